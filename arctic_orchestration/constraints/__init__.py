@@ -1,0 +1,40 @@
+"""Pure rules that admit, hold or cancel a job whose trigger is satisfied.
+
+The union below is the registry: a new constraint is one file, and one line here.
+"""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from arctic_orchestration.constraints.base import Constraint, Decision, Facts, Verdict
+from arctic_orchestration.constraints.concurrency import Concurrency
+from arctic_orchestration.constraints.delay import Delay
+from arctic_orchestration.specification import untag
+
+ConstraintUnion = (
+    Concurrency  #
+    | Delay
+)
+
+KINDS: tuple[str, ...] = tuple(
+    constraint.model_fields["kind"].default for constraint in ConstraintUnion.__args__
+)
+
+AnyConstraint = Annotated[
+    ConstraintUnion,
+    Field(discriminator="kind"),
+    BeforeValidator(lambda form: untag(form, KINDS, "constraint")),
+    PlainSerializer(lambda constraint: constraint.to_form(), return_type=dict),
+]
+
+__all__ = [
+    "KINDS",
+    "AnyConstraint",
+    "Concurrency",
+    "Constraint",
+    "Decision",
+    "Delay",
+    "Facts",
+    "Verdict",
+]

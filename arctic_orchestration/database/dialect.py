@@ -1,0 +1,127 @@
+"""Every difference between SQLite and Postgres stands here.
+
+SQLite has one writer: each transaction begins as ``IMMEDIATE``, so what Postgres guards with
+row locks is guarded there by the transaction itself, and ``FOR UPDATE`` has nothing to add.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect as SqlDialect
+
+from arctic_orchestration.errors import InvalidInput
+
+#: how long a SQLite writer waits for another one before it gives up
+_BUSY_SECONDS = 60
+
+
+class UtcTime(sa.types.TypeDecorator[datetime]):
+    """An aware UTC moment: ``timestamptz`` on Postgres, sortable text on SQLite."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: SqlDialect) -> sa.types.TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(sqlite.DATETIME())
+
+    def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise TypeError(f"a naive datetime cannot be stored: {value!r}")
+        value = value.astimezone(UTC)
+        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: SqlDialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def make_engine(url: sa.URL) -> sa.Engine:
+    """An engine whose transactions mean the same on both databases.
+
+    Errors:
+        InvalidInput: another database than SQLite or Postgres.
+    """
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    if url.get_backend_name() == "postgresql":
+        # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg2")
+        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    shown = url.render_as_string(hide_password=True)
+    raise InvalidInput("ARCTIC_DATABASE_URL", shown, "a URL of sqlite:/// or postgresql://")
+
+
+def _sqlite_engine(url: sa.URL) -> sa.Engine:
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+
+    def connect(connection: sqlite3.Connection, record: object) -> None:
+        # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
+        # go on to write would then deadlock. We say BEGIN ourselves.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A commit that a power cut takes back would forget a job whose run Dagster has started.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    def begin(connection: sa.Connection) -> None:
+        mode = connection.get_execution_options().get("arctic_begin", "IMMEDIATE")
+        connection.exec_driver_sql(f"BEGIN {mode}")
+
+    sa.event.listen(engine, "connect", connect)
+    sa.event.listen(engine, "begin", begin)
+    return engine
+
+
+def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    """An ``INSERT`` that knows ``ON CONFLICT``."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+def among(
+    connection: sa.Connection, column: sa.ColumnElement[Any], values: Iterable[Any]
+) -> sa.ColumnElement[bool]:
+    """``column`` is one of ``values``, given as one parameter whatever their number.
+
+    Postgres scans the table for an ``IN`` of some hundred values, SQLite has a limit on
+    parameters, and a statement of one shape is compiled once.
+    """
+    if connection.dialect.name == "postgresql":
+        array = postgresql.ARRAY(column.type)
+        return column == sa.func.any(sa.cast(sa.literal(list(values), array), array))
+    items = sa.func.json_each(json.dumps(list(values))).table_valued("value")
+    return column.in_(sa.select(items.c.value))
+
+
+@contextmanager
+def migration_lock(connection: sa.Connection) -> Iterator[None]:
+    """Lets one process at a time migrate; SQLite's transaction already does."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("select pg_advisory_xact_lock(hashtext('arctic_migrations'))"))
+    yield
+
+
+def migrates_on_first_use(url: sa.URL) -> bool:
+    """SQLite belongs to one machine and follows its package; Postgres is upgraded on purpose."""
+    return url.get_backend_name() == "sqlite"
+
+
+def has_row_locks(connection: sa.Connection) -> bool:
+    """Whether rows are locked one by one, or the whole database by the transaction."""
+    return connection.dialect.name == "postgresql"

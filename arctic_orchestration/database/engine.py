@@ -1,0 +1,96 @@
+"""The state database: one handle, one way to begin a transaction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
+
+#: The revision of ``migrations/versions`` that this version of the package works with.
+SCHEMA_REVISION = "0001"
+
+
+class Database:
+    """A connection pool to the state database.
+
+    ``with database.begin() as tx:`` is one transaction: all of the block or nothing of it.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.make_url(url)
+        except sa.exc.ArgumentError:
+            raise InvalidInput(
+                "ARCTIC_DATABASE_URL", url, "a URL of sqlite:/// or postgresql://"
+            ) from None
+        self.engine = dialect.make_engine(parsed)
+
+    @classmethod
+    def open(cls, url: str) -> "Database":
+        """Connects, and sees to it that the schema is the one this package works with.
+
+        SQLite is migrated on the way; Postgres must have been, with ``arctic db upgrade``.
+
+        Errors:
+            InvalidInput: not a URL of SQLite or Postgres.
+            SchemaOutdated: Postgres with another schema; the message has the command.
+            DatabaseUnavailable: no answer.
+        """
+        database = cls(url)
+        revision = database.revision()
+        if revision != SCHEMA_REVISION:
+            if not dialect.migrates_on_first_use(database.engine.url):
+                found = f"revision {revision}" if revision else "no tables"
+                raise SchemaOutdated(
+                    f"The state database has {found}, this version needs {SCHEMA_REVISION}. "
+                    "Run: arctic db upgrade"
+                )
+            database.upgrade()
+        return database
+
+    @contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        """A transaction that may write; committed at the end of the block.
+
+        Errors:
+            DatabaseUnavailable: the database did not answer, or the connection was lost.
+        """
+        with _translated(), self.engine.begin() as tx:
+            yield tx
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads, and so waits for no writer."""
+        engine = self.engine.execution_options(arctic_begin="DEFERRED")
+        with _translated(), engine.begin() as tx:
+            yield tx
+
+    def revision(self) -> str | None:
+        """The schema revision that the database has; none: it has no tables of ours."""
+        from arctic_orchestration.database.migrations import VERSION_TABLE
+
+        with self.read() as tx:
+            if not sa.inspect(tx).has_table(VERSION_TABLE):
+                return None
+            return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
+
+    def upgrade(self) -> None:
+        """Brings the schema to :data:`SCHEMA_REVISION`; safe when several processes do."""
+        from arctic_orchestration.database.migrations import upgrade
+
+        with self.begin() as tx, dialect.migration_lock(tx):
+            upgrade(tx)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+        raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error

@@ -1,0 +1,191 @@
+"""The tables of the state database.
+
+A *location* is one code location of one cluster: its feed position, schedules and jobs belong
+to it, and its row is the lock under which its dispatcher works. Resources, by which
+concurrency is counted, belong to all clusters that share the database.
+
+======================  ===================================================================
+``arctic_locations``    feed position, digest of the deployed definitions
+``arctic_schedules``    what fires, as data
+``arctic_schedule_keys``  the reverse index: event key → schedule and leaf of its trigger
+``arctic_timers``       the next tick of each time leaf of an enabled schedule
+``arctic_events``       each event that some schedule took, once
+``arctic_jobs``         one firing of a schedule on its way to a run
+``arctic_job_events``   which events a job has, at which leaf of its trigger
+``arctic_job_history``  each move of a job, with its reason
+``arctic_runs``         Dagster's active runs that no job of ours asked for
+``arctic_holders``      which job or run holds which resource
+``arctic_resources``    one row for each resource that is counted: its lock
+======================  ===================================================================
+"""
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.dialect import UtcTime
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+_Id = sa.String(26)
+_Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+locations = sa.Table(
+    "arctic_locations",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("position", sa.Text),
+    sa.Column("definitions_digest", sa.Text),
+    sa.Column("next_event", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column("ticked_at", UtcTime),
+    sa.UniqueConstraint("cluster", "name"),
+)
+
+schedules = sa.Table(
+    "arctic_schedules",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("status_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("location_id", "name"),
+)
+
+schedule_keys = sa.Table(
+    "arctic_schedule_keys",
+    metadata,
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), primary_key=True),
+    sa.Column("event_key", sa.Text, primary_key=True),
+    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+    sa.Index(None, "schedule_id"),
+)
+
+timers = sa.Table(
+    "arctic_timers",
+    metadata,
+    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Column("due_at", UtcTime, nullable=False),
+    sa.Index(None, "location_id", "due_at"),
+)
+
+events = sa.Table(
+    "arctic_events",
+    metadata,
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("partition", sa.Text),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("taken_at", UtcTime, nullable=False),
+    sa.Column("details", sa.Text, nullable=False),
+    sa.Index(None, "taken_at"),
+)
+
+_waiting = sa.text("state in ('waiting_trigger', 'waiting_constraints')")
+_active = sa.text("state in ('launching', 'launched')")
+_constrained = sa.text("state = 'waiting_constraints'")
+
+jobs = sa.Table(
+    "arctic_jobs",
+    metadata,
+    sa.Column("id", _Id, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("schedule_version", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    # Holds "one waiting job": the empty text on the job that takes events, a partition on a
+    # job of one partition, null on a job that shares its schedule with others.
+    sa.Column("waiting_for", sa.Text),
+    sa.Column("arrivals", sa.Text, nullable=False),
+    sa.Column("partition_start", sa.Text),
+    sa.Column("partition_end", sa.Text),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("satisfied_at", UtcTime),
+    sa.Column("next_check_at", UtcTime),
+    sa.Column("deadline_at", UtcTime),
+    sa.Column("held_by", sa.Text),
+    sa.Column("verdicts", sa.Text),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("requested_at", UtcTime),
+    sa.Column("requests", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("run_id", sa.Text),
+    sa.Column("ended_at", UtcTime),
+    sa.Index("uq_arctic_jobs_one_waiting", "schedule_id", "waiting_for", unique=True,
+             sqlite_where=_waiting, postgresql_where=_waiting),
+    sa.Index("ix_arctic_jobs_due", "location_id", "next_check_at"),
+    sa.Index("ix_arctic_jobs_active", "location_id", "state", "requested_at",
+             sqlite_where=_active, postgresql_where=_active),
+    sa.Index("ix_arctic_jobs_held", "held_by",
+             sqlite_where=_constrained, postgresql_where=_constrained),
+    sa.Index(None, "schedule_id", "created_at"),
+    sa.Index(None, "run_id"),
+    sa.Index(None, "location_id", "ended_at"),
+)  # fmt: skip
+
+job_events = sa.Table(
+    "arctic_job_events",
+    metadata,
+    sa.Column("job_id", sa.ForeignKey(jobs.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("location_id", sa.BigInteger, nullable=False),
+    # Empty: the event is about no partition.
+    sa.Column("partition", sa.Text, nullable=False),
+    sa.Index(None, "job_id", "leaf", "partition"),
+    sa.Index(None, "location_id", "number"),
+)
+
+job_history = sa.Table(
+    "arctic_job_history",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("job_id", sa.ForeignKey(jobs.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("from_state", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Index(None, "job_id", "id"),
+)
+
+runs = sa.Table(
+    "arctic_runs",
+    metadata,
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("seen_at", UtcTime, nullable=False),
+)
+
+resources = sa.Table(
+    "arctic_resources",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+)
+
+holders = sa.Table(
+    "arctic_holders",
+    metadata,
+    sa.Column("resource", sa.Text, primary_key=True),
+    # A job's id or, for a run that no job asked for, the run's.
+    sa.Column("holder", sa.Text, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Index(None, "holder"),
+)

@@ -1,0 +1,98 @@
+"""Every error that arctic_orchestration raises on purpose.
+
+::
+
+    ArcticError
+    ├── InvalidInput            a value that a person wrote cannot be used
+    │   └── InvalidDefinition   several of them, found while definitions were built
+    ├── NotFound                a name that nothing answers to
+    ├── ConfigurationError      the surroundings are not as they must be
+    │   ├── JavaNotFound        no Java that can run Spark
+    │   └── SchemaOutdated      the state database has another schema than this version
+    ├── DatabaseUnavailable     the state database did not answer
+    ├── TransitionRefused       a state cannot be left that way
+    └── LakeError               a lake table cannot be read or written
+        ├── UnsupportedTable    its format or a column's type would not survive
+        ├── SchemaMismatch      the rows do not fit the table's columns
+        ├── CommitConflict      another writer was first; planning again may succeed
+        └── CommitUnknown       the catalog did not say whether it took the commit
+
+Messages name the field, the value, what was expected and what to do. Errors of
+drivers and libraries are translated once, where they enter, with the cause kept.
+"""
+
+from collections.abc import Sequence
+
+
+class ArcticError(Exception):
+    """The root: catch this to catch everything that is raised on purpose."""
+
+
+class InvalidInput(ArcticError):
+    """A value that a person wrote cannot be used; nothing was changed.
+
+    Args:
+        field: where the value stands, as a path (``schedules[0].trigger.partitions.count``).
+        value: what was found there.
+        expected: what would have been accepted.
+    """
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{field}: got {value!r}, expected {expected}")
+
+
+class InvalidDefinition(InvalidInput):
+    """Several values of one definition cannot be used; all of them are named."""
+
+    def __init__(self, problems: Sequence[InvalidInput]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(first.field, first.value, first.expected)
+        self.args = ("\n".join(str(problem) for problem in self.problems),)
+
+
+class NotFound(ArcticError):
+    """A name that nothing answers to."""
+
+
+class ConfigurationError(ArcticError):
+    """The surroundings are not as they must be; the message says what to change."""
+
+
+class JavaNotFound(ConfigurationError):
+    """No Java of at least version 17 was found for Spark."""
+
+
+class SchemaOutdated(ConfigurationError):
+    """The state database has another schema than this version of the package."""
+
+
+class DatabaseUnavailable(ArcticError):
+    """The state database did not answer; nothing was changed and trying again is safe."""
+
+
+class TransitionRefused(ArcticError):
+    """A state cannot be left that way."""
+
+
+class LakeError(ArcticError):
+    """A lake table cannot be read or written."""
+
+
+class UnsupportedTable(LakeError):
+    """The table's format, or the type of one of its columns, would not survive."""
+
+
+class SchemaMismatch(LakeError):
+    """The rows do not fit the table's columns; each column that does not is named."""
+
+
+class CommitConflict(LakeError):
+    """Another writer was first, and what was planned no longer fits; plan again."""
+
+
+class CommitUnknown(LakeError):
+    """The catalog did not say whether it took the commit; the files were left where they are."""

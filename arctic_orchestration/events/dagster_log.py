@@ -1,0 +1,206 @@
+"""The only reader of Dagster's storage: its event log as a feed, and its runs in bulk.
+
+None of this is public API of Dagster: the tables ``event_logs``, ``runs`` and ``run_tags`` and
+the stored JSON of events and runs. Nothing outside of this room knows them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+import sqlalchemy
+from dagster import DagsterInstance
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+    INDEX_SHARD_NAME,
+    SqliteEventLogStorage,
+)
+from dagster._core.storage.legacy_storage import LegacyEventLogStorage, LegacyRunStorage
+from dagster._core.storage.runs import SqliteRunStorage
+
+from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.events.feed import Batch, FeedMode, Position
+from arctic_orchestration.events.log_rows import (
+    ARRIVALS,
+    RUN_STATUS_OF_TYPE,
+    arrival,
+    asset_name,
+    run_moment,
+)
+from arctic_orchestration.events.runs import BulkSql, RunView, runs_by_id, runs_by_tag
+from arctic_orchestration.events.settled import Row
+from arctic_orchestration.events.sqlite_log import SqliteLog, SqliteSql
+
+_PLANNED = (
+    "select distinct run_id, asset_key from event_logs "
+    "where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED' and run_id {in}"
+)
+
+
+class _Log(Protocol):
+    """Rows of ``event_logs`` in the order in which they become known."""
+
+    kind: str
+    sql: Any
+
+    @property
+    def mode(self) -> FeedMode: ...
+    @property
+    def mode_reason(self) -> str: ...
+    @property
+    def lag(self) -> timedelta | None: ...
+    def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]: ...
+    def end(self) -> dict[str, Any]: ...
+
+
+class DagsterLog:
+    """The feed of a Dagster instance, and what other rooms need to know of its runs."""
+
+    def __init__(self, instance: DagsterInstance, *, location: str | None = None) -> None:
+        """Finds the storage; touches no database.
+
+        Args:
+            location: the code location that runs are counted to whose record names none, such
+                as runs of ``dagster job execute``.
+
+        Errors:
+            ConfigurationError: the storage is neither SQLite nor Postgres.
+        """
+        self._log = _log_of(instance)
+        self._runs = _run_sql_of(instance)
+        self._location = location
+
+    @property
+    def mode(self) -> FeedMode:
+        """Whether every committed event is delivered once."""
+        return self._log.mode
+
+    @property
+    def mode_reason(self) -> str:
+        """Why, as a sentence for people."""
+        return self._log.mode_reason
+
+    def read(self, position: Position | None, limit: int) -> Batch:
+        """At most ``limit`` events that no reading up to ``position`` delivered; see ``Feed``.
+
+        Cost: 0.2 to 1 ms when there is nothing new; about 20 microseconds an arrival; run status
+        events cost two statements a batch, besides.
+        """
+        if limit < 1:
+            raise InvalidInput("limit", limit, "at least 1")
+        rows, state, more = self._log.read(self._state_of(position), limit)
+        events = self._events(rows)
+        return Batch(
+            events=events,
+            position=Position({"storage": self._log.kind, **state}),
+            more=more,
+            mode=self._log.mode,
+            lag=self._log.lag,
+        )
+
+    def end(self) -> Position:
+        """The position "from now on"; see ``Feed``."""
+        return Position({"storage": self._log.kind, **self._log.end()})
+
+    def run_statuses(self, run_ids: Iterable[str]) -> Mapping[str, RunView]:
+        """The runs with these ids; a run that was deleted is left out. One statement."""
+        return runs_by_id(self._runs, run_ids)
+
+    def runs_by_tag(self, key: str, values: Iterable[str]) -> Mapping[str, tuple[RunView, ...]]:
+        """The runs whose tag ``key`` has one of the values, by value, oldest first."""
+        return runs_by_tag(self._runs, key, values)
+
+    def close(self) -> None:
+        """Closes the connections that are kept."""
+        self._log.sql.close()
+        if self._runs is not self._log.sql:
+            self._runs.close()
+
+    def _state_of(self, position: Position | None) -> Any:
+        if position is None:
+            return None
+        storage = position.state.get("storage")
+        if storage != self._log.kind:
+            raise InvalidInput(
+                "position",
+                storage,
+                f"a position of Dagster's storage in {self._log.kind}; after moving to another "
+                f"storage, start again from the end or the beginning",
+            )
+        return position.state
+
+    def _events(self, rows: Sequence[Row]) -> list[Event]:
+        run_ids = {row[5] for row in rows if row[1] in RUN_STATUS_OF_TYPE and row[5]}
+        runs: Mapping[str, RunView] = {}
+        planned: dict[str, list[str]] = {}
+        if run_ids:
+            runs = runs_by_id(self._runs, run_ids)
+            for run_id, asset in self._log.sql.rows_in(_PLANNED, sorted(run_ids)):
+                if asset:
+                    planned.setdefault(run_id, []).append(asset_name(asset))
+        return [
+            arrival(row) if row[1] in ARRIVALS else self._run_event(row, runs, planned)
+            for row in rows
+        ]
+
+    def _run_event(
+        self, row: Row, runs: Mapping[str, RunView], planned: Mapping[str, list[str]]
+    ) -> Event:
+        run_id = row[5]
+        at, job, problem = run_moment(row)
+        run = runs.get(run_id)
+        if run is None:
+            gone = f"run_id: got {run_id!r}, expected a run that is still in Dagster's storage"
+            problem = f"{problem}; {gone}" if problem else gone
+        assets = planned.get(run_id)
+        if assets is None:
+            assets = list(run.assets) if run else []
+        return Event(
+            kind=EventKind.RUN,
+            subject=run.job if run else job,
+            at=at,
+            storage_id=row[0],
+            run_id=run_id,
+            status=RUN_STATUS_OF_TYPE[row[1]],
+            location=(run.location if run else None) or self._location,
+            assets=tuple(sorted(assets)),
+            tags=run.tags if run else {},
+            started=run.started if run else False,
+            problem=problem,
+        )
+
+
+def _log_of(instance: DagsterInstance) -> _Log:
+    storage: Any = instance.event_log_storage
+    while isinstance(storage, LegacyEventLogStorage):
+        storage = storage._storage.event_log_storage  # noqa: SLF001 - it has no public accessor
+    if isinstance(storage, SqliteEventLogStorage):
+        return SqliteLog(storage.path_for_shard(INDEX_SHARD_NAME))
+    if type(storage).__module__.startswith("dagster_postgres."):
+        from arctic_orchestration.events.postgres_log import PostgresLog
+
+        return PostgresLog(storage)
+    raise ConfigurationError(
+        f"event log storage: got {type(storage).__name__}, expected Dagster's SQLite or Postgres "
+        f"storage; see `storage:` in dagster.yaml (an instance in memory cannot be followed)"
+    )
+
+
+def _run_sql_of(instance: DagsterInstance) -> Any:
+    storage: Any = instance.run_storage
+    while isinstance(storage, LegacyRunStorage):
+        storage = storage._storage.run_storage  # noqa: SLF001 - it has no public accessor
+    if isinstance(storage, SqliteRunStorage):
+        url = sqlalchemy.make_url(storage._conn_string)  # noqa: SLF001 - it has no public accessor
+        return SqliteSql(url.database or "")
+    if type(storage).__module__.startswith("dagster_postgres."):
+        from arctic_orchestration.events.postgres_log import PostgresSql
+
+        return PostgresSql(storage)
+    raise ConfigurationError(
+        f"run storage: got {type(storage).__name__}, expected Dagster's SQLite or Postgres "
+        f"storage; see `storage:` in dagster.yaml"
+    )
+
+
+__all__ = ["BulkSql", "DagsterLog", "RunView"]

@@ -1,0 +1,178 @@
+"""Dagster's event log in SQLite: the index database that all runs are mirrored into.
+
+SQLite has one writer at a time and gives a new row the largest id plus one, so ids are in the
+order of commits and a plain cursor misses nothing. But when the newest rows are deleted
+(``wipe_asset``, ``delete_run``), their ids are given out again, and a plain cursor skips what
+comes under them.
+
+The guard. Because a new row always gets an id above all others, the rows that are left are, at
+any time, in the order in which they came: first what was delivered, then what was not. A position
+therefore remembers fingerprints of rows it delivered: of the last 256, of one among 1,024 ids for
+the 65,536 ids before, and of one among 65,536 ids for four million more. If the row at the position is still the one that was delivered, then so is
+everything below it, and reading goes on above. If it is not there or is another one, the newest
+remembered row that is unchanged is looked for, and reading goes on above that. Then
+
+* nothing that came under a reused id is missed;
+* nothing is delivered twice, as long as one of the last 256 delivered rows is left;
+* otherwise, of the rows that were delivered and not wiped, those above the newest unchanged mark
+  are delivered a second time; when no mark is left, all that is in the log counts as new.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.events.feed import FeedMode
+from arctic_orchestration.events.log_rows import COLUMNS, TYPES
+from arctic_orchestration.events.settled import Row
+
+#: How many of the last delivered rows a position remembers one by one.
+TRAIL = 256
+#: Below them, one row among so many ids is remembered, for so many times as many ids.
+MARK_EVERY = 1_024
+MARKS = 64
+
+_BUSY_SECONDS = 60
+_CHUNK = 500
+_MARKED = 'id, run_id, dagster_event_type, "timestamp", asset_key, "partition", length(event)'
+
+
+class SqliteSql:
+    """Statements to one SQLite file, which is only read."""
+
+    placeholder = "?"
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """A function that runs a statement and returns its rows, all in one snapshot.
+
+        Errors:
+            DatabaseUnavailable: the file is locked for too long or cannot be read.
+        """
+        if not self.path.exists():
+            raise ConfigurationError(f"Dagster's storage {self.path} does not exist")
+        try:
+            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                connection.execute("begin")
+
+                def run(statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+                    return connection.execute(statement, parameters).fetchall()
+
+                yield run
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"Dagster's storage {self.path}: {error}") from error
+
+    def rows_in(self, statement: str, values: Sequence[str], *before: Any) -> list[Row]:
+        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        found: list[Row] = []
+        with self.session() as run:
+            for start in range(0, len(values), _CHUNK):
+                chunk = values[start : start + _CHUNK]
+                marks = ", ".join("?" * len(chunk))
+                found += run(statement.replace("{in}", f"in ({marks})"), [*before, *chunk])
+        return found
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class SqliteLog:
+    """Reads the index database of Dagster's SQLite storage."""
+
+    kind = "sqlite"
+    mode = FeedMode.EXACT
+    mode_reason = "SQLite has one writer at a time, so ids are in the order of commits"
+    lag: timedelta | None = None
+
+    def __init__(self, path: str) -> None:
+        self.sql = SqliteSql(path)
+
+    def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
+        """Rows, next state, and whether more is there now."""
+        trail = _trail_of(state)
+        marks = ", ".join("?" * len(TYPES))
+        with self.sql.session() as run:
+            trail = _still_true(run, trail)
+            after = trail[-1][0] if trail else 0
+            rows = run(
+                f"select {COLUMNS} from event_logs "
+                f"where id > ? and dagster_event_type in ({marks}) order by id limit ?",
+                (after, *TYPES, limit),
+            )
+        more = len(rows) >= limit
+        added = [_mark_of_row(row) for row in _remembered(rows)]
+        return rows, _state_of([*trail, *added]), more
+
+    def end(self) -> dict[str, Any]:
+        """The state "from now on"."""
+        marks = ", ".join("?" * len(TYPES))
+        wanted = f"from event_logs where dagster_event_type in ({marks})"
+        with self.sql.session() as run:
+            spaced = run(
+                f"select {_MARKED} from event_logs where id in "
+                f"(select max(id) {wanted} group by id / {MARK_EVERY}) order by id",
+                TYPES,
+            )
+            last = run(f"select {_MARKED} {wanted} order by id desc limit ?", (*TYPES, TRAIL))
+        older = [row for row in spaced if row[0] < last[-1][0]] if last else []
+        return _state_of([_mark(row) for row in (*older, *reversed(last))])
+
+
+Mark = tuple[int, int]
+
+
+def _still_true(run: Any, trail: list[Mark]) -> list[Mark]:
+    """The remembered rows up to the newest that is still what it was."""
+    for index in range(len(trail) - 1, -1, -1):
+        number, fingerprint = trail[index]
+        found = run(f"select {_MARKED} from event_logs where id = ?", (number,))
+        if found and _mark(found[0])[1] == fingerprint:
+            return trail[: index + 1]
+    return []
+
+
+def _mark(row: Row) -> Mark:
+    return row[0], zlib.crc32(repr(row).encode())
+
+
+def _mark_of_row(row: Row) -> Mark:
+    number, kind, stamp, asset, partition, run_id, event = row
+    return _mark((number, run_id, kind, stamp, asset, partition, len(event)))
+
+
+def _remembered(rows: Sequence[Row]) -> list[Row]:
+    """Those rows whose fingerprints a position may need."""
+    cut = max(0, len(rows) - TRAIL)
+    return [*_one_in(rows[:cut], MARK_EVERY), *rows[cut:]]
+
+
+def _one_in(rows: Sequence[Any], span: int) -> list[Any]:
+    """The last row of each span of ids."""
+    return list({row[0] // span: row for row in rows}.values())
+
+
+def _state_of(marks: Sequence[Mark]) -> dict[str, Any]:
+    recent = marks[-TRAIL:]
+    spaced = _one_in(marks[:-TRAIL], MARK_EVERY)
+    sparse = _one_in(spaced[:-MARKS], MARK_EVERY * MARKS)[-MARKS:]
+    return {"marks": [list(mark) for mark in (*sparse, *spaced[-MARKS:], *recent)]}
+
+
+def _trail_of(state: Any) -> list[Mark]:
+    if state is None:
+        return []
+    try:
+        return [(int(number), int(fingerprint)) for number, fingerprint in state["marks"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("position", state, "a position of a SQLite log") from error

@@ -1,0 +1,138 @@
+"""The landing directory: where feed files arrive, each with a marker when it is complete.
+
+::
+
+    <root>/flights/2013-01-01/EWR.csv             the rows
+    <root>/flights/2013-01-01/EWR.csv.complete    {"bytes": 28191, "rows": 305}
+
+A file is written under another name, flushed to disk, renamed, and only then marked; the marker
+comes about in the same way. So whatever is marked is whole, wherever the writer was killed, and
+landing again ends with the same bytes.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.flights.feeds import ORIGINS, Feed, FeedFile, asset_of
+from arctic_orchestration.flights.source import FileContent
+from arctic_orchestration.settings import Settings
+
+_MARKER = ".complete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedFile:
+    """A complete file in the landing directory; ``bytes`` and ``rows`` count its content."""
+
+    feed: Feed
+    file: FeedFile
+    path: Path
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A landing directory; it need not exist."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Landing":
+        """The landing directory of the configured lake, ``$ARCTIC_LAKE/landing``."""
+        return cls(settings.lake.resolve() / "landing")
+
+    def path(self, feed: Feed, file: FeedFile) -> Path:
+        """Where the file lands."""
+        return self.root / feed / file.day.isoformat() / f"{file.origin}.csv"
+
+    def find(self, feed: Feed, file: FeedFile) -> LandedFile | None:
+        """The file, when it is complete."""
+        path = self.path(feed, file)
+        try:
+            marker = json.loads(_marker(path).read_text())
+            size = path.stat().st_size
+            rows = int(marker["rows"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if size != marker.get("bytes"):
+            return None
+        return LandedFile(feed=feed, file=file, path=path, bytes=size, rows=rows)
+
+    def get(self, feed: Feed, file: FeedFile) -> LandedFile:
+        """The file.
+
+        Errors:
+            NotFound: it has not landed, or not completely.
+        """
+        landed = self.find(feed, file)
+        if landed is None:
+            raise NotFound(
+                f"{asset_of(feed)} {file.key}: no complete file at {self.path(feed, file)}; "
+                f"land it with: dagster asset materialize --select {asset_of(feed)} "
+                f"--partition '{file.key}'"
+            )
+        return landed
+
+    def landed(self, feed: Feed) -> list[LandedFile]:
+        """All complete files of a feed, by day and origin."""
+        found = []
+        for marker in sorted((self.root / feed).glob(f"*/*.csv{_MARKER}")):
+            origin = marker.name.removesuffix(f".csv{_MARKER}")
+            try:
+                day = date.fromisoformat(marker.parent.name)
+            except ValueError:
+                continue
+            if origin in ORIGINS:
+                found.append(self.find(feed, FeedFile(day=day, origin=origin)))
+        return [file for file in found if file is not None]
+
+    def land(self, feed: Feed, file: FeedFile, content: FileContent) -> LandedFile:
+        """Lands the file; one that is complete already is left alone.
+
+        Writers of the same directory take turns, so they may be several processes.
+        """
+        path = self.path(feed, file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            landed = self.find(feed, file)
+            if landed is not None:
+                return landed
+            marker = {"bytes": len(content.content), "rows": content.rows}
+            _write(path, content.content)
+            _write(_marker(path), json.dumps(marker).encode())
+        return self.get(feed, file)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        # The kernel lets go of the lock when its holder dies, however it dies.
+        with (self.root / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _marker(path: Path) -> Path:
+    return path.with_name(path.name + _MARKER)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes the file so that it is there with all of its content or not at all."""
+    # One fixed name: what a killed writer left is overwritten, never collected.
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,42 @@
+"""The three schedules of the flights lake."""
+
+import dagster as dg
+
+from arctic_orchestration import Schedule, on, only
+
+
+def flights_schedules() -> list[Schedule]:
+    """Files of a day → ``flights`` → ``delays_by_route``; each night weather and the summary.
+
+    Three different feed files make a run. They are usually the three origins of a day, and the
+    run is right when they are not. At night it takes what is left over: a number of files that is
+    no multiple of three would wait for ever.
+    """
+    return [
+        Schedule(
+            name="flights",
+            description="Three new feed files, or what there is at three in the morning",
+            target=dg.AssetSelection.assets("flights"),
+            trigger=on.partitions("raw/flights", count=3)
+            | on.cron("0 3 * * *", timezone="America/New_York"),
+            constraints=[only.concurrency(1)],
+            enabled=True,
+        ),
+        Schedule(
+            name="delays_by_route",
+            description="The days that a run of flights has filled",
+            target=dg.AssetSelection.assets("delays_by_route"),
+            trigger=on.run(assets=["flights"], status="success"),
+            # Two rollups of one day at once could leave the older of them.
+            constraints=[only.concurrency(1)],
+            enabled=True,
+        ),
+        Schedule(
+            name="delay_summary",
+            description="Weather and the summary of all days, each night",
+            target=dg.AssetSelection.assets("weather", "delay_summary"),
+            trigger=on.cron("0 4 * * *", timezone="America/New_York"),
+            constraints=[only.concurrency(1)],
+            enabled=True,
+        ),
+    ]

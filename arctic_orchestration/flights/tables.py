@@ -1,0 +1,200 @@
+"""The Iceberg tables of the flights lake."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from itertools import groupby
+
+from pyiceberg.expressions import And, BooleanExpression, In, Or, Reference
+from pyiceberg.expressions.literals import literal
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from arctic_orchestration.flights.feeds import ORIGINS, FeedFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """A table to be made when it is not there; ``by_day`` partitions it by ``flight_date``."""
+
+    identifier: str
+    schema: Schema
+    by_day: bool = False
+
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        """Iceberg's partitioning of the table."""
+        if not self.by_day:
+            return PartitionSpec()
+        source = self.schema.find_field("flight_date").field_id
+        return PartitionSpec(
+            PartitionField(
+                source_id=source, field_id=1000, transform=IdentityTransform(), name="flight_date"
+            )
+        )
+
+
+def _schema(**columns: PrimitiveType) -> Schema:
+    return Schema(
+        *(
+            NestedField(number, name, kind, required=False)
+            for number, (name, kind) in enumerate(columns.items(), start=1)
+        )
+    )
+
+
+_DATE, _INT, _LONG, _REAL = DateType(), IntegerType(), LongType(), DoubleType()
+_TEXT, _INSTANT = StringType(), TimestamptzType()
+
+#: Every column of the CSV, and the day in New York. Times of day are numbers like 1745.
+FLIGHTS = TableSpec(
+    identifier="nyc.flights",
+    by_day=True,
+    schema=_schema(
+        flight_date=_DATE,
+        year=_INT,
+        month=_INT,
+        day=_INT,
+        dep_time=_INT,
+        sched_dep_time=_INT,
+        dep_delay=_INT,
+        arr_time=_INT,
+        sched_arr_time=_INT,
+        arr_delay=_INT,
+        carrier=_TEXT,
+        flight=_INT,
+        tailnum=_TEXT,
+        origin=_TEXT,
+        dest=_TEXT,
+        air_time=_INT,
+        distance=_INT,
+        hour=_INT,
+        minute=_INT,
+        time_hour=_INSTANT,
+    ),
+)
+
+#: One row a day and route. Delays are minutes; their means are over flights that have one.
+DELAYS_BY_ROUTE = TableSpec(
+    identifier="nyc.delays_by_route",
+    by_day=True,
+    schema=_schema(
+        flight_date=_DATE,
+        origin=_TEXT,
+        dest=_TEXT,
+        flights=_LONG,
+        cancelled=_LONG,
+        departed=_LONG,
+        arrived=_LONG,
+        total_dep_delay=_LONG,
+        total_arr_delay=_LONG,
+        mean_dep_delay=_REAL,
+        mean_arr_delay=_REAL,
+    ),
+)
+
+#: Hourly, with every column of the CSV.
+WEATHER = TableSpec(
+    identifier="nyc.weather",
+    schema=_schema(
+        flight_date=_DATE,
+        origin=_TEXT,
+        year=_INT,
+        month=_INT,
+        day=_INT,
+        hour=_INT,
+        temp=_REAL,
+        dewp=_REAL,
+        humid=_REAL,
+        wind_dir=_INT,
+        wind_speed=_REAL,
+        wind_gust=_REAL,
+        precip=_REAL,
+        pressure=_REAL,
+        visib=_REAL,
+        time_hour=_INSTANT,
+    ),
+)
+
+#: One row a day and origin: its routes together, beside the weather of that day.
+DELAY_SUMMARY = TableSpec(
+    identifier="nyc.delay_summary",
+    schema=_schema(
+        flight_date=_DATE,
+        origin=_TEXT,
+        routes=_LONG,
+        flights=_LONG,
+        cancelled=_LONG,
+        mean_dep_delay=_REAL,
+        mean_arr_delay=_REAL,
+        weather_hours=_LONG,
+        lowest_visibility=_REAL,
+        strongest_wind=_REAL,
+    ),
+)
+
+
+def rows_of(files: Iterable[FeedFile]) -> BooleanExpression:
+    """The filter for the rows that came from these feed files, of which there is at least one.
+
+    Days that are complete are named by the day alone: that is the table's partition, so their old
+    data files are dropped without being read.
+    """
+    origins = {
+        day: frozenset(file.origin for file in group)
+        for day, group in groupby(sorted(set(files)), key=lambda file: file.day)
+    }
+    whole = [day for day, found in origins.items() if found == frozenset(ORIGINS)]
+    filters = [rows_of_days(whole)] if whole else []
+    filters += [
+        And(rows_of_days([day]), _among("origin", found))
+        for day, found in origins.items()
+        if day not in whole
+    ]
+    return reduce(Or, filters)
+
+
+def rows_of_days(days: Iterable[date]) -> BooleanExpression:
+    """The filter for all rows of these days."""
+    return _among("flight_date", {day.isoformat() for day in days})
+
+
+def _among(column: str, values: Iterable[str]) -> BooleanExpression:
+    return In(term=Reference(column), values={literal(value) for value in values})
+
+
+def files_in(table: Table) -> set[FeedFile]:
+    """The feed files whose rows the table holds; reads two columns of it."""
+    pairs = table.scan(selected_fields=("flight_date", "origin")).to_arrow()
+    distinct = pairs.group_by(["flight_date", "origin"]).aggregate([])
+    return {FeedFile(day=row["flight_date"], origin=row["origin"]) for row in distinct.to_pylist()}
+
+
+def days_behind(flights: Table, routes: Table) -> list[date]:
+    """The days whose rollup does not count all of the day's flights; reads two small columns."""
+    there = flights.scan(selected_fields=("flight_date",)).to_arrow().group_by("flight_date")
+    counted = (
+        routes.scan(selected_fields=("flight_date", "flights")).to_arrow().group_by("flight_date")
+    )
+    rolled_up = {
+        row["flight_date"]: row["flights_sum"]
+        for row in counted.aggregate([("flights", "sum")]).to_pylist()
+    }
+    return sorted(
+        row["flight_date"]
+        for row in there.aggregate([([], "count_all")]).to_pylist()
+        if rolled_up.get(row["flight_date"]) != row["count_all"]
+    )

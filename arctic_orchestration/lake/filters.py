@@ -1,0 +1,179 @@
+"""Iceberg's row filters as Spark columns.
+
+A null, and a NaN in a comparison by size, matches nothing, as in pyiceberg's own scan.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import pyiceberg.types as iceberg
+import pyspark.sql.functions as F
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    BoundReference,
+    BoundTerm,
+    NotEqualTo,
+    NotIn,
+    NotNull,
+    NotStartsWith,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    BoundBooleanExpressionVisitor,
+    bind,
+    rewrite_not,
+    visit,
+)
+from pyiceberg.schema import Schema
+from pyspark.sql import Column
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.schema import column_at, path_of
+
+
+def null_matches_nothing(row_filter: BooleanExpression) -> BooleanExpression:
+    """The same filter, said so that Iceberg's evaluators agree with SQL about nulls.
+
+    For Iceberg's metrics ``x != 5`` is true of a null; for rows, and here, it is not.
+    """
+    return visit(rewrite_not(row_filter), _NotNullAdder())
+
+
+def filter_column(row_filter: BooleanExpression, schema: Schema) -> Column:
+    """A Spark condition that is true for the rows that match, never null.
+
+    Errors:
+        LakeError: the filter uses something other than columns and literals.
+    """
+    bound = bind(schema, rewrite_not(row_filter), case_sensitive=True)
+    condition: Column = visit(bound, _ToSpark(schema))
+    return F.coalesce(condition, F.lit(False))
+
+
+class _NotNullAdder(BooleanExpressionVisitor[BooleanExpression]):
+    def visit_true(self) -> BooleanExpression:
+        from pyiceberg.expressions import AlwaysTrue
+
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        from pyiceberg.expressions import AlwaysFalse
+
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        return ~child_result
+
+    def visit_and(
+        self, left_result: BooleanExpression, right_result: BooleanExpression
+    ) -> BooleanExpression:
+        return left_result & right_result
+
+    def visit_or(
+        self, left_result: BooleanExpression, right_result: BooleanExpression
+    ) -> BooleanExpression:
+        return left_result | right_result
+
+    def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
+        if isinstance(predicate, NotEqualTo | NotIn | NotStartsWith):
+            return And(NotNull(predicate.term), predicate)
+        return predicate
+
+    def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:
+        raise LakeError(f"row filter: got a bound predicate {predicate}, expected column names")
+
+
+class _ToSpark(BoundBooleanExpressionVisitor[Column]):
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def visit_true(self) -> Column:
+        return F.lit(True)
+
+    def visit_false(self) -> Column:
+        return F.lit(False)
+
+    def visit_not(self, child_result: Column) -> Column:
+        return ~child_result
+
+    def visit_and(self, left_result: Column, right_result: Column) -> Column:
+        return left_result & right_result
+
+    def visit_or(self, left_result: Column, right_result: Column) -> Column:
+        return left_result | right_result
+
+    def visit_is_null(self, term: BoundTerm) -> Column:
+        return self._column(term).isNull()
+
+    def visit_not_null(self, term: BoundTerm) -> Column:
+        return self._column(term).isNotNull()
+
+    def visit_is_nan(self, term: BoundTerm) -> Column:
+        return F.isnan(self._column(term))
+
+    def visit_not_nan(self, term: BoundTerm) -> Column:
+        return ~F.isnan(self._column(term))
+
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) == self._literal(term, literal.value)
+
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term) != self._literal(term, literal.value)
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
+        column = self._column(term)
+        return reduce(or_, (column == self._literal(term, value) for value in literals))
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:
+        return ~self.visit_in(term, literals)
+
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._ordered(term, lambda column: column > self._literal(term, literal.value))
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._ordered(term, lambda column: column >= self._literal(term, literal.value))
+
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._ordered(term, lambda column: column < self._literal(term, literal.value))
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._ordered(term, lambda column: column <= self._literal(term, literal.value))
+
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return self._column(term).startswith(str(literal.value))
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
+        return ~self.visit_starts_with(term, literal)
+
+    def _column(self, term: BoundTerm) -> Column:
+        if not isinstance(term, BoundReference):
+            raise LakeError(f"row filter: got {term}, expected a column")
+        return column_at(path_of(self._schema, term.field.field_id))
+
+    def _ordered(self, term: BoundTerm, compare: Callable[[Column], Column]) -> Column:
+        column = self._column(term)
+        if isinstance(term.ref().field.field_type, iceberg.FloatType | iceberg.DoubleType):
+            # Spark takes NaN for the greatest number of all.
+            return compare(column) & ~F.isnan(column)
+        return compare(column)
+
+    def _literal(self, term: BoundTerm, value: Any) -> Column:
+        match term.ref().field.field_type:
+            case iceberg.DateType():
+                return F.date_from_unix_date(F.lit(value))
+            case iceberg.TimestamptzType():
+                return F.timestamp_micros(F.lit(value))
+            case iceberg.TimestampType():
+                # The session's zone is UTC, so the wall time stays what it is.
+                return F.timestamp_micros(F.lit(value)).cast("timestamp_ntz")
+            case iceberg.BinaryType():
+                return F.lit(bytearray(value))
+            case iceberg.FloatType():
+                return F.lit(value).cast("float")
+            case _:
+                return F.lit(value)

@@ -1,0 +1,254 @@
+"""Puts field ids into the footer of a Parquet file where Spark leaves them out.
+
+Spark writes the ids of columns and struct fields, but has no place for those of list elements
+and of map keys and values. Without them a reader takes the whole file for one without ids.
+
+The footer is a Thrift struct in the compact protocol, followed by its length and ``PAR1``. Its
+second field is the schema, a list of elements in depth-first order. Only the missing
+``field_id`` (field 9 of an element) is inserted; every other byte is kept, and the offsets in the
+footer stay right because all data lies before it.
+
+Source: the Thrift compact protocol specification and parquet-format's ``parquet.thrift``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyiceberg.types as iceberg
+from pyiceberg.schema import Schema
+
+from arctic_orchestration.errors import LakeError
+
+MAGIC = b"PAR1"
+#: Length of the footer and the magic, at the end of a file.
+TAIL_BYTES = 8
+
+_BINARY, _LIST, _SET, _MAP, _STRUCT, _I32 = 8, 9, 10, 11, 12, 5
+_SCHEMA_FIELD = 2
+_NAME, _CHILDREN, _FIELD_ID = 4, 5, 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Element:
+    """One element of the schema, and where its ``field_id`` belongs."""
+
+    name: str
+    children: int
+    has_id: bool
+    #: Offset at which the field goes, and the number of the field before and after it.
+    insert_at: int
+    before: int
+    after: int
+
+
+def needs_ids(schema: Schema) -> bool:
+    """Whether a file of this schema has fields whose ids Spark does not write."""
+    return any(True for _ in _hidden_ids(schema.as_struct(), ()))
+
+
+def with_ids(footer: bytes, schema: Schema) -> bytes:
+    """The footer with the ids of list elements and of map keys and values.
+
+    Args:
+        footer: the Thrift struct, without length and magic.
+
+    Errors:
+        LakeError: the footer is not one that Spark writes for this schema.
+    """
+    ids = dict(_hidden_ids(schema.as_struct(), ()))
+    reader = _Compact(footer)
+    elements = list(reader.schema())
+    edited = bytearray()
+    done = 0
+    for path, element in _paths(elements):
+        field_id = ids.pop(path, None)
+        if field_id is None or element.has_id:
+            continue
+        edited += footer[done : element.insert_at]
+        edited += _i32_field(_FIELD_ID - element.before, field_id)
+        done = element.insert_at
+        if element.after:
+            # A field's header holds the difference to the number of the field before it.
+            edited.append((element.after - _FIELD_ID) << 4 | (footer[done] & 0x0F))
+            done += 1
+    if ids:
+        raise LakeError(f"the Parquet footer has no fields {sorted(ids)}")
+    return bytes(edited + footer[done:])
+
+
+def _hidden_ids(
+    kind: iceberg.IcebergType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    match kind:
+        case iceberg.StructType():
+            for field in kind.fields:
+                yield from _hidden_ids(field.field_type, (*path, field.name))
+        case iceberg.ListType():
+            element = (*path, "list", "element")
+            yield element, kind.element_id
+            yield from _hidden_ids(kind.element_type, element)
+        case iceberg.MapType():
+            for name, field_id, below in (
+                ("key", kind.key_id, kind.key_type),
+                ("value", kind.value_id, kind.value_type),
+            ):
+                here = (*path, "key_value", name)
+                yield here, field_id
+                yield from _hidden_ids(below, here)
+
+
+def _paths(elements: list[_Element]) -> Iterator[tuple[tuple[str, ...], _Element]]:
+    """Each element with the names that lead to it; the root has none."""
+    position = 0
+
+    def below(path: tuple[str, ...], count: int) -> Iterator[tuple[tuple[str, ...], _Element]]:
+        nonlocal position
+        for _ in range(count):
+            element = elements[position]
+            position += 1
+            here = (*path, element.name)
+            yield here, element
+            yield from below(here, element.children)
+
+    root = elements[0]
+    position = 1
+    yield from below((), root.children)
+
+
+def _i32_field(delta: int, value: int) -> bytes:
+    out = bytearray([delta << 4 | _I32])
+    left = value << 1 if value >= 0 else ((-value) << 1) - 1
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+class _Compact:
+    """Walks over the compact protocol; nothing but the schema is kept."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def schema(self) -> Iterator[_Element]:
+        for number, kind in self._fields():
+            if number != _SCHEMA_FIELD:
+                self._skip(kind)
+                continue
+            if kind != _LIST:
+                break
+            size, element_kind = self._list_header()
+            if element_kind != _STRUCT:
+                break
+            for _ in range(size):
+                yield self._element()
+            return
+        raise LakeError("the Parquet footer has no schema")
+
+    def _element(self) -> _Element:
+        values: dict[int, object] = {}
+        insert_at, before, after = -1, 0, 0
+        last = 0
+        while True:
+            start = self._at
+            header = self._byte()
+            if header == 0:
+                number = 0
+            else:
+                delta = header >> 4
+                number = last + delta if delta else self._zigzag()
+            if insert_at < 0 and (number == 0 or number >= _FIELD_ID):
+                insert_at, before, after = start, last, number
+            if number == 0:
+                break
+            last = number
+            values[number] = self._value(header & 0x0F)
+        name = values.get(_NAME, b"")
+        children = values.get(_CHILDREN, 0)
+        if not isinstance(name, bytes) or not isinstance(children, int):
+            raise LakeError("the Parquet footer's schema is broken")
+        return _Element(
+            name=name.decode(),
+            children=children,
+            has_id=_FIELD_ID in values,
+            insert_at=insert_at,
+            before=before,
+            after=after,
+        )
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        last = 0
+        while header := self._byte():
+            delta = header >> 4
+            last = last + delta if delta else self._zigzag()
+            yield last, header & 0x0F
+
+    def _value(self, kind: int) -> object:
+        if kind == _BINARY:
+            size = self._varint()
+            self._at += size
+            return self._data[self._at - size : self._at]
+        if kind == _I32:
+            return self._zigzag()
+        self._skip(kind)
+        return None
+
+    def _skip(self, kind: int) -> None:
+        if kind in (1, 2):
+            return
+        if kind == 3:
+            self._at += 1
+        elif kind in (4, 5, 6):
+            self._varint()
+        elif kind == 7:
+            self._at += 8
+        elif kind == _BINARY:
+            size = self._varint()
+            self._at += size
+        elif kind in (_LIST, _SET):
+            size, element_kind = self._list_header()
+            for _ in range(size):
+                self._skip_element(element_kind)
+        elif kind == _MAP:
+            size = self._varint()
+            kinds = self._byte() if size else 0
+            for _ in range(size):
+                self._skip_element(kinds >> 4)
+                self._skip_element(kinds & 0x0F)
+        elif kind == _STRUCT:
+            for _, field_kind in self._fields():
+                self._skip(field_kind)
+        else:
+            raise LakeError(f"the Parquet footer holds the unknown Thrift type {kind}")
+
+    def _skip_element(self, kind: int) -> None:
+        if kind in (1, 2):
+            # Inside a collection a truth value takes a byte; as a field it is in the header.
+            self._at += 1
+        else:
+            self._skip(kind)
+
+    def _list_header(self) -> tuple[int, int]:
+        header = self._byte()
+        size = header >> 4
+        return (self._varint() if size == 15 else size), header & 0x0F
+
+    def _byte(self) -> int:
+        value = self._data[self._at]
+        self._at += 1
+        return value
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)

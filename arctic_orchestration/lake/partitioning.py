@@ -1,0 +1,136 @@
+"""Which rows share a partition (told to Spark), and which partition a file has (asked of pyiceberg).
+
+Spark only has to keep rows of different partitions apart. The partition's value itself is
+computed by pyiceberg from a row of the finished file, so that both agree whatever Spark's
+functions think of dates before 1970 or of an empty string.
+"""
+
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyiceberg.types as iceberg
+import pyspark.sql.functions as F
+from pyiceberg.partitioning import PartitionSpec, _to_partition_representation
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import Record
+from pyspark.sql import Column
+
+from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.lake.schema import column_at, path_of
+
+_NULL = "null"
+_UNITS: dict[type[Transform[Any, Any]], str] = {
+    YearTransform: "year",
+    MonthTransform: "month",
+    DayTransform: "day",
+    HourTransform: "hour",
+}
+
+
+def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> None:
+    """Refuses transforms whose value cannot be computed.
+
+    Errors:
+        UnsupportedTable: names the partition field and its transform.
+    """
+    known = (IdentityTransform, VoidTransform, BucketTransform, TruncateTransform, *_UNITS)
+    for field in spec.fields:
+        if not isinstance(field.transform, known):
+            raise UnsupportedTable(
+                f"{table}: partition field {field.name} has the unknown transform {field.transform}"
+            )
+        path_of(schema, field.source_id)
+
+
+def partition_group(spec: PartitionSpec, schema: Schema) -> Column | None:
+    """A text that is equal for rows of one partition and differs otherwise; None: one partition.
+
+    It is a hash, since it becomes the name of a directory: values may be long, empty, or hold
+    any character.
+    """
+    parts = [
+        F.coalesce(F.md5(_value(field.transform, field.source_id, schema)), F.lit(_NULL))
+        for field in spec.fields
+        if not isinstance(field.transform, VoidTransform)
+    ]
+    return F.md5(reduce(F.concat, parts).cast("binary")) if parts else None
+
+
+def partition_of(file: pq.ParquetFile, spec: PartitionSpec, schema: Schema) -> Record:
+    """The partition of a file that holds rows of one partition, from its first row."""
+    paths = {
+        field.source_id: path_of(schema, field.source_id)
+        for field in spec.fields
+        if not isinstance(field.transform, VoidTransform)
+    }
+    if not paths:
+        return Record(*([None] * len(spec.fields)))
+    wanted = list({path[0] for path in paths.values()})
+    row = next(file.iter_batches(batch_size=1, columns=wanted))
+    values = []
+    for field in spec.fields:
+        if field.source_id not in paths:
+            values.append(None)
+            continue
+        kind = schema.find_type(field.source_id)
+        source = _to_partition_representation(kind, _first(row, paths[field.source_id]))
+        values.append(field.transform.transform(kind)(source))
+    return Record(*values)
+
+
+def _first(row: pa.RecordBatch, path: tuple[str, ...]) -> Any:
+    value = row.column(path[0])[0].as_py()
+    for name in path[1:]:
+        value = None if value is None else value[name]
+    return value
+
+
+def _value(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
+    column = column_at(path_of(schema, source_id))
+    kind = schema.find_type(source_id)
+    if isinstance(transform, BucketTransform):
+        return _bytes(_bucket(column, transform, kind), iceberg.IntegerType())
+    if isinstance(transform, TruncateTransform):
+        return _bytes(_truncated(column, transform.width, kind), kind)
+    unit = _UNITS.get(type(transform))
+    return _bytes(column if unit is None else F.date_trunc(unit, column), kind)
+
+
+def _bytes(column: Column, kind: iceberg.IcebergType) -> Column:
+    return column if isinstance(kind, iceberg.BinaryType) else column.cast("string").cast("binary")
+
+
+def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:
+    match kind:
+        case iceberg.StringType() | iceberg.BinaryType():
+            return F.substring(column, 1, width)
+        case iceberg.DecimalType():
+            return column - F.pmod(column, F.lit(Decimal(width).scaleb(-kind.scale)))
+        case _:
+            return column - F.pmod(column, F.lit(width))
+
+
+def _bucket(
+    column: Column, transform: BucketTransform[Any], kind: iceberg.IcebergType
+) -> Column:
+    # Spark's own Murmur3 differs from Iceberg's in the seed and in the last bytes of a string.
+    # The workers' Python needs pyiceberg for it.
+    @F.arrow_udf("int")
+    def bucket(values: pa.Array) -> pa.Array:
+        return transform.pyarrow_transform(kind)(values)
+
+    return bucket(column)

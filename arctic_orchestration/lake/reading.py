@@ -1,0 +1,100 @@
+"""An Iceberg table as a Spark DataFrame."""
+
+import re
+from collections.abc import Sequence
+
+import pyspark.sql.functions as F
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_orchestration.errors import NotFound, UnsupportedTable
+from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
+from arctic_orchestration.lake.schema import require_supported, require_supported_format, spark_schema
+from arctic_orchestration.lake.session import require_lake_session
+
+
+def read(
+    spark: SparkSession,
+    table: Table,
+    *,
+    row_filter: BooleanExpression | None = None,
+    snapshot_id: int | None = None,
+) -> DataFrame:
+    """The table's rows, now or at a snapshot; ``table`` is refreshed.
+
+    Columns are found by field id, so one that was renamed, moved, added or widened after a file
+    was written comes out as the table has it now. With a filter, files that cannot hold a
+    matching row are left out.
+
+    Errors:
+        NotFound: the table has no such snapshot.
+        UnsupportedTable: a column's type does not survive Spark, or rows were deleted from files
+            that are still there.
+        ConfigurationError: the Spark session lacks a setting that the lake needs.
+    """
+    require_lake_session(spark)
+    table.refresh()
+    if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+        raise NotFound(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")
+    schema = table.scan(snapshot_id=snapshot_id).projection()
+    require_supported_format(table.format_version, ".".join(table.name()))
+    require_supported(schema, ".".join(table.name()))
+    if row_filter is None:
+        return rows_of(spark, table, schema, plan(table, AlwaysTrue(), snapshot_id))
+    wanted = null_matches_nothing(row_filter)
+    tasks = plan(table, wanted, snapshot_id)
+    return rows_of(spark, table, schema, tasks).where(filter_column(wanted, schema))
+
+
+def plan(
+    table: Table, row_filter: BooleanExpression, snapshot_id: int | None = None
+) -> list[FileScanTask]:
+    """The files that may hold matching rows.
+
+    Errors:
+        UnsupportedTable: the snapshot has equality deletes.
+    """
+    try:
+        return list(table.scan(row_filter=row_filter, snapshot_id=snapshot_id).plan_files())
+    except ValueError as error:
+        if "equality delete" not in str(error):
+            raise
+        raise UnsupportedTable(
+            f"{'.'.join(table.name())}: it has equality deletes, which are not applied"
+        ) from error
+
+
+def rows_of(
+    spark: SparkSession, table: Table, schema: Schema, tasks: Sequence[FileScanTask]
+) -> DataFrame:
+    """All rows of the files, with the columns of the schema.
+
+    Errors:
+        UnsupportedTable: rows were deleted from one of the files, or it is not Parquet.
+    """
+    for task in tasks:
+        if task.delete_files:
+            raise UnsupportedTable(
+                f"{'.'.join(table.name())}: rows are deleted from {task.file.file_path} by "
+                f"{len(task.delete_files)} delete files, which are not applied"
+            )
+        if task.file.file_format != FileFormat.PARQUET:
+            raise UnsupportedTable(
+                f"{'.'.join(table.name())}: {task.file.file_path} is "
+                f"{task.file.file_format}, expected Parquet"
+            )
+    columns = spark_schema(schema)
+    if not tasks:
+        return spark.range(0).select(
+            *(F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
+        )
+    reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
+    return reader.parquet(*(literal_path(task.file.file_path) for task in tasks))
+
+
+def literal_path(path: str) -> str:
+    """The path with a backslash before what Spark would take for a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)

@@ -1,0 +1,51 @@
+"""The Spark session of the lake as a Dagster resource."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dagster import InitResourceContext
+from dagster_pyspark import LazyPySparkResource
+from pydantic import PrivateAttr
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.lake.session import prepare_environment, spark_properties
+from arctic_orchestration.settings import Settings
+
+
+class LakeSparkResource(LazyPySparkResource):
+    """dagster-pyspark's resource, with Java found first and the session stopped at the end.
+
+    The session starts when it is first asked for. One that was there before, started by the
+    program around this run, is used and left running.
+    """
+
+    _started_here: bool = PrivateAttr(default=False)
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            prepare_environment(self.spark_config["spark.master"])
+            self._started_here = SparkSession.getActiveSession() is None
+            super()._init_session()
+
+    def teardown_after_execution(self, context: InitResourceContext) -> None:
+        """Stops the session that this resource started."""
+        session: Any = self._spark_session
+        self._spark_session = None
+        if session is not None and self._started_here:
+            session.stop()
+
+
+def pyspark_resource(
+    settings: Settings | None = None, properties: Mapping[str, str] | None = None
+) -> LakeSparkResource:
+    """dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER``; starts nothing until it is used.
+
+    Args:
+        settings: read from the environment when left out.
+        properties: Spark properties, added to those of the lake.
+
+    Errors:
+        ConfigurationError: a property contradicts one that the lake needs.
+    """
+    chosen = settings or Settings.from_environment()
+    return LakeSparkResource(spark_config=spark_properties(chosen, properties))

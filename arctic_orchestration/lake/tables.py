@@ -1,0 +1,127 @@
+"""Which catalog the lake's tables are in, and making a table that is not there yet."""
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.utils.config import Config
+from sqlalchemy import URL
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.settings import Settings
+
+#: How long a process waits for another one's commit to the embedded catalog.
+_BUSY_SECONDS = 60
+_OPENING_ATTEMPTS = 20
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """The catalog that pyiceberg is configured with under ``ARCTIC_CATALOG``, else the embedded one.
+
+    The embedded catalog is pyiceberg's SQL catalog on a SQLite file in ``ARCTIC_LAKE``, with the
+    tables beneath it. The directory is made when it is missing. Several processes may open it at
+    once and commit to it.
+
+    Errors:
+        LakeError: the embedded catalog cannot be opened.
+    """
+    if Config().get_catalog_config(settings.catalog) is not None:
+        return load_catalog(settings.catalog)
+    return _embedded_catalog(settings.catalog, settings.lake.resolve())
+
+
+def ensure_table(
+    catalog: Catalog,
+    identifier: str,
+    schema: Schema,
+    partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Loads the table, or makes it and its namespace; processes that race get the same table.
+
+    A table that exists is returned as it is: its columns, partitions and properties are not
+    compared with those given here.
+
+    Errors:
+        UnsupportedTable: a type or the format version would not survive Spark and pyiceberg.
+    """
+    chosen = dict(properties or {})
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        pass
+    require_supported(schema, identifier)
+    version = chosen.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION)
+    require_supported_format(int(version), identifier)
+    _ensure_namespace(catalog, identifier)
+    try:
+        return catalog.create_table(
+            identifier, schema, partition_spec=partition_spec, properties=chosen
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table(identifier)
+
+
+def _ensure_namespace(catalog: Catalog, identifier: str) -> None:
+    namespace = Catalog.namespace_from(identifier)
+    try:
+        catalog.load_namespace_properties(namespace)
+        return
+    except NoSuchNamespaceError:
+        pass
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        pass
+    except IntegrityError:
+        # The SQL catalog looks first and inserts then; another process was in between.
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
+def _embedded_catalog(name: str, directory: Path) -> Catalog:
+    warehouse = directory / "warehouse"
+    file = directory / "catalog.db"
+    uri = URL.create("sqlite", database=str(file), query={"timeout": str(_BUSY_SECONDS)})
+    try:
+        warehouse.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"ARCTIC_LAKE: {directory} cannot be made: {error}") from error
+    for attempt in range(1, _OPENING_ATTEMPTS + 1):
+        try:
+            _use_write_ahead_log(file)
+            # A plain path, not a URL: pyiceberg would cut a URL at a `?` or a `#`.
+            return SqlCatalog(
+                name,
+                uri=uri.render_as_string(hide_password=False),
+                warehouse=str(warehouse),
+            )
+        except (OperationalError, sqlite3.OperationalError) as error:
+            # Two processes that make the same tables: the loser finds them the next time.
+            if attempt == _OPENING_ATTEMPTS:
+                raise LakeError(f"{file} cannot be opened: {error}") from error
+            time.sleep(0.05 * attempt)
+    raise AssertionError("unreachable")
+
+
+def _use_write_ahead_log(file: Path) -> None:
+    """Lets readers go on while another process commits; the mode stays with the file."""
+    connection = sqlite3.connect(file, timeout=_BUSY_SECONDS)
+    try:
+        connection.execute("pragma journal_mode = wal").fetchone()
+    finally:
+        connection.close()

@@ -1,0 +1,238 @@
+"""Asks the constraints of the jobs that are due, and admits, holds or discards them.
+
+Only jobs whose ``next_check_at`` has come are looked at: something they wait for was released,
+a moment that a verdict named has come, or their timeout is over. What is counted is locked
+before it is counted, for all due jobs at once and in one order.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.constraints import Constraint, Decision, Verdict
+from arctic_orchestration.constraints.concurrency import Concurrency
+from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.jobs import Job, JobState
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
+from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.scheduling.splitting import by_range, partitions_of
+from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+
+#: jobs checked in one transaction, the most urgent first
+CHECKED_AT_ONCE = 500
+#: A release wakes the jobs that wait for it; this is for a release that nobody could see.
+_LOOK_ANYWAY = timedelta(minutes=1)
+
+
+class Targets(Protocol):
+    """What the code location knows of its targets."""
+
+    def problem(
+        self, target: Target, partition_start: str | None, partition_end: str | None
+    ) -> str | None:
+        """Why a run of the target, for these partitions, could not be made; none: it can."""
+        ...
+
+    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        """The partitions in contiguous ranges of the target, each in the target's order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _JobFacts:
+    """The facts of one job, for its constraints."""
+
+    satisfied_at: datetime
+    targets: tuple[str, ...]
+    held: dict[str, set[str]]
+
+    def active(self, resources: tuple[str, ...]) -> int:
+        return len(set().union(*(self.held.get(name, set()) for name in resources)))
+
+
+class Checker:
+    """Checks the due jobs of one location, within one transaction."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        location: Location,
+        store: ScheduleStore,
+        targets: Targets,
+        lookup: RunLookup,
+    ) -> None:
+        self._queue = queue
+        self._location = location
+        self._store = store
+        self._targets = targets
+        self._lookup = lookup
+        self._now = queue.now
+        self._held: dict[str, set[str]] = {}
+        self._counts = {"checked": 0, "admitted": 0, "held": 0, "discarded": 0}
+
+    def check(self) -> dict[str, int]:
+        """Looks at the jobs that are due, the most urgent first; returns counts."""
+        query = (
+            sa.select(jobs)
+            .where(jobs.c.location_id == self._location.id, jobs.c.next_check_at <= self._now)
+            .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+            .limit(CHECKED_AT_ONCE)
+        )
+        due = self._queue.load(query=query)
+        if not due:
+            return self._counts
+        stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})
+        self._count_holders(due, stored)
+        for job in due:
+            self._counts["checked"] += 1
+            self._check(self._queue.current(job), stored[job.schedule_id])
+        return self._counts
+
+    def _count_holders(self, due: Sequence[Job], stored: dict[str, StoredSchedule]) -> None:
+        names: set[str] = set()
+        for job in due:
+            if job.state is JobState.WAITING_CONSTRAINTS:
+                schedule = stored[job.schedule_id].schedule
+                targets = self._target_resources(schedule)
+                for constraint in schedule.constraints:
+                    names.update(constraint.resources(targets))
+        if names:
+            resources.lock(self._queue.tx, names)
+            self._held = resources.holders_of(self._queue.tx, names)
+
+    def _check(self, job: Job, stored: StoredSchedule) -> None:
+        timed_out = job.deadline_at is not None and job.deadline_at <= self._now
+        if job.state is JobState.WAITING_TRIGGER:
+            if timed_out:
+                self._discard(job, f"its trigger was not satisfied in time: {job.reason}")
+            else:
+                self._queue.change(job, next_check_at=job.deadline_at)
+        elif job.state is JobState.WAITING_CONSTRAINTS:
+            if stored.status is ScheduleStatus.SUSPENDED:
+                self._queue.change(job, next_check_at=None)
+            else:
+                self._judge(job, stored.schedule, timed_out=timed_out)
+        elif job.state is JobState.LAUNCHED:
+            RunTracker(self._queue, self._location).verify_job(job, self._lookup)
+        else:
+            self._queue.change(job, next_check_at=None)
+
+    def _judge(self, job: Job, schedule: Schedule, *, timed_out: bool) -> None:
+        assert job.satisfied_at is not None
+        forced = timed_out and schedule.on_timeout == "launch"
+        facts = _JobFacts(
+            satisfied_at=job.satisfied_at,
+            targets=self._target_resources(schedule),
+            held=self._held,
+        )
+        verdicts = [
+            (constraint, self._verdict(constraint, facts)) for constraint in schedule.constraints
+        ]
+        # A limit on concurrency is a promise to somebody else; a timeout cannot break it.
+        binding = [
+            verdict
+            for constraint, verdict in verdicts
+            if not forced or isinstance(constraint, Concurrency)
+        ]
+        job = self._queue.change(job, verdicts=_verdicts_text(verdicts))
+        canceled = [v for v in binding if v.decision is Decision.CANCEL]
+        holding = [v for v in binding if v.decision is Decision.HOLD]
+        if canceled:
+            self._discard(job, canceled[0].reason)
+        elif not holding:
+            self._admit(job, schedule, facts, forced=forced)
+        elif timed_out and not forced:
+            self._discard(job, f"timed out: {holding[0].reason}")
+        else:
+            self._hold(job, holding, timed_out=timed_out)
+
+    def _verdict(self, constraint: Constraint, facts: _JobFacts) -> Verdict:
+        # One schedule's bad rule must not stop the others: its job waits, and says why.
+        try:
+            return constraint.decide(facts, self._now)
+        except Exception as error:
+            return Verdict(
+                decision=Decision.HOLD,
+                reason=f"{constraint.kind} could not be decided: {error!r}",
+                look_again_at=self._now + _LOOK_ANYWAY,
+            )
+
+    def _admit(self, job: Job, schedule: Schedule, facts: _JobFacts, *, forced: bool) -> None:
+        if schedule.partitions == "range":
+            partitions = partitions_of(self._queue, job)
+            if partitions:
+                ranges = self._targets.ranges(schedule.target, partitions)
+                job = by_range(self._queue, job, ranges)
+        problem = self._targets.problem(schedule.target, job.partition_start, job.partition_end)
+        if problem is not None:
+            self._counts["discarded"] += 1
+            self._queue.move(
+                job, JobState.FAILED, problem, next_check_at=None, held_by=None, ended_at=self._now
+            )
+            return
+        held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
+        held.update(facts.targets)
+        for name in held:
+            self._held.setdefault(name, set()).add(job.id)
+        resources.hold(self._queue.tx, self._location.id, [(name, job.id) for name in sorted(held)])
+        self._counts["admitted"] += 1
+        self._queue.move(
+            job,
+            JobState.LAUNCHING,
+            "admitted past its constraints: timed out" if forced else "admitted",
+            waiting_for=None,
+            attempt=1,
+            next_check_at=None,
+            held_by=None,
+        )
+
+    def _hold(self, job: Job, holding: Sequence[Verdict], *, timed_out: bool) -> None:
+        self._counts["held"] += 1
+        looks = [verdict.look_again_at for verdict in holding if verdict.look_again_at]
+        # All must admit, so nothing changes before the latest of the moments they named.
+        look_at = max(looks, default=self._now + _LOOK_ANYWAY)
+        if job.deadline_at is not None and not timed_out:
+            look_at = min(look_at, job.deadline_at)
+        waits_for = [name for verdict in holding for name in verdict.waits_for]
+        occupied = [name for name in waits_for if self._held.get(name)]
+        self._queue.change(
+            job,
+            reason="; ".join(verdict.reason for verdict in holding),
+            next_check_at=look_at,
+            held_by=(occupied or waits_for or [None])[0],
+        )
+
+    def _discard(self, job: Job, reason: str) -> None:
+        self._counts["discarded"] += 1
+        self._queue.move(
+            job,
+            JobState.DISCARDED,
+            reason,
+            next_check_at=None,
+            held_by=None,
+            ended_at=self._now,
+        )
+
+    def _target_resources(self, schedule: Schedule) -> tuple[str, ...]:
+        return schedule.target.resources(self._location.cluster, self._location.name)
+
+
+def _verdicts_text(verdicts: Sequence[tuple[Constraint, Verdict]]) -> str:
+    return json.dumps(
+        [
+            {
+                "constraint": constraint.kind,
+                "decision": verdict.decision.value,
+                "reason": verdict.reason,
+                "look_again_at": verdict.look_again_at and verdict.look_again_at.isoformat(),
+            }
+            for constraint, verdict in verdicts
+        ]
+    )

@@ -1,0 +1,133 @@
+"""The engine: one tick turns events and time into jobs, and jobs into launch requests.
+
+A tick is three transactions, each of which locks the location's row first, so that two
+dispatchers of one location take turns:
+
+1. *deploy and subscribe*: the feed position moves with what was made of the events before it;
+2. *check*: constraints are asked, and who is admitted holds its resources;
+3. *hand out*: the requests of admitted jobs, until their run is seen.
+
+A crash between them, or before Dagster has stored the requests, loses nothing: what was
+committed is found by the next tick, and a request handed out twice has the same run key.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.scheduling import deployment, launcher, retention, schedule
+from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker, Targets
+from arctic_orchestration.scheduling.launcher import LaunchRequest
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.subscriber import Subscriber
+
+#: events read and stored in one transaction
+EVENTS_AT_ONCE = 2_000
+#: transactions of events in one tick; the rest of a backlog waits for the next
+_READS_PER_TICK = 10
+#: how often a tick also deletes what is past its retention
+_PRUNE_EVERY = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TickResult:
+    """What one tick did: counts by name, and the launch requests for Dagster."""
+
+    counts: Counter[str]
+    requests: Sequence[LaunchRequest]
+    position: Position | None
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """The scheduler of one code location of one cluster."""
+
+    database: Database
+    cluster: str
+    location: str
+    feed: Feed
+    lookup: RunLookup
+    targets: Targets
+    #: what the code declares; none: nothing is deployed
+    declared: Sequence[Schedule] | None = None
+    store: ScheduleStore = field(default_factory=ScheduleStore)
+    _digest: str | None = None
+    _pruned_at: datetime | None = None
+
+    def tick(self, now: datetime) -> TickResult:
+        """One round at ``now``.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer; what was committed stands, and the
+                next tick goes on from there.
+        """
+        counts: Counter[str] = Counter()
+        for _ in range(_READS_PER_TICK):
+            position, more = self._subscribe(now, counts)
+            if not more:
+                break
+        while self._check(now, counts) == CHECKED_AT_ONCE:
+            pass
+        requests = self._hand_out(now)
+        counts["requested"] = len(requests)
+        return TickResult(counts=counts, requests=requests, position=position)
+
+    def _subscribe(self, now: datetime, counts: Counter[str]) -> tuple[Position, bool]:
+        with self.database.begin() as tx:
+            location = locations.locked(tx, self.cluster, self.location)
+            if self.declared is not None:
+                if self._digest is None:
+                    self._digest = schedule.digest(self.declared)
+                if self._digest != location.definitions_digest:
+                    counts.update(
+                        deployment.deploy(
+                            tx, self.store, location, self.declared, self._digest, now
+                        )
+                    )
+            if location.position is None:
+                # What arrived before anybody waited for it concerns nobody.
+                position = self.feed.end()
+                locations.update(tx, location, position=position.to_json(), ticked_at=now)
+                return position, False
+            before = Position.from_json(location.position)
+            batch = self.feed.read(before, EVENTS_AT_ONCE)
+            queue = JobQueue(tx, now)
+            RunTracker(queue, location).note(batch.events)
+            subscriber = Subscriber(tx, location, self.store, queue)
+            counts.update(subscriber.take(batch.events))
+            counts["events"] += len(batch.events)
+            queue.flush()
+            if batch.position != before:
+                locations.update(tx, location, position=batch.position.to_json(), ticked_at=now)
+            return batch.position, batch.more
+
+    def _check(self, now: datetime, counts: Counter[str]) -> int:
+        with self.database.begin() as tx:
+            location = locations.locked(tx, self.cluster, self.location)
+            queue = JobQueue(tx, now)
+            tracker = RunTracker(queue, location)
+            tracker.confirm(self.lookup)
+            tracker.verify_others(self.lookup)
+            queue.flush()
+            checked = Checker(queue, location, self.store, self.targets, self.lookup).check()
+            queue.flush()
+            counts.update(checked)
+            if self._pruned_at is None or now - self._pruned_at >= _PRUNE_EVERY:
+                self._pruned_at = now
+                counts["pruned"] += retention.prune(tx, location, now)
+            return checked["checked"]
+
+    def _hand_out(self, now: datetime) -> list[LaunchRequest]:
+        with self.database.begin() as tx:
+            location = locations.locked(tx, self.cluster, self.location)
+            queue = JobQueue(tx, now)
+            requests = launcher.hand_out(queue, location, self.store)
+            queue.flush()
+            return requests

@@ -1,0 +1,123 @@
+"""A job: one firing of a schedule on its way to a run.
+
+::
+
+    waiting_trigger ──▶ waiting_constraints ──▶ launching ──▶ launched ──▶ succeeded
+          │                     │                 │  ▲  │         ├──────▶ failed
+          └──────▶ discarded ◀──┘                 └──┘  │         └──────▶ canceled
+                                              attempts  └─▶ succeeded | failed | canceled
+
+``launching`` and ``launched`` hold the resources of the target. A job is ``launching`` from
+the moment it was admitted until its run is seen in Dagster's storage; until then its request
+is handed out again at each tick under the same run key, which Dagster turns into one run.
+A job may end from ``launching``, when its run was so short that its end is seen first.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.triggers import Arrivals
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    #: it has events, and its trigger wants more
+    WAITING_TRIGGER = "waiting_trigger"
+    #: its trigger is satisfied, and a constraint holds it
+    WAITING_CONSTRAINTS = "waiting_constraints"
+    #: it was admitted, and its run is not seen yet
+    LAUNCHING = "launching"
+    #: its run was seen in Dagster's storage
+    LAUNCHED = "launched"
+    #: its run succeeded
+    SUCCEEDED = "succeeded"
+    #: its run failed, or could not be started
+    FAILED = "failed"
+    #: its run was canceled by a person
+    CANCELED = "canceled"
+    #: it gave up before it was launched; the reason says why
+    DISCARDED = "discarded"
+
+
+WAITING = (JobState.WAITING_TRIGGER, JobState.WAITING_CONSTRAINTS)
+ACTIVE = (JobState.LAUNCHING, JobState.LAUNCHED)
+ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED, JobState.DISCARDED)
+
+_RUN_ENDS = {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}
+
+TRANSITIONS: dict[JobState, set[JobState]] = {
+    JobState.WAITING_TRIGGER: {JobState.WAITING_CONSTRAINTS, JobState.DISCARDED},
+    JobState.WAITING_CONSTRAINTS: {JobState.LAUNCHING, JobState.FAILED, JobState.DISCARDED},
+    JobState.LAUNCHING: {JobState.LAUNCHING, JobState.LAUNCHED, *_RUN_ENDS},
+    JobState.LAUNCHED: {JobState.LAUNCHING, *_RUN_ENDS},
+    JobState.SUCCEEDED: set(),
+    JobState.FAILED: set(),
+    JobState.CANCELED: set(),
+    JobState.DISCARDED: set(),
+}
+
+
+def check_move(state: JobState, to: JobState) -> None:
+    """Lets a move pass that the table above has.
+
+    Errors:
+        TransitionRefused: any other.
+    """
+    if to not in TRANSITIONS[state]:
+        raise TransitionRefused(f"A job that is {state} cannot become {to}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One row of the job queue."""
+
+    id: str
+    location_id: int
+    schedule_id: str
+    schedule_version: int
+    state: JobState
+    reason: str
+    waiting_for: str | None
+    arrivals: tuple[Arrivals, ...]
+    priority: int
+    created_at: datetime
+    partition_start: str | None = None
+    partition_end: str | None = None
+    satisfied_at: datetime | None = None
+    next_check_at: datetime | None = None
+    deadline_at: datetime | None = None
+    held_by: str | None = None
+    verdicts: str | None = None
+    attempt: int = 0
+    requested_at: datetime | None = None
+    requests: int = 0
+    run_id: str | None = None
+    ended_at: datetime | None = None
+
+    @classmethod
+    def from_row(cls, row: sa.RowMapping) -> "Job":
+        """The job that a row of ``arctic_jobs`` holds."""
+        values = dict(row)
+        values["state"] = JobState(values["state"])
+        values["arrivals"] = tuple(map(Arrivals.from_json, json.loads(values["arrivals"])))
+        return cls(**values)
+
+    def to_row(self) -> dict[str, Any]:
+        """The row of ``arctic_jobs`` that holds this job."""
+        row = {name: getattr(self, name) for name in self.__slots__}
+        row["state"] = self.state.value
+        row["arrivals"] = arrivals_to_text(self.arrivals)
+        return row
+
+
+def arrivals_to_text(arrivals: Sequence[Arrivals]) -> str:
+    """The arrivals of a job's leaves, as its row holds them."""
+    return json.dumps([leaf.to_json() for leaf in arrivals])

@@ -1,0 +1,47 @@
+"""A code location of a cluster, and its row: the lock under which its dispatcher works."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import locations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """The row of a location, as the transaction that locked it sees it."""
+
+    id: int
+    cluster: str
+    name: str
+    position: str | None
+    definitions_digest: str | None
+    next_event: int
+
+    @property
+    def place(self) -> str:
+        """Cluster and name, as resources are named."""
+        return f"{self.cluster}/{self.name}"
+
+
+def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
+    """Locks the row of a location until the transaction ends, making it when there is none.
+
+    Two dispatchers of one location wait for each other here, so that what one has read from
+    the feed the other does not read again.
+    """
+    where = (locations.c.cluster == cluster) & (locations.c.name == name)
+    query = sa.select(locations).where(where).with_for_update()
+    row = tx.execute(query).mappings().one_or_none()
+    if row is None:
+        new = dialect.insert(tx, locations).values(cluster=cluster, name=name)
+        tx.execute(new.on_conflict_do_nothing())
+        row = tx.execute(query).mappings().one()
+    return Location(**{field: row[field] for field in Location.__slots__})
+
+
+def update(tx: sa.Connection, location: Location, **values: str | int | datetime | None) -> None:
+    """Writes fields of a locked location."""
+    tx.execute(sa.update(locations).where(locations.c.id == location.id).values(**values))

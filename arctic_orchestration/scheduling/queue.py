@@ -1,0 +1,124 @@
+"""The job queue: the jobs that one transaction touches, written together at its end."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import job_events, job_history, jobs
+from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState, check_move
+
+_COLUMNS = [column.name for column in jobs.columns if column.name != "id"]
+_UPDATE = (
+    sa.update(jobs)
+    .where(jobs.c.id == sa.bindparam("job_id"))
+    .values({name: sa.bindparam(name) for name in _COLUMNS})
+)
+
+
+class JobQueue:
+    """Jobs as one transaction sees and changes them.
+
+    Changes are kept in memory until :meth:`flush`, so that a thousand events for one job are
+    one update, and so that whoever asks for a job in between sees them.
+    """
+
+    def __init__(self, tx: sa.Connection, now: datetime) -> None:
+        self.tx = tx
+        self.now = now
+        self._jobs: dict[str, Job] = {}
+        self._new: dict[str, Job] = {}
+        self._changed: set[str] = set()
+        self._history: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._released: set[str] = set()
+
+    def load(
+        self, *where: sa.ColumnElement[bool], query: sa.Select[Any] | None = None
+    ) -> list[Job]:
+        """The jobs for which ``where`` holds, as this transaction has left them."""
+        statement = sa.select(jobs).where(*where) if query is None else query
+        found = []
+        for row in self.tx.execute(statement).mappings():
+            job = self._jobs.get(row["id"]) or Job.from_row(row)
+            self._jobs[job.id] = job
+            found.append(job)
+        return found
+
+    def by_ids(self, ids: Iterable[str]) -> dict[str, Job]:
+        """The jobs with these ids; those that are gone are left out."""
+        wanted = set(ids)
+        missing = wanted - self._jobs.keys()
+        if missing:
+            self.load(dialect.among(self.tx, jobs.c.id, sorted(missing)))
+        return {id: self._jobs[id] for id in wanted if id in self._jobs}
+
+    def current(self, job: Job) -> Job:
+        """The job as this transaction has left it."""
+        return self._jobs[job.id]
+
+    def add(self, job: Job) -> Job:
+        """A new job; it is written before changes are."""
+        self._jobs[job.id] = self._new[job.id] = job
+        return job
+
+    def change(self, job: Job, **values: Any) -> Job:
+        """Gives fields of a job other values; its state stays."""
+        changed = replace(self._jobs[job.id], **values)
+        self._jobs[job.id] = changed
+        if job.id in self._new:
+            self._new[job.id] = changed
+        else:
+            self._changed.add(job.id)
+        return changed
+
+    def move(self, job: Job, to: JobState, reason: str, **values: Any) -> Job:
+        """Gives a job another state, with a line of history.
+
+        Errors:
+            TransitionRefused: the state cannot be left that way.
+        """
+        before = self._jobs[job.id].state
+        check_move(before, to)
+        self._history.append(
+            {"job_id": job.id, "at": self.now, "from_state": before, "state": to, "reason": reason}
+        )
+        if before in ACTIVE and to not in ACTIVE:
+            self._released.add(job.id)
+        return self.change(job, state=to, reason=reason, **values)
+
+    def attach(self, job: Job, leaf: int, number: int, partition: str) -> None:
+        """Gives an event, by its number, to a leaf of the job's trigger."""
+        self._events.append(
+            {
+                "job_id": job.id,
+                "leaf": leaf,
+                "number": number,
+                "location_id": job.location_id,
+                "partition": partition,
+            }
+        )
+
+    def flush(self) -> None:
+        """Writes everything; what jobs held that have ended is released."""
+        if self._new:
+            self.tx.execute(sa.insert(jobs), [job.to_row() for job in self._new.values()])
+        if self._changed:
+            rows = []
+            for id in sorted(self._changed):
+                row = self._jobs[id].to_row()
+                row["job_id"] = row.pop("id")
+                rows.append(row)
+            self.tx.execute(_UPDATE, rows)
+        if self._events:
+            self.tx.execute(sa.insert(job_events), self._events)
+        if self._history:
+            self.tx.execute(sa.insert(job_history), self._history)
+        if self._released:
+            resources.release(self.tx, self._released, self.now)
+        self._new, self._changed, self._released = {}, set(), set()
+        self._events, self._history = [], []

@@ -1,0 +1,38 @@
+"""Deletes jobs that ended long ago, and the events that no job has any more."""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import events, job_events, jobs
+from arctic_orchestration.scheduling.location import Location
+
+KEEP = timedelta(days=30)
+#: rows of each kind that one tick deletes, so that a tick stays short
+_AT_ONCE = 500
+
+
+def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta = KEEP) -> int:
+    """Deletes some of what ended before ``now - keep``; returns how many jobs went."""
+    old = (
+        sa.select(jobs.c.id)
+        .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - keep)
+        .limit(_AT_ONCE)
+    )
+    ids = list(tx.execute(old).scalars())
+    if ids:
+        tx.execute(sa.delete(jobs).where(dialect.among(tx, jobs.c.id, ids)))
+    used = sa.exists().where(
+        job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
+    )
+    unused = (
+        sa.select(events.c.number)
+        .where(events.c.location_id == location.id, events.c.taken_at < now - keep, ~used)
+        .limit(_AT_ONCE)
+    )
+    numbers = list(tx.execute(unused).scalars())
+    if numbers:
+        here = events.c.location_id == location.id
+        tx.execute(sa.delete(events).where(here, dialect.among(tx, events.c.number, numbers)))
+    return len(ids)

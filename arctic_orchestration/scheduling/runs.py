@@ -1,0 +1,247 @@
+"""What Dagster's runs mean for jobs and for the resources that runs hold.
+
+A run that a job asked for carries the job's id and attempt as tags: it confirms the launch and
+ends the job. Any other run of a target that somebody counts, started by hand or as a backfill,
+is noted while it is active, so that a limit counts it too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import jobs, runs
+from arctic_orchestration.events.event import Event, EventKind, RunStatus
+from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.schedule import asset_resource, job_resource
+
+JOB_TAG = "arctic/job"
+ATTEMPT_TAG = "arctic/attempt"
+
+#: attempts to get a run beyond the queue, the first one counted
+LAUNCH_ATTEMPTS = 3
+#: how often an active run is looked up, in case its end was never told
+_VERIFY_EVERY = timedelta(minutes=5)
+_VERIFIED_AT_ONCE = 200
+
+_ENDS = {
+    RunStatus.SUCCESS: JobState.SUCCEEDED,
+    RunStatus.FAILURE: JobState.FAILED,
+    RunStatus.CANCELED: JobState.CANCELED,
+}
+
+
+class RunView(Protocol):
+    """What is known of a run in Dagster's storage."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def status(self) -> RunStatus | None: ...
+    @property
+    def started(self) -> bool: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+
+class RunLookup(Protocol):
+    """Where runs are looked up."""
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
+        """The runs with these ids; those that are gone are left out."""
+        ...
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Sequence[RunView]:
+        """The runs that carry a tag with one of the values."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """A status of a run, by event or by look-up."""
+
+    run_id: str
+    status: RunStatus
+    started: bool
+    tags: Mapping[str, str]
+
+
+class RunTracker:
+    """Applies what is seen of runs to the jobs and resources of one location."""
+
+    def __init__(self, queue: JobQueue, location: Location) -> None:
+        self._queue = queue
+        self._location = location
+
+    def note(self, found: Sequence[Event]) -> None:
+        """Applies run events, in their order."""
+        events = [event for event in found if event.kind is EventKind.RUN and event.run_id]
+        if not events:
+            return
+        asked_for = {event.tags[JOB_TAG] for event in events if JOB_TAG in event.tags}
+        known = self._queue.by_ids(asked_for)
+        others: dict[str, Event] = {}
+        for event in events:
+            if event.status is None or event.run_id is None:
+                continue
+            job = known.get(event.tags.get(JOB_TAG, ""))
+            if job is not None and _is_run_of(self._queue.current(job), event):
+                seen = _Seen(
+                    run_id=event.run_id,
+                    status=event.status,
+                    started=event.started,
+                    tags=event.tags,
+                )
+                self._apply(self._queue.current(job), seen)
+            elif event.location in (None, self._location.name):
+                others[event.run_id] = event
+        self._note_others(others.values())
+
+    def confirm(self, lookup: RunLookup) -> None:
+        """Looks for the runs of jobs that are launching and whose request was handed out."""
+        launching = self._queue.load(
+            jobs.c.location_id == self._location.id,
+            jobs.c.state == JobState.LAUNCHING.value,
+            jobs.c.requested_at.is_not(None),
+        )
+        if not launching:
+            return
+        by_id = {job.id: job for job in launching}
+        for run in lookup.runs_by_tag(JOB_TAG, sorted(by_id)):
+            job = self._queue.current(by_id[run.tags[JOB_TAG]])
+            if job.state is JobState.LAUNCHING and run.tags.get(ATTEMPT_TAG) == str(job.attempt):
+                self._apply(job, _seen(run))
+
+    def verify_job(self, job: Job, lookup: RunLookup) -> None:
+        """Looks up the run of a launched job, in case its end was never told."""
+        assert job.run_id is not None
+        run = lookup.run_statuses([job.run_id]).get(job.run_id)
+        if run is None:
+            self._queue.move(
+                job,
+                JobState.FAILED,
+                f"its run {job.run_id} was deleted from Dagster",
+                next_check_at=None,
+                ended_at=self._queue.now,
+            )
+        elif run.status is not None and run.status.ended:
+            self._apply(job, _seen(run))
+        else:
+            self._queue.change(job, next_check_at=self._queue.now + _VERIFY_EVERY)
+
+    def verify_others(self, lookup: RunLookup) -> None:
+        """Forgets runs that ended, or were deleted, without an event that said so."""
+        tx, now = self._queue.tx, self._queue.now
+        query = (
+            sa.select(runs.c.run_id)
+            .where(runs.c.location_id == self._location.id, runs.c.seen_at <= now - _VERIFY_EVERY)
+            .limit(_VERIFIED_AT_ONCE)
+        )
+        ids = list(tx.execute(query).scalars())
+        if not ids:
+            return
+        found = lookup.run_statuses(ids)
+        gone = [id for id in ids if id not in found or (s := found[id].status) and s.ended]
+        self._forget(gone)
+        here = runs.c.location_id == self._location.id
+        tx.execute(
+            sa.update(runs).where(here, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
+        )
+
+    def _apply(self, job: Job, seen: _Seen) -> None:
+        now = self._queue.now
+        if job.state not in ACTIVE:
+            return
+        if job.state is JobState.LAUNCHING:
+            job = self._queue.move(
+                job,
+                JobState.LAUNCHED,
+                f"run {seen.run_id}",
+                run_id=seen.run_id,
+                next_check_at=now + _VERIFY_EVERY,
+            )
+        if not seen.status.ended:
+            return
+        never_ran = (
+            seen.status is RunStatus.FAILURE
+            and not seen.started
+            # Dagster's own retry would run beside ours.
+            and seen.tags.get("dagster/will_retry") != "true"
+        )
+        if never_ran and job.attempt < LAUNCH_ATTEMPTS:
+            self._queue.move(
+                job,
+                JobState.LAUNCHING,
+                f"run {seen.run_id} failed before it started: asking again, "
+                f"attempt {job.attempt + 1} of {LAUNCH_ATTEMPTS}",
+                attempt=job.attempt + 1,
+                run_id=None,
+                requested_at=None,
+                requests=0,
+                next_check_at=None,
+            )
+            return
+        reason = f"run {seen.run_id} ended: {seen.status.value}"
+        if never_ran:
+            reason = f"{LAUNCH_ATTEMPTS} runs failed before they started, the last {seen.run_id}"
+        self._queue.move(job, _ENDS[seen.status], reason, next_check_at=None, ended_at=now)
+
+    def _note_others(self, events: Iterable[Event]) -> None:
+        """Notes the last thing heard of each run that no job of ours asked for."""
+        tx, location = self._queue.tx, self._location
+        begun, ended = [], []
+        for event in events:
+            assert event.run_id is not None and event.status is not None
+            (ended if event.status.ended else begun).append(event)
+        if begun:
+            rows = [
+                {"location_id": location.id, "run_id": event.run_id, "seen_at": self._queue.now}
+                for event in begun
+            ]
+            tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
+            resources.hold(
+                tx,
+                location.id,
+                [
+                    (resource, event.run_id)
+                    for event in begun
+                    if event.run_id
+                    for resource in _resources(event, location.place)
+                ],
+            )
+        self._forget([event.run_id for event in ended if event.run_id])
+
+    def _forget(self, run_ids: Sequence[str]) -> None:
+        if not run_ids:
+            return
+        tx = self._queue.tx
+        here = runs.c.location_id == self._location.id
+        tx.execute(sa.delete(runs).where(here, dialect.among(tx, runs.c.run_id, run_ids)))
+        resources.release(tx, run_ids, self._queue.now)
+
+
+def _seen(run: RunView) -> _Seen:
+    return _Seen(
+        run_id=run.run_id,
+        status=run.status or RunStatus.STARTING,
+        started=run.started,
+        tags=run.tags,
+    )
+
+
+def _is_run_of(job: Job, event: Event) -> bool:
+    """Whether the run is the one the job asked for, not a retry that took over its tags."""
+    if job.run_id is not None:
+        return job.run_id == event.run_id
+    return event.tags.get(ATTEMPT_TAG) == str(job.attempt)
+
+
+def _resources(event: Event, place: str) -> list[str]:
+    assets = [asset_resource(place, asset) for asset in event.assets]
+    return [job_resource(place, event.subject), *assets]

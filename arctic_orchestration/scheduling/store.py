@@ -1,0 +1,235 @@
+"""Schedules in the database, with the index by which events find them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import (
+    holders,
+    jobs,
+    runs,
+    schedule_keys,
+    schedules,
+    timers,
+)
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.scheduling.jobs import ACTIVE
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.triggers import Leaf
+
+#: how many parsed schedules a process keeps
+_CACHED = 200_000
+
+
+class ScheduleStatus(StrEnum):
+    """Whether a schedule takes events."""
+
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
+
+
+class Origin(StrEnum):
+    """Who made a schedule, and so whose deployments may change it."""
+
+    #: declared in the code location
+    CODE = "code"
+    #: made over REST or the command; no deployment touches it
+    API = "api"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSchedule:
+    """A schedule and what the store knows of it."""
+
+    id: str
+    name: str
+    version: int
+    origin: Origin
+    status: ScheduleStatus
+    schedule: Schedule
+    leaves: tuple[Leaf, ...]
+
+
+class ScheduleStore:
+    """Reads and writes schedules; parsed ones are kept by id and version."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[tuple[str, int], tuple[Schedule, tuple[Leaf, ...]]] = {}
+
+    def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
+        """The schedules with these ids; those that are gone are left out."""
+        wanted = sorted(set(ids))
+        light = sa.select(
+            schedules.c.id,
+            schedules.c.name,
+            schedules.c.version,
+            schedules.c.origin,
+            schedules.c.status,
+        ).where(dialect.among(tx, schedules.c.id, wanted))
+        rows = tx.execute(light).all()
+        self._parse(tx, [row.id for row in rows if (row.id, row.version) not in self._parsed])
+        return {row.id: self._stored(row) for row in rows}
+
+    def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
+        """All schedules of a location, by name."""
+        query = sa.select(schedules.c.id).where(schedules.c.location_id == location_id)
+        found = self.by_ids(tx, tx.execute(query).scalars())
+        return sorted(found.values(), key=lambda stored: stored.name)
+
+    def add(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        schedule: Schedule,
+        origin: Origin,
+        now: datetime,
+    ) -> str:
+        """Stores a new schedule with its index and timers; returns its id."""
+        id = new_id(now)
+        status = ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
+        tx.execute(
+            sa.insert(schedules).values(
+                id=id,
+                location_id=location.id,
+                name=schedule.name,
+                version=1,
+                origin=origin.value,
+                status=status.value,
+                spec=json.dumps(schedule.to_form()),
+                created_at=now,
+                updated_at=now,
+                status_at=now,
+            )
+        )
+        self._index(tx, location, id, schedule)
+        if schedule.enabled:
+            self.start_timers(tx, location, id, schedule, now)
+        return id
+
+    def replace(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        stored: StoredSchedule,
+        schedule: Schedule,
+        now: datetime,
+    ) -> None:
+        """Gives a schedule a new version: new index, status kept.
+
+        A time leaf that stays what it was keeps its timer, so that a tick missed while the new
+        version was on its way is still made up.
+        """
+        tx.execute(
+            sa.update(schedules)
+            .where(schedules.c.id == stored.id)
+            .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
+        )
+        tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
+        self._index(tx, location, stored.id, schedule)
+        unchanged = [
+            leaf
+            for leaf, (old, new) in enumerate(
+                zip(stored.leaves, schedule.trigger.leaves, strict=False)
+            )
+            if old == new
+        ]
+        tx.execute(
+            sa.delete(timers)
+            .where(timers.c.schedule_id == stored.id)
+            .where(timers.c.leaf.not_in(unchanged))
+        )
+        if stored.status is ScheduleStatus.ENABLED:
+            self.start_timers(tx, location, stored.id, schedule, now)
+
+    def remove(
+        self, tx: sa.Connection, location: Location, ids: Sequence[str], now: datetime
+    ) -> None:
+        """Deletes schedules with their jobs; runs that are active go on, and still count."""
+        active = tx.execute(
+            sa.select(jobs.c.id, jobs.c.run_id)
+            .where(dialect.among(tx, jobs.c.schedule_id, ids))
+            .where(jobs.c.state.in_([state.value for state in ACTIVE]))
+        ).all()
+        for job_id, run_id in active:
+            if run_id is None:
+                tx.execute(sa.delete(holders).where(holders.c.holder == job_id))
+                continue
+            row = {"location_id": location.id, "run_id": run_id, "seen_at": now}
+            tx.execute(dialect.insert(tx, runs).values(row).on_conflict_do_nothing())
+            tx.execute(sa.update(holders).where(holders.c.holder == job_id).values(holder=run_id))
+        tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
+
+    def set_status(
+        self, tx: sa.Connection, schedule_id: str, status: ScheduleStatus, now: datetime
+    ) -> None:
+        """Writes whether a schedule takes events."""
+        tx.execute(
+            sa.update(schedules)
+            .where(schedules.c.id == schedule_id)
+            .values(status=status.value, status_at=now)
+        )
+
+    def start_timers(
+        self, tx: sa.Connection, location: Location, id: str, schedule: Schedule, now: datetime
+    ) -> None:
+        """Sets the timers of time leaves that have none to their next tick."""
+        rows = []
+        for number, leaf in enumerate(schedule.trigger.leaves):
+            due_at = leaf.next_tick(now, schedule.name)
+            if due_at is not None:
+                rows.append(
+                    {
+                        "schedule_id": id,
+                        "leaf": number,
+                        "location_id": location.id,
+                        "due_at": due_at,
+                    }
+                )
+        if rows:
+            tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
+
+    def stop_timers(self, tx: sa.Connection, schedule_id: str) -> None:
+        """Forgets the timers of a schedule."""
+        tx.execute(sa.delete(timers).where(timers.c.schedule_id == schedule_id))
+
+    def _index(self, tx: sa.Connection, location: Location, id: str, schedule: Schedule) -> None:
+        rows = [
+            {
+                "location_id": location.id,
+                "event_key": str(key),
+                "schedule_id": id,
+                "leaf": number,
+            }
+            for number, leaf in enumerate(schedule.trigger.leaves)
+            for key in leaf.keys(location.name)
+        ]
+        if rows:
+            tx.execute(sa.insert(schedule_keys), rows)
+
+    def _parse(self, tx: sa.Connection, ids: list[str]) -> None:
+        if not ids:
+            return
+        if len(self._parsed) > _CACHED:
+            self._parsed.clear()
+        query = sa.select(schedules.c.id, schedules.c.version, schedules.c.spec)
+        for row in tx.execute(query.where(dialect.among(tx, schedules.c.id, ids))):
+            schedule = Schedule.parse(json.loads(row.spec), field="spec")
+            self._parsed[row.id, row.version] = (schedule, schedule.trigger.leaves)
+
+    def _stored(self, row: sa.Row[tuple[str, str, int, str, str]]) -> StoredSchedule:
+        schedule, leaves = self._parsed[row.id, row.version]
+        return StoredSchedule(
+            id=row.id,
+            name=row.name,
+            version=row.version,
+            origin=Origin(row.origin),
+            status=ScheduleStatus(row.status),
+            schedule=schedule,
+            leaves=leaves,
+        )

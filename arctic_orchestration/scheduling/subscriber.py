@@ -1,0 +1,247 @@
+"""Turns events and ticks of time into jobs, in the transaction that moves the feed position.
+
+One event finds its schedules through the reverse index and joins the one job of each that
+still takes events, or begins one. When a job's trigger is satisfied it goes on to its
+constraints; with ``partitions: each`` it becomes a job for each partition.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import (
+    events as event_rows,
+)
+from arctic_orchestration.database.tables import (
+    job_events,
+    jobs,
+    schedule_keys,
+    timers,
+)
+from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.location import Location, update
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.splitting import by_partition
+from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.triggers.base import NOTHING
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Match:
+    """An event that a leaf of a schedule takes."""
+
+    event: Event
+    stored: StoredSchedule
+    leaf: int
+
+
+class Subscriber:
+    """Gives events to the jobs of one location, within one transaction."""
+
+    def __init__(
+        self, tx: sa.Connection, location: Location, store: ScheduleStore, queue: JobQueue
+    ) -> None:
+        self._tx = tx
+        self._location = location
+        self._store = store
+        self._queue = queue
+        self._now = queue.now
+        #: the job of each schedule that takes events
+        self._open: dict[str, Job] = {}
+        #: partitions each leaf of an open job has seen, as far as this transaction asked
+        self._seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._matched = 0
+        self._fired = 0
+
+    def take(self, found: Sequence[Event]) -> dict[str, int]:
+        """Gives events and the ticks that are due to jobs; returns counts."""
+        matches = self._match(found)
+        for match in self._due_ticks():
+            matches.append(match)
+        self._load(matches)
+        self._number(matches)
+        return {"matched": self._matched, "fired": self._fired}
+
+    def _match(self, found: Sequence[Event]) -> list[_Match]:
+        by_key = defaultdict(list)
+        keys = {str(key) for event in found for key in event.keys}
+        if not keys:
+            return []
+        query = sa.select(
+            schedule_keys.c.event_key, schedule_keys.c.schedule_id, schedule_keys.c.leaf
+        ).where(
+            schedule_keys.c.location_id == self._location.id,
+            dialect.among(self._tx, schedule_keys.c.event_key, sorted(keys)),
+        )
+        for row in self._tx.execute(query):
+            by_key[row.event_key].append((row.schedule_id, row.leaf))
+        if not by_key:
+            return []
+        ids = {id for pairs in by_key.values() for id, _ in pairs}
+        stored = self._store.by_ids(self._tx, ids)
+        matches = []
+        for event in found:
+            taken: set[tuple[str, int]] = set()
+            for key in event.keys:
+                for id, leaf in by_key.get(str(key), ()):
+                    schedule = stored[id]
+                    # A run of several assets has a key for each; a leaf takes the run once.
+                    if (id, leaf) in taken or schedule.status is not ScheduleStatus.ENABLED:
+                        continue
+                    if schedule.leaves[leaf].takes(event):
+                        taken.add((id, leaf))
+                        matches.append(_Match(event=event, stored=schedule, leaf=leaf))
+        return matches
+
+    def _due_ticks(self) -> Iterable[_Match]:
+        query = (
+            sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at)
+            .where(timers.c.location_id == self._location.id, timers.c.due_at <= self._now)
+            .order_by(timers.c.due_at)
+        )
+        rows = self._tx.execute(query).all()
+        if not rows:
+            return
+        stored = self._store.by_ids(self._tx, {row.schedule_id for row in rows})
+        moved: list[dict[str, Any]] = []
+        ended = []
+        for row in rows:
+            schedule = stored[row.schedule_id]
+            ticks = schedule.leaves[row.leaf].ticks_due(row.due_at, self._now, schedule.name)
+            for at in ticks.deliver:
+                event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
+                yield _Match(event=event, stored=schedule, leaf=row.leaf)
+            here = {"of": row.schedule_id, "at_leaf": row.leaf}
+            if ticks.next_at is None:
+                ended.append(here)
+            else:
+                moved.append({**here, "next_at": ticks.next_at})
+        this = (timers.c.schedule_id == sa.bindparam("of")) & (
+            timers.c.leaf == sa.bindparam("at_leaf")
+        )
+        if moved:
+            self._tx.execute(
+                sa.update(timers).where(this).values(due_at=sa.bindparam("next_at")), moved
+            )
+        if ended:
+            self._tx.execute(sa.delete(timers).where(this), ended)
+
+    def _load(self, matches: Sequence[_Match]) -> None:
+        ids = sorted({match.stored.id for match in matches})
+        if not ids:
+            return
+        found = self._queue.load(
+            dialect.among(self._tx, jobs.c.schedule_id, ids),
+            jobs.c.waiting_for == "",
+            jobs.c.state.in_([state.value for state in WAITING]),
+        )
+        self._open = {job.schedule_id: job for job in found}
+        if not found:
+            return
+        partitions = {_partition(match.event) for match in matches}
+        query = sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
+            dialect.among(self._tx, job_events.c.job_id, [job.id for job in found]),
+            dialect.among(self._tx, job_events.c.partition, sorted(partitions)),
+        )
+        for row in self._tx.execute(query):
+            self._seen[row.job_id, row.leaf].add(row.partition)
+
+    def _number(self, matches: Sequence[_Match]) -> None:
+        """Stores each event once, under the location's next number, and gives it to its jobs."""
+        number = self._location.next_event
+        rows: list[dict[str, Any]] = []
+        numbers: dict[int, int] = {}
+        for match in matches:
+            event = match.event
+            if id(event) not in numbers:
+                numbers[id(event)] = number
+                rows.append(
+                    {
+                        "location_id": self._location.id,
+                        "number": number,
+                        "kind": event.kind.value,
+                        "subject": event.subject,
+                        "partition": event.partition,
+                        "at": event.at,
+                        "taken_at": self._now,
+                        "details": json.dumps(event.to_json()),
+                    }
+                )
+                number += 1
+            self._give(match, numbers[id(event)])
+        if rows:
+            self._tx.execute(sa.insert(event_rows), rows)
+            update(self._tx, self._location, next_event=number)
+
+    def _give(self, match: _Match, number: int) -> None:
+        stored, event = match.stored, match.event
+        job = self._open.get(stored.id) or self._begin(stored)
+        self._matched += 1
+        partition, seen = _partition(event), self._seen[job.id, match.leaf]
+        leaves = list(job.arrivals)
+        leaves[match.leaf] = leaves[match.leaf].with_event(
+            event, new_partition=partition not in seen, now=self._now
+        )
+        seen.add(partition)
+        job = self._queue.change(job, arrivals=tuple(leaves))
+        self._queue.attach(job, match.leaf, number, partition)
+        self._open[stored.id] = job
+        if job.state is JobState.WAITING_TRIGGER:
+            self._evaluate(stored, job)
+
+    def _begin(self, stored: StoredSchedule) -> Job:
+        return self._queue.add(
+            Job(
+                id=new_id(self._now),
+                location_id=self._location.id,
+                schedule_id=stored.id,
+                schedule_version=stored.version,
+                state=JobState.WAITING_TRIGGER,
+                reason="its first event has arrived",
+                waiting_for="",
+                arrivals=(NOTHING,) * len(stored.leaves),
+                priority=stored.schedule.priority,
+                created_at=self._now,
+                next_check_at=self._now + stored.schedule.timeout,
+                deadline_at=self._now + stored.schedule.timeout,
+            )
+        )
+
+    def _evaluate(self, stored: StoredSchedule, job: Job) -> None:
+        firing = stored.schedule.trigger.evaluate(job.arrivals, self._now)
+        if not firing.satisfied:
+            looks = [at for at in (firing.look_again_at, job.deadline_at) if at]
+            changed = self._queue.change(
+                job, reason=firing.reason, next_check_at=min(looks, default=None)
+            )
+            self._open[stored.id] = changed
+            return
+        self._fired += 1
+        keeps_open = stored.schedule.coalesce and stored.schedule.partitions != "each"
+        job = self._queue.move(
+            job,
+            JobState.WAITING_CONSTRAINTS,
+            firing.reason,
+            satisfied_at=self._now,
+            next_check_at=self._now,
+            waiting_for="" if keeps_open else None,
+        )
+        if keeps_open:
+            self._open[stored.id] = job
+            return
+        del self._open[stored.id]
+        if stored.schedule.partitions == "each":
+            by_partition(self._queue, job, coalesce=stored.schedule.coalesce)
+
+
+def _partition(event: Event) -> str:
+    """The partition an event is about; of a run, the one it was for; empty: none."""
+    return event.partition or event.tags.get("dagster/partition", "")

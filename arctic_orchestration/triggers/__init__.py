@@ -1,0 +1,49 @@
+"""Pure rules over events and time that say when a schedule fires.
+
+The union below is the registry: a new trigger is one file, and one line here.
+"""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from arctic_orchestration.specification import untag
+from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks, Trigger
+from arctic_orchestration.triggers.combined import AnyOf
+from arctic_orchestration.triggers.cron import Cron
+from arctic_orchestration.triggers.partitions import Partitions
+from arctic_orchestration.triggers.run import Run
+
+TriggerUnion = (
+    Cron  #
+    | Partitions
+    | Run
+    | AnyOf
+)
+
+KINDS: tuple[str, ...] = tuple(
+    trigger.model_fields["kind"].default for trigger in TriggerUnion.__args__
+)
+
+AnyTrigger = Annotated[
+    TriggerUnion,
+    Field(discriminator="kind"),
+    BeforeValidator(lambda form: untag(form, KINDS, "trigger")),
+    PlainSerializer(lambda trigger: trigger.to_form(), return_type=dict),
+]
+
+AnyOf.model_rebuild(_types_namespace={"AnyTrigger": AnyTrigger})
+
+__all__ = [
+    "KINDS",
+    "AnyOf",
+    "AnyTrigger",
+    "Arrivals",
+    "Cron",
+    "Firing",
+    "Leaf",
+    "Partitions",
+    "Run",
+    "Ticks",
+    "Trigger",
+]

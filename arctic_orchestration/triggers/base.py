@@ -1,0 +1,136 @@
+"""What a trigger is: a pure rule over what has arrived and the time.
+
+A trigger is a tree. Its *leaves* are numbered from left to right and take events: each leaf
+says by which event keys it wants to be found and which of those events it takes. What has
+arrived at each leaf since the last job is summed up as :class:`Arrivals`; from these sums
+and the time :meth:`Trigger.evaluate` answers with a :class:`Firing`. A leaf whose events are
+moments in time says when its next one is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from arctic_orchestration.events.event import Event, EventKey
+from arctic_orchestration.specification import Tagged
+
+if TYPE_CHECKING:
+    from arctic_orchestration.triggers.combined import AnyOf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrivals:
+    """What one leaf has taken since the last job."""
+
+    events: int = 0
+    #: how many *different* partitions
+    partitions: int = 0
+    bytes: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+    def with_event(self, event: Event, *, new_partition: bool, now: datetime) -> "Arrivals":
+        """These arrivals and one more, taken at ``now``."""
+        return Arrivals(
+            events=self.events + 1,
+            partitions=self.partitions + new_partition,
+            bytes=self.bytes + (event.bytes or 0),
+            first_at=self.first_at or now,
+            last_at=now,
+        )
+
+    def to_json(self) -> list[Any]:
+        """A compact form for the database; :meth:`from_json` reads it back."""
+        first = self.first_at.isoformat() if self.first_at else None
+        last = self.last_at.isoformat() if self.last_at else None
+        return [self.events, self.partitions, self.bytes, first, last]
+
+    @classmethod
+    def from_json(cls, form: Sequence[Any]) -> "Arrivals":
+        """The arrivals that :meth:`to_json` wrote."""
+        events, partitions, size, first, last = form
+        return cls(
+            events=events,
+            partitions=partitions,
+            bytes=size,
+            first_at=datetime.fromisoformat(first) if first else None,
+            last_at=datetime.fromisoformat(last) if last else None,
+        )
+
+
+NOTHING = Arrivals()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Firing:
+    """A trigger's answer: satisfied or not, why, and when to ask again without an event."""
+
+    satisfied: bool
+    reason: str
+    look_again_at: datetime | None = None
+    children: tuple["Firing", ...] = ()
+
+
+class Trigger(Tagged):
+    """The base of all triggers; see the module's text for the parts."""
+
+    @property
+    def leaves(self) -> tuple["Leaf", ...]:
+        """The leaves of the tree, from left to right."""
+        raise NotImplementedError
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        """The answer at ``now``, given the arrivals of each leaf in order."""
+        raise NotImplementedError
+
+    def __or__(self, other: "Trigger") -> "AnyOf":
+        """A trigger that fires when this or ``other`` does."""
+        from arctic_orchestration.triggers.combined import AnyOf
+
+        return AnyOf.joining(self, other)
+
+
+class Leaf(Trigger):
+    """A trigger without children: it takes events itself."""
+
+    @property
+    def leaves(self) -> tuple["Leaf", ...]:
+        return (self,)
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        """The keys of the events it wants to see, for a schedule of ``location``."""
+        return ()
+
+    def takes(self, event: Event) -> bool:
+        """Whether it takes an event that was found by one of its keys."""
+        return True
+
+    def named_assets(self) -> tuple[str, ...]:
+        """The assets it names, which must exist."""
+        return ()
+
+    def named_jobs(self) -> tuple[str, ...]:
+        """The jobs of its own code location that it names, which must exist."""
+        return ()
+
+    def next_tick(self, after: datetime, name: str) -> datetime | None:
+        """The first moment after ``after`` at which time itself is an event, if any.
+
+        Args:
+            after: an aware moment.
+            name: the schedule's name, by which ``H`` in a cron expression is spread.
+        """
+        return None
+
+    def ticks_due(self, due_at: datetime, now: datetime, name: str) -> "Ticks":
+        """The ticks to deliver at ``now`` when the earliest undelivered one was ``due_at``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticks:
+    """Moments of a time leaf that are to be delivered, and the next one to wait for."""
+
+    deliver: tuple[datetime, ...]
+    next_at: datetime | None

@@ -1,0 +1,168 @@
+"""Fires at the ticks of a cron expression, in a time zone, with a rule for ticks that were missed.
+
+croniter finds the wall times; this file maps them to moments, because what libraries do when
+clocks change differs (croniter 7 runs ``30 1 * * *`` twice in autumn, Dagster once at the
+second 01:30, cron once at the first). An expression whose hour is ``*`` follows real time:
+each moment whose wall time matches is a tick. With an hour given:
+
+* a wall time that does not exist is the first moment after the gap;
+* a wall time that occurs twice follows ``dst``; its default ``dagster`` is what Dagster's own
+  schedules do, the second occurrence.
+
+Dagster reads the minute of an hourly expression in UTC, which is wrong in zones of half
+hours; here it is the minute of the zone.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Self
+from zoneinfo import ZoneInfo, available_timezones
+
+from croniter import CroniterError, croniter
+from pydantic import Field, field_validator, model_validator
+
+from arctic_orchestration.quantities import Duration
+from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks
+
+#: No change of clocks in the time zone database since 1970 but for changes of date is longer.
+_NEAR = timedelta(hours=3)
+#: With ``catch_up: none`` a dispatcher that is alive still needs a moment to see its tick.
+_PROMPT = timedelta(minutes=1)
+
+
+class Cron(Leaf):
+    """Fires at each tick of ``expression`` in ``timezone``.
+
+    ``H`` in a field spreads schedules by a hash of their name. Ticks missed while nothing ran
+    are made up by ``catch_up``: only the ``latest``, ``all`` (the newest ``catch_up_limit``) or
+    ``none``; and never one that is older than ``grace``.
+    """
+
+    kind: Literal["cron"] = "cron"
+    expression: str
+    timezone: str = "UTC"
+    catch_up: Literal["latest", "all", "none"] = "latest"
+    catch_up_limit: int = Field(default=24, ge=1, strict=True)
+    grace: Duration | None = None
+    dst: Literal["dagster", "first", "second", "both", "skip"] = "dagster"
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError("a time zone of the IANA database, such as Europe/Berlin")
+        return value
+
+    @model_validator(mode="after")
+    def _has_ticks(self) -> Self:
+        fields = len(self.expression.split())
+        if not self.expression.startswith("@") and fields != 5:
+            raise ValueError("a cron expression of five fields, such as 0 4 * * *")
+        try:
+            self._walls(datetime(2000, 1, 1), "").get_next(datetime)
+        except (CroniterError, ValueError, KeyError) as error:
+            raise ValueError(f"a cron expression with ticks, such as 0 4 * * * ({error})") from None
+        return self
+
+    def next_tick(self, after: datetime, name: str) -> datetime | None:
+        return next(self._ticks(after, name))
+
+    def ticks_due(self, due_at: datetime, now: datetime, name: str) -> Ticks:
+        wanted = self.catch_up_limit if self.catch_up == "all" else 1
+        oldest = due_at
+        grace = self.grace
+        if grace is None and self.catch_up == "none":
+            grace = _PROMPT
+        if grace is not None:
+            oldest = max(due_at, now - grace)
+        return Ticks(
+            deliver=tuple(self._newest(oldest, now, wanted, name)),
+            next_at=self.next_tick(now, name),
+        )
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        ticks = arrivals[0].events
+        what = f"cron {self.expression} ({self.timezone})"
+        return Firing(
+            satisfied=ticks > 0,
+            reason=f"{ticks} ticks of {what}" if ticks else f"no tick of {what} yet",
+        )
+
+    def _newest(self, oldest: datetime, now: datetime, wanted: int, name: str) -> list[datetime]:
+        """The newest ``wanted`` ticks in ``[oldest, now]``, looking back no further than needed."""
+        span = timedelta(hours=1)
+        while True:
+            begin = max(oldest, now - span)
+            found: list[datetime] = []
+            for tick in self._ticks(begin - timedelta(microseconds=1), name):
+                if tick > now:
+                    break
+                found.append(tick)
+            if len(found) >= wanted or begin == oldest:
+                return found[-wanted:]
+            span *= 4
+
+    def _ticks(self, after: datetime, name: str) -> Iterator[datetime]:
+        """All ticks after a moment, in order."""
+        zone = ZoneInfo(self.timezone)
+        wall_after = after.astimezone(zone).replace(tzinfo=None)
+        near_change = _offset(after - _NEAR, zone) != _offset(after + _NEAR, zone)
+        begin = wall_after - _NEAR if near_change else wall_after
+        last, waiting = after, list[datetime]()
+        for wall in self._walls(begin - timedelta(seconds=1), name).all_next(datetime):
+            # Moments of one wall time may come after those of the next while an hour repeats.
+            settled = _utc(wall, zone, fold=0)
+            while waiting and waiting[0] < settled:
+                last = waiting.pop(0)
+                yield last
+            for moment in self._moments(wall, zone):
+                if moment > last and moment not in waiting:
+                    waiting.append(moment)
+            waiting.sort()
+
+    def _moments(self, wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
+        """The moments at which ``wall`` is a tick: none, one, or two."""
+        first, second = _utc(wall, zone, fold=0), _utc(wall, zone, fold=1)
+        if first == second:
+            return (first,)
+        exists = first.astimezone(zone).replace(tzinfo=None) == wall
+        if self._follows_real_time:
+            return (first, second) if exists else ()
+        if self.dst == "skip":
+            return ()
+        if not exists:
+            return (_end_of_gap(second, first, zone),)
+        if self.dst == "both":
+            return (first, second)
+        return (first,) if self.dst == "first" else (second,)
+
+    @property
+    def _follows_real_time(self) -> bool:
+        hours: Sequence[object] = croniter.expand(self.expression, hash_id=b"H")[0][1]
+        return list(hours) == ["*"]
+
+    def _walls(self, begin: datetime, name: str) -> "croniter[datetime]":
+        return croniter(self.expression, begin, ret_type=datetime, hash_id=name.encode() or b"H")
+
+
+def _utc(wall: datetime, zone: ZoneInfo, *, fold: int) -> datetime:
+    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
+
+
+def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The moment between two in UTC at which the zone's offset changes."""
+    old = _offset(before, zone)
+    while after - before > timedelta(seconds=1):
+        middle = before + (after - before) // 2
+        middle = middle.replace(microsecond=0) if middle.microsecond else middle
+        if middle <= before:
+            break
+        if _offset(middle, zone) == old:
+            before = middle
+        else:
+            after = middle
+    return after

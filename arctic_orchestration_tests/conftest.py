@@ -1,0 +1,132 @@
+"""What all tests stand on: real databases and real Dagster instances.
+
+``CI=1`` turns a missing Postgres from a skip into a failure; ``HYPOTHESIS_PROFILE`` is ``dev``
+(default) or ``ci``.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster import DagsterInstance
+from hypothesis import HealthCheck, settings
+
+from arctic_orchestration_tests.postgres import PostgresServer, running_server
+
+BACKENDS = ("sqlite", "postgres")
+
+settings.register_profile(
+    "dev", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "ci",
+    max_examples=400,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def _postgres_session() -> Iterator[PostgresServer | None]:
+    with running_server() as server:
+        if server is None:
+            print("no Postgres binaries found: tests that need a Postgres server are skipped")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server(_postgres_session: PostgresServer | None) -> PostgresServer:
+    """The session's Postgres server; without binaries a skip, or a failure where ``CI`` is set."""
+    if _postgres_session is None:
+        reason = "no Postgres binaries (initdb, postgres) on the PATH or in /usr/lib/postgresql"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return _postgres_session
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The name of a fresh, empty Postgres database, dropped afterwards."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    postgres_server.create_database(name)
+    yield name
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """``sqlite`` and ``postgres``, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The SQLAlchemy URL of a fresh, empty database, once on each backend."""
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path / 'arctic.db'}"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.url(request.getfixturevalue("postgres_database"))
+
+
+@pytest.fixture
+def dagster_instance(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[str], DagsterInstance]]:
+    """Makes a real Dagster instance: ``dagster_instance("sqlite")`` or ``("postgres")``.
+
+    Its ``dagster.yaml`` stands in ``instance.root_directory``, which other processes can take as
+    their ``DAGSTER_HOME``.
+    """
+    made: list[DagsterInstance] = []
+    databases: list[tuple[PostgresServer, str]] = []
+
+    def make(backend: str) -> DagsterInstance:
+        home = tmp_path / f"dagster_home_{len(made)}"
+        home.mkdir()
+        if backend == "sqlite":
+            write_dagster_yaml(home)
+        else:
+            server: PostgresServer = request.getfixturevalue("postgres_server")
+            name = f"dagster_{os.getpid()}_{next(_numbers)}"
+            server.create_database(name)
+            databases.append((server, name))
+            write_dagster_yaml(home, server=server, database_name=name)
+        instance = DagsterInstance.from_config(str(home))
+        made.append(instance)
+        return instance
+
+    yield make
+    for instance in made:
+        instance.dispose()
+    for server, name in databases:
+        server.drop_database(name)
+
+
+def write_dagster_yaml(
+    home: Path, *, server: PostgresServer | None = None, database_name: str = ""
+) -> None:
+    """Writes a ``dagster.yaml`` with storage on SQLite in ``home``, or on ``server``."""
+    config: dict[str, object] = {"telemetry": {"enabled": False}}
+    if server is not None:
+        config["storage"] = {
+            "postgres": {
+                "postgres_db": {
+                    # With SQLAlchemy 2.1 a bare `postgresql` would mean psycopg 3.
+                    "scheme": "postgresql+psycopg2",
+                    "username": "postgres",
+                    "password": "unused",
+                    "hostname": "127.0.0.1",
+                    "port": server.port,
+                    "db_name": database_name,
+                }
+            }
+        }
+    (home / "dagster.yaml").write_text(yaml.safe_dump(config))

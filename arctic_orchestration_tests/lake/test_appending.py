@@ -1,0 +1,357 @@
+"""Appends that are repeated, that replace, that do not fit, and that are not answered."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThan,
+    NotEqualTo,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DoubleType,
+    FixedType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimeType,
+    UUIDType,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_orchestration.errors import (
+    CommitConflict,
+    CommitUnknown,
+    ConfigurationError,
+    SchemaMismatch,
+    UnsupportedTable,
+)
+from arctic_orchestration.lake import append, ensure_table, read
+from arctic_orchestration.lake.appending import APPEND_ID
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "origin", StringType()),
+    NestedField(3, "delay", DoubleType()),
+)
+BY_ORIGIN = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "origin"))
+
+
+def rows(spark: SparkSession, *values: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(values), "id long, origin string, delay double")
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+def files_in(table: Table) -> set[str]:
+    """The Parquet files below the table, whether a snapshot has them or not."""
+    return {str(path) for path in Path(table.location()).rglob("*.parquet")}
+
+
+def live_files(table: Table) -> set[str]:
+    return {task.file.file_path for task in table.refresh().scan().plan_files()}
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return ensure_table(catalog, "lake.flights", SCHEMA, partition_spec=BY_ORIGIN)
+
+
+def test_an_append_with_a_key_is_there_once(spark: SparkSession, table: Table) -> None:
+    """The second append with the key returns the first one's snapshot and writes no file."""
+    first = append(spark, rows(spark, (1, "JFK", 0.5)), table, once="run-1")
+    append(spark, rows(spark, (2, "JFK", 0.5)), table, once="run-2")
+    before = files_in(table)
+    again = append(spark, rows(spark, (1, "JFK", 0.5)), table, once="run-1")
+    assert (again.snapshot_id, again.rows, again.files, again.written) == (
+        first.snapshot_id,
+        1,
+        1,
+        False,
+    )
+    assert again.bytes == first.bytes > 0
+    assert ids(table) == [1, 2]
+    assert files_in(table) == before
+
+
+def test_a_partition_replaced_twice_is_there_once(spark: SparkSession, table: Table) -> None:
+    """The same day's rows again and again: one copy, and the other partitions untouched."""
+    append(spark, rows(spark, (1, "LGA", 0.0)), table)
+    for _ in range(3):
+        jfk = rows(spark, (10, "JFK", 1.0), (11, "JFK", 2.0))
+        append(spark, jfk, table, replacing=EqualTo("origin", "JFK"))
+    assert ids(table) == [1, 10, 11]
+    assert [snapshot.summary.operation.value for snapshot in table.snapshots()] == [  # type: ignore[union-attr]
+        "append",
+        "append",
+        "overwrite",
+        "overwrite",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replacing", "stay"),
+    [
+        (LessThan("id", 3), [3, 4, 5, 6]),
+        (And(EqualTo("origin", "JFK"), GreaterThanOrEqual("id", 2)), [1, 4, 5, 6]),
+        # A null is not different from 1.0: row 5 stays. NaN (row 6) is.
+        (NotEqualTo("delay", 1.0), [1, 4, 5]),
+        (LessThan("delay", 2.0), [2, 3, 5, 6]),
+        (EqualTo("origin", "nowhere"), [1, 2, 3, 4, 5, 6]),
+    ],
+    ids=str,
+)
+def test_rows_that_do_not_match_stay(
+    spark: SparkSession, table: Table, replacing: BooleanExpression, stay: list[int]
+) -> None:
+    """Filters that cut through files: the rest of such a file is kept, in the same snapshot."""
+    append(
+        spark,
+        rows(
+            spark,
+            (1, "JFK", 1.0),
+            (2, "JFK", 2.0),
+            (3, "JFK", 3.0),
+            (4, "LGA", 1.0),
+            (5, None, None),
+            (6, "LGA", float("nan")),
+        ),
+        table,
+    )
+    before = len(table.snapshots())
+    appended = append(spark, rows(spark, (7, "EWR", 1.0)), table, replacing=replacing)
+    assert ids(table) == [*stay, 7]
+    assert len(table.snapshots()) == before + 1
+    assert (appended.rows, appended.files) == (1, 1)
+    kept = {row.id: (row.origin, row.delay) for row in read(spark, table).collect()}
+    if 4 in stay:
+        assert kept[4] == ("LGA", 1.0)
+
+
+def test_smaller_numbers_are_widened_and_optional_columns_may_be_missing(
+    spark: SparkSession, table: Table
+) -> None:
+    """Columns in another order, a smallint, a float, no origin."""
+    frame = spark.sql("select cast(0.5 as float) as delay, cast(3 as smallint) as id")
+    append(spark, frame, table)
+    assert table.scan().to_arrow().to_pylist() == [{"id": 3, "origin": None, "delay": 0.5}]
+
+
+def test_rows_that_do_not_fit_are_refused_by_name(spark: SparkSession, table: Table) -> None:
+    """An unknown column, a wrong type and a missing required one, all in one message."""
+    frame = spark.sql("select 'x' as delay, 1 as gate")
+    with pytest.raises(SchemaMismatch) as refusal:
+        append(spark, frame, table)
+    message = str(refusal.value)
+    assert "column delay: got string, expected double" in message
+    assert "column gate: got int, expected no such column" in message
+    assert "column id: got nothing, expected long (required)" in message
+    assert files_in(table) == set() and table.snapshots() == []
+
+
+def test_a_number_that_would_lose_digits_is_refused(spark: SparkSession, table: Table) -> None:
+    """Decimals and doubles do not become longs."""
+    frame = spark.sql("select 1.5d as id")
+    with pytest.raises(SchemaMismatch, match="column id: got double, expected long"):
+        append(spark, frame, table)
+
+
+def test_a_null_in_a_required_column_is_refused(
+    spark: SparkSession, table: Table, catalog: Catalog
+) -> None:
+    """At the top and inside lists of structs; nothing is committed and no file stays."""
+    with pytest.raises(SchemaMismatch, match="column id: got a null"):
+        append(spark, rows(spark, (1, "JFK", 0.0), (None, "JFK", 0.0)), table)
+    inside = StructType(NestedField(3, "x", LongType(), required=True))
+    schema = Schema(NestedField(1, "legs", ListType(2, inside, element_required=True)))
+    legs = ensure_table(catalog, "lake.legs", schema)
+    kind = "legs array<struct<x: long>>"
+    append(spark, spark.createDataFrame([([(1,)],), (None,), ([],)], kind), legs)
+    with pytest.raises(SchemaMismatch, match=r"column legs\.element\.x: got a null"):
+        append(spark, spark.createDataFrame([([(1,), (None,)],)], kind), legs)
+    with pytest.raises(SchemaMismatch, match=r"column legs\.element: got a null"):
+        append(spark, spark.createDataFrame([([None],)], kind), legs)
+    assert files_in(table) == set()
+    assert files_in(legs) == live_files(legs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(UUIDType(), "uuid"), (FixedType(16), r"fixed\[16\]"), (TimeType(), "time")]
+)
+def test_types_that_do_not_survive_are_refused_by_name(
+    spark: SparkSession, catalog: Catalog, kind: Any, name: str
+) -> None:
+    """When the table is made, and when another program made it: before anything is written."""
+    deep = StructType(NestedField(3, "code", kind))
+    schema = Schema(NestedField(1, "list", ListType(2, deep)))
+    reason = rf"column list\.element\.code: type {name} does not survive Spark"
+    with pytest.raises(UnsupportedTable, match=reason):
+        ensure_table(catalog, "lake.refused", schema)
+    catalog.create_namespace("other")
+    theirs = catalog.create_table("other.theirs", schema)
+    with pytest.raises(UnsupportedTable, match=reason):
+        append(spark, spark.range(1), theirs)
+    with pytest.raises(UnsupportedTable, match=reason):
+        read(spark, theirs)
+    assert files_in(theirs) == set()
+
+
+def test_format_version_3_and_columns_that_differ_in_case_are_refused(catalog: Catalog) -> None:
+    """pyiceberg does not write version 3; Spark takes `Id` and `id` for one column."""
+    with pytest.raises(UnsupportedTable, match="got format version 3, expected 1 or 2"):
+        ensure_table(catalog, "lake.v3", SCHEMA, properties={"format-version": "3"})
+    twins = Schema(NestedField(1, "id", LongType()), NestedField(2, "Id", LongType()))
+    with pytest.raises(UnsupportedTable, match="column Id: Spark does not tell it from id"):
+        ensure_table(catalog, "lake.twins", twins)
+
+
+def test_a_session_without_the_needed_settings_is_refused(
+    spark: SparkSession, table: Table
+) -> None:
+    """A session in New York's time would put flights into the wrong days."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        with pytest.raises(ConfigurationError, match="timeZone is 'America/New_York'"):
+            append(spark, rows(spark, (1, "JFK", 0.0)), table)
+        with pytest.raises(ConfigurationError, match="expected 'UTC'"):
+            read(spark, table)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+class Catalogue:
+    """Stands between the table and its catalog, and answers a number of commits in its own way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
+        self._commit = table.catalog.commit_table
+        self.answers: list[Callable[..., Any]] = []
+        monkeypatch.setattr(table.catalog, "commit_table", self._answer)
+
+    def _answer(self, *arguments: Any) -> Any:
+        return self.answers.pop(0)(*arguments) if self.answers else self._commit(*arguments)
+
+    def take_and_lose_the_answer(self, *arguments: Any) -> Any:
+        self._commit(*arguments)
+        raise ConnectionError("the answer was lost")
+
+    def lose_the_question(self, *_: Any) -> Any:
+        raise ConnectionError("the question was lost")
+
+    def refuse(self, *_: Any) -> Any:
+        raise CommitFailedException("another writer was first")
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch, table: Table) -> Catalogue:
+    return Catalogue(monkeypatch, table)
+
+
+def test_a_commit_whose_answer_is_lost_is_there_once(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """The catalog took it and the connection broke: the snapshot is found, not made again."""
+    catalogue.answers = [catalogue.take_and_lose_the_answer]
+    appended = append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert ids(table) == [1]
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [appended.snapshot_id]
+    assert appended.written
+
+
+def test_lost_questions_and_refusals_are_tried_again(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """Two questions that never arrived and two refusals, then a commit: one copy, no litter."""
+    lost, refuse = catalogue.lose_the_question, catalogue.refuse
+    catalogue.answers = [lost, refuse, lost, refuse]
+    append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert ids(table) == [1]
+    assert files_in(table) == live_files(table)
+
+
+def test_a_commit_that_stays_unknown_keeps_its_files(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """Nobody knows what became of it, so the files must not be taken away from it."""
+    catalogue.answers = [catalogue.lose_the_question] * 5
+    with pytest.raises(CommitUnknown, match=APPEND_ID):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert len(files_in(table)) == 1
+
+
+def test_an_append_that_cannot_commit_leaves_no_files(
+    spark: SparkSession, table: Table, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused every time: a conflict, nothing committed, data and manifests removed."""
+    monkeypatch.setattr("arctic_orchestration.lake.appending._ATTEMPTS", 3)
+    catalogue.answers = [catalogue.refuse] * 3
+    with pytest.raises(CommitConflict, match="other writers were first 3 times"):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert files_in(table) == set()
+    assert not list(Path(table.location()).rglob("*.avro"))
+
+
+def test_a_schema_that_changes_meanwhile_is_a_conflict(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """The files were written for columns that the table no longer has; a new append works."""
+
+    def change_and_refuse(*_: Any) -> Any:
+        other = table.catalog.load_table(table.name())
+        with other.update_schema() as update:
+            update.rename_column("origin", "airport")
+        raise CommitFailedException("the schema is another one")
+
+    catalogue.answers = [change_and_refuse]
+    with pytest.raises(CommitConflict, match="the columns were changed"):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert files_in(table) == set()
+    append(spark, rows(spark, (1, "JFK", 0.0)).withColumnRenamed("origin", "airport"), table)
+    assert ids(table) == [1]
+
+
+def test_a_replacement_sees_what_was_appended_just_before_it(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """Another writer is first with a row that matches: it came before, so it is replaced too."""
+    append(spark, rows(spark, (1, "JFK", 0.0), (2, "JFK", 9.0)), table)
+
+    def let_another_go_first(*_: Any) -> Any:
+        other = table.catalog.load_table(table.name())
+        append(spark, rows(spark, (3, "JFK", 1.0), (4, "JFK", 8.0)), other)
+        raise CommitFailedException("another writer was first")
+
+    catalogue.answers = [let_another_go_first]
+    append(spark, rows(spark, (5, "JFK", 0.0)), table, replacing=LessThan("delay", 5.0))
+    assert ids(table) == [2, 4, 5]
+
+
+def test_the_same_key_from_two_writers_is_there_once(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """Both began before either committed: the second finds the key and removes its files."""
+
+    def let_the_twin_go_first(*_: Any) -> Any:
+        twin = table.catalog.load_table(table.name())
+        append(spark, rows(spark, (1, "JFK", 0.0)), twin, once="job")
+        raise CommitFailedException("the twin was first")
+
+    catalogue.answers = [let_the_twin_go_first]
+    appended = append(spark, rows(spark, (1, "JFK", 0.0)), table, once="job")
+    assert not appended.written
+    assert ids(table) == [1]
+    assert files_in(table) == live_files(table)

@@ -1,0 +1,28 @@
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration_tests.scheduling.simulated import World
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A state database with the current schema, once on each backend."""
+    made = Database(database_url)
+    made.upgrade()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world(database: Database) -> Callable[[Sequence[Schedule]], World]:
+    """Makes an engine over a list of events, with these schedules; its first tick is done."""
+
+    def make(schedules: Sequence[Schedule]) -> World:
+        made = World(database, schedules)
+        made.tick(0)
+        return made
+
+    return make
