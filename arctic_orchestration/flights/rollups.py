@@ -30,10 +30,7 @@ def landed_rows(
         nullValue="NA",
         timestampFormat="yyyy-MM-dd'T'HH:mm:ssX",
     )
-    day = F.make_date("year", "month", "day")
-    dated = read.withColumn(
-        "flight_date", day.alias("flight_date", metadata=kinds["flight_date"].metadata)
-    )
+    dated = read.withColumn("flight_date", F.make_date("year", "month", "day"))
     return dated.select(*schema.column_names)
 
 

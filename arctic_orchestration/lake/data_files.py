@@ -1,5 +1,6 @@
 """Parquet files that Spark writes for an Iceberg table, described for a commit."""
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -181,23 +182,29 @@ def _described(table: Table, path: str) -> DataFile | None:
 def _unbounded(metadata: Any, ids: dict[str, int]) -> set[int]:
     """Columns of which some row group holds values but no smallest and greatest one.
 
-    Parquet leaves the bounds out when a value is NaN or very long. Bounds of the other row groups
-    alone would make readers skip the file for rows that it has.
+    Parquet leaves the bounds out when a value is very long, and gives NaN for the greatest when a
+    value is NaN. Bounds of the other values alone would make readers skip the file for rows that
+    it has.
     """
     found = set()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for position in range(metadata.num_columns):
             chunk = group.column(position)
-            statistics = chunk.statistics
-            if statistics is None or (
-                not statistics.has_min_max
-                and not (
-                    statistics.has_null_count and statistics.null_count == chunk.num_values
-                )
-            ):
+            if not _is_bounded(chunk):
                 found.add(ids[chunk.path_in_schema])
     return found
+
+
+def _is_bounded(chunk: Any) -> bool:
+    statistics = chunk.statistics
+    if statistics is None:
+        return False
+    if not statistics.has_min_max:
+        return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)
+    if chunk.physical_type in ("FLOAT", "DOUBLE"):
+        return not (math.isnan(statistics.min) or math.isnan(statistics.max))
+    return True
 
 
 def _with_all_ids(table: Table, path: str) -> str:

@@ -54,6 +54,11 @@ def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> N
                 f"{table}: partition field {field.name} has the unknown transform {field.transform}"
             )
         path_of(schema, field.source_id)
+        if isinstance(field.transform, VoidTransform) and schema.find_field(field.source_id).required:
+            raise UnsupportedTable(
+                f"{table}: partition field {field.name} is void, and its column is required: "
+                "pyiceberg cannot write its null"
+            )
 
 
 def partition_group(spec: PartitionSpec, schema: Schema) -> Column | None:
@@ -131,6 +136,10 @@ def _bucket(
     # The workers' Python needs pyiceberg for it.
     @F.arrow_udf("int")
     def bucket(values: pa.Array) -> pa.Array:
+        if isinstance(kind, iceberg.BinaryType):
+            # pyiceberg-core has no bucket for Arrow's binary columns.
+            one = transform.transform(kind)
+            return pa.array([one(value) for value in values.to_pylist()], pa.int32())
         return transform.pyarrow_transform(kind)(values)
 
     return bucket(column)

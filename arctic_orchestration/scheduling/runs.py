@@ -57,8 +57,8 @@ class RunLookup(Protocol):
         """The runs with these ids; those that are gone are left out."""
         ...
 
-    def runs_by_tag(self, key: str, values: Sequence[str]) -> Sequence[RunView]:
-        """The runs that carry a tag with one of the values."""
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
+        """The runs that carry a tag with one of the values, by value."""
         ...
 
 
@@ -113,10 +113,12 @@ class RunTracker:
         if not launching:
             return
         by_id = {job.id: job for job in launching}
-        for run in lookup.runs_by_tag(JOB_TAG, sorted(by_id)):
-            job = self._queue.current(by_id[run.tags[JOB_TAG]])
-            if job.state is JobState.LAUNCHING and run.tags.get(ATTEMPT_TAG) == str(job.attempt):
-                self._apply(job, _seen(run))
+        for job_id, found in lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
+            for run in found:
+                job = self._queue.current(by_id[job_id])
+                is_ours = run.tags.get(ATTEMPT_TAG) == str(job.attempt)
+                if job.state is JobState.LAUNCHING and is_ours:
+                    self._apply(job, _seen(run))
 
     def verify_job(self, job: Job, lookup: RunLookup) -> None:
         """Looks up the run of a launched job, in case its end was never told."""

@@ -1,7 +1,5 @@
 """A process that writes events into Dagster's log; started by the proof tests.
 
-    python -m arctic_orchestration_tests.events.writers WAY HOME COUNT NAME [DSN]
-
 ``api``: one event at a time through ``instance.report_runless_asset_event``. ``batch``: twenty at
 a time through ``event_log_storage.store_event_batch``. ``raw``: rows of the same shape in
 transactions of its own, which stay open for a while between the id and the commit, hold several
@@ -13,7 +11,6 @@ was committed.
 """
 
 import random
-import sys
 import time
 from typing import Any
 
@@ -48,12 +45,11 @@ def entry(partition: str, *, size: int = 100) -> EventLogEntry:
     )
 
 
-def main() -> None:
-    """Writes what the command line says."""
-    way, home, count, name = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+def write(way: str, home: str, count: int, name: str, dsn: str) -> None:
+    """Writes at least ``count`` events whose partition keys begin with ``name``."""
     instance = DagsterInstance.from_config(home)
     if way == "raw":
-        _write_raw(instance, sys.argv[5], count, name)
+        _write_raw(instance, dsn, count, name)
         return
     storage: Any = instance.event_log_storage
     attempt = written = 0
@@ -120,6 +116,3 @@ def _insert(storage: Any, cursor: Any, partition: str) -> None:
         f"insert into event_logs ({names}) values ({marks})", [row[column] for column in columns]
     )
 
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """The assets fill the tables with what DuckDB finds in the CSV, however the files come in."""
 
 from datetime import date
-from itertools import permutations
 
 import dagster as dg
 import duckdb
@@ -63,7 +62,7 @@ def test_each_column_of_each_flight_survives(lake: FlightsLake) -> None:
     assert held.schema.field("time_hour").type == pa.timestamp("us", tz="UTC")
 
 
-@pytest.mark.parametrize("order", list(permutations(range(3)))[:4])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_files_of_two_days_in_mixed_jobs_make_the_same_table(
     lake: FlightsLake, order: tuple[int, ...]
 ) -> None:

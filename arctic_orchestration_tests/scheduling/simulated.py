@@ -129,8 +129,12 @@ class SimulatedDagster:
     def run_statuses(self, run_ids: Sequence[str]) -> dict[str, SimulatedRun]:
         return {id: self.runs[id] for id in run_ids if id in self.runs}
 
-    def runs_by_tag(self, key: str, values: Sequence[str]) -> list[SimulatedRun]:
-        return [run for run in self.runs.values() if run.tags.get(key) in values]
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> dict[str, list[SimulatedRun]]:
+        found: dict[str, list[SimulatedRun]] = {}
+        for run in self.runs.values():
+            if run.tags.get(key) in values:
+                found.setdefault(run.tags[key], []).append(run)
+        return found
 
 
 class AnyTargets:

@@ -147,7 +147,8 @@ def test_a_deleted_run_gives_its_slot_back(world: MakeWorld) -> None:
     here.feed.arrive("raw/a", "2")
     here.tick(303)
     here.dagster.delete("run-1")
-    assert here.tick(604) == ["run-2"]
+    here.tick(604)
+    assert here.tick(605) == ["run-2"]
 
 
 def test_a_group_is_counted_over_schedules(world: MakeWorld) -> None:
@@ -219,6 +220,7 @@ def test_each_partition_has_its_run(world: MakeWorld) -> None:
         rows = tx.execute(
             sa.select(jobs.c.partition_start, sa.func.count())
             .join(job_events, job_events.c.job_id == jobs.c.id)
+            .where(jobs.c.partition_start.is_not(None))
             .group_by(jobs.c.partition_start)
             .order_by(jobs.c.partition_start)
         ).all()
@@ -278,9 +280,7 @@ def test_cron_ticks_once_whatever_crashes(world: MakeWorld) -> None:
     assert here.tick(301) == []
 
 
-@pytest.mark.parametrize(
-    ("catch_up", "expected"), [("latest", 1), ("all", 12), ("none", 0)]
-)
+@pytest.mark.parametrize(("catch_up", "expected"), [("latest", 1), ("all", 12), ("none", 0)])
 def test_missed_ticks_follow_the_catch_up_rule(
     world: MakeWorld, catch_up: str, expected: int
 ) -> None:

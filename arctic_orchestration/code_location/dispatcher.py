@@ -1,0 +1,182 @@
+"""The dispatcher: the one sensor of a code location, whose tick is the engine's tick.
+
+The state database is the sensor's memory; Dagster's cursor only shows it to people. Dagster
+learns of run requests under run keys that name job and attempt, so that a tick which is
+evaluated again, or resumed after a crash, makes no second run.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.definitions.target import AutomationTarget
+from dagster._core.definitions.unresolved_asset_job_definition import (
+    UnresolvedAssetJobDefinition,
+)
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.targets import (
+    RepositoryTargets,
+    asset_key,
+    resolved,
+    unknown_assets,
+    unknown_jobs,
+)
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.scheduling.launcher import LaunchRequest
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+#: Dagster's own job for runs of assets; it exists where there are assets to run.
+ASSET_JOB = "__ASSET_JOB"
+_RANGE_START = "dagster/asset_partition_range_start"
+_RANGE_END = "dagster/asset_partition_range_end"
+
+
+def _asset_names_check(
+    sensor_name: str, schedules: Sequence[Schedule]
+) -> UnresolvedAssetJobDefinition:
+    """An anonymous job of no asset, whose resolution refuses schedules that name unknown assets.
+
+    Resolving asset jobs is the one moment at which Dagster shows the asset graph to what a sensor
+    brings along; the target of any sensor that is made of assets is such an anonymous job.
+    """
+
+    class AssetNamesCheck(UnresolvedAssetJobDefinition):
+        def resolve(self, asset_graph: "AssetGraph", *args: Any, **kwargs: Any) -> dg.JobDefinition:
+            problems = unknown_assets(schedules, asset_graph)
+            if problems:
+                raise InvalidDefinition(problems)
+            for schedule in schedules:
+                resolved(schedule, asset_graph)
+            return super().resolve(asset_graph, *args, **kwargs)
+
+    return AssetNamesCheck(
+        name=f"__anonymous_asset_job_{sensor_name}", selection=dg.AssetSelection.assets()
+    )
+
+
+class DispatcherSensor(dg.SensorDefinition):
+    """A sensor that may request runs of every job and asset its schedules name."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        schedules: Sequence[Schedule],
+        interval_seconds: int,
+        location: str | None,
+    ) -> None:
+        self._schedules = tuple(schedules)
+        self._location_name = location
+        self._engines: dict[tuple[str, ...], Engine] = {}
+        super().__init__(
+            name=name,
+            evaluation_fn=self._evaluate,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description="Turns events and time into jobs, and admitted jobs into runs.",
+        )
+        self._targets = self._all_targets()
+
+    @property
+    def job_name(self) -> str | None:
+        # Dagster asks for it only to say that one of the targets is not in the repository.
+        jobs = [s.target.job for s in self._schedules if s.target.job is not None]
+        return ", ".join(sorted(set(jobs)))
+
+    def _all_targets(self) -> list[AutomationTarget]:
+        names = {schedule.target.job or ASSET_JOB for schedule in self._schedules}
+        if not names:
+            return []
+        # By name only: Dagster binds the location's resources to the jobs it was given itself.
+        check = _asset_names_check(self.name, self._schedules)
+        return [*map(AutomationTarget, sorted(names)), AutomationTarget(check)]
+
+    def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        engine = self._engine(context)
+        result = engine.tick(utc_now())
+        targets = engine.targets
+        assert isinstance(targets, RepositoryTargets)
+        counts = {name: count for name, count in sorted(result.counts.items()) if count}
+        for name, count in counts.items():
+            context.log.debug(f"{name}: {count}")
+        cursor = json.dumps(counts)
+        if not result.requests:
+            text = ", ".join(f"{name} {count}" for name, count in counts.items())
+            return dg.SensorResult(skip_reason=text or "nothing new and nothing due", cursor=cursor)
+        return dg.SensorResult(
+            run_requests=[_run_request(request) for request in result.requests],
+            dynamic_partitions_requests=_new_partitions(result.requests, targets),
+            cursor=cursor,
+        )
+
+    def _engine(self, context: dg.SensorEvaluationContext) -> Engine:
+        settings = Settings.from_environment()
+        origin = context.code_location_origin
+        location = self._location_name or (origin.location_name if origin else "local")
+        repository = context.repository_def
+        assert repository is not None
+        storage = str(context.instance.get_ref().event_storage_data)
+        key = (settings.database_url, settings.cluster, location, storage)
+        targets = RepositoryTargets(repository, context.instance)
+        if key not in self._engines:
+            declared = [resolved(s, repository.asset_graph) for s in self._schedules]
+            problems = unknown_jobs(declared, repository.job_names)
+            if problems:
+                raise InvalidDefinition(problems)
+            log = DagsterLog(context.instance, location=location)
+            self._engines[key] = Engine(
+                database=Database.open(settings.database_url),
+                cluster=settings.cluster,
+                location=location,
+                feed=log,
+                lookup=log,
+                targets=targets,
+                declared=declared,
+            )
+        # The instance of a tick ends with it; the feed has connections of its own.
+        self._engines[key].targets = targets
+        return self._engines[key]
+
+
+def _run_request(request: LaunchRequest) -> dg.RunRequest:
+    tags = dict(request.tags)
+    partition = request.partition_start
+    if request.partition_start != request.partition_end:
+        tags[_RANGE_START] = str(request.partition_start)
+        tags[_RANGE_END] = str(request.partition_end)
+        partition = None
+    assets = [asset_key(asset) for asset in request.target.assets]
+    return dg.RunRequest(
+        run_key=request.run_key,
+        job_name=request.target.job or ASSET_JOB,
+        asset_selection=assets or None,
+        partition_key=partition,
+        tags=tags,
+        run_config=dict(request.run_config),
+    )
+
+
+def _new_partitions(
+    requests: Sequence[LaunchRequest], targets: RepositoryTargets
+) -> list[dg.AddDynamicPartitionsRequest]:
+    """Partitions that arrived and that a dynamic target does not know yet."""
+    missing: dict[str, dict[str, None]] = defaultdict(dict)
+    for request in requests:
+        keys = {key for key in (request.partition_start, request.partition_end) if key}
+        found = targets.missing_dynamic(request.target, sorted(keys)) if keys else None
+        if found:
+            missing[found[0]].update(dict.fromkeys(found[1]))
+    return [
+        dg.AddDynamicPartitionsRequest(partitions_def_name=name, partition_keys=list(keys))
+        for name, keys in missing.items()
+    ]

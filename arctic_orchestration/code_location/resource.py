@@ -1,0 +1,128 @@
+"""The ``arctic`` resource: tells a run what it is for."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+import sqlalchemy as sa
+from pydantic import PrivateAttr
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import events, job_events, jobs, schedules
+from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG
+from arctic_orchestration.scheduling.runs import JOB_TAG
+from arctic_orchestration.settings import Settings
+
+
+class Firing:
+    """What made a run: its job's events. Read from the state database when first asked for.
+
+    A run that no schedule asked for has no job: there is nothing, and no database is opened.
+    """
+
+    def __init__(self, tags: Mapping[str, str]) -> None:
+        self._tags = tags
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule, if one asked for the run."""
+        return self._tags.get(SCHEDULE_TAG)
+
+    @property
+    def job_id(self) -> str | None:
+        """The id of the job, if the run has one."""
+        return self._tags.get(JOB_TAG)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the job, in the order of their arrival.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        return self._loaded[0]
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the schedule, as they are now."""
+        return self._loaded[1]
+
+    @property
+    def partitions(self) -> list[str]:
+        """The different partitions that arrived, in the order of their first arrival."""
+        keys = (e.partition for e in self.events if e.kind is EventKind.PARTITION and e.partition)
+        return list(dict.fromkeys(keys))
+
+    @property
+    def upstream_run_ids(self) -> list[str]:
+        """The runs whose end the schedule waited for."""
+        ids = (e.run_id for e in self.events if e.kind is EventKind.RUN and e.run_id)
+        return list(dict.fromkeys(ids))
+
+    @cached_property
+    def _loaded(self) -> tuple[tuple[Event, ...], Mapping[str, Any]]:
+        if self.job_id is None:
+            return (), {}
+        database = Database.open(Settings.from_environment().database_url)
+        try:
+            with database.read() as tx:
+                numbers = sa.select(job_events.c.number).where(job_events.c.job_id == self.job_id)
+                location = sa.select(jobs.c.location_id).where(jobs.c.id == self.job_id)
+                found = tx.execute(
+                    sa.select(events.c.details)
+                    .where(events.c.location_id == location.scalar_subquery())
+                    .where(events.c.number.in_(numbers))
+                    .order_by(events.c.number)
+                )
+                taken = tuple(Event.from_json(json.loads(text)) for text in found.scalars())
+                spec = tx.execute(
+                    sa.select(schedules.c.spec)
+                    .join(jobs, jobs.c.schedule_id == schedules.c.id)
+                    .where(jobs.c.id == self.job_id)
+                ).scalar()
+        finally:
+            database.close()
+        return taken, json.loads(spec).get("properties", {}) if spec else {}
+
+
+class ArcticResource(dg.ConfigurableResource[Any]):
+    """Under the key ``arctic`` in every location that has schedules.
+
+    ``arctic.partitions`` are the keys of the partitions a run is for, ``arctic.events`` the
+    events with their metadata, ``arctic.upstream_run_ids`` the runs it came after, and
+    ``arctic.properties`` what the schedule hands to its runs.
+    """
+
+    _firing: Firing = PrivateAttr(default_factory=lambda: Firing({}))
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        run = context.dagster_run
+        self._firing = Firing(run.tags if run is not None else {})
+
+    @property
+    def firing(self) -> Firing:
+        """The job behind the run, with everything it knows."""
+        return self._firing
+
+    @property
+    def partitions(self) -> list[str]:
+        """The different partitions that arrived for this run."""
+        return self._firing.partitions
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that made this run."""
+        return self._firing.events
+
+    @property
+    def upstream_run_ids(self) -> list[str]:
+        """The runs whose end made this run."""
+        return self._firing.upstream_run_ids
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the schedule that asked for this run."""
+        return self._firing.properties

@@ -1,0 +1,156 @@
+"""What a schedule may name: the jobs, assets and partitions of the code location."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.schedule import Schedule, Target
+
+
+def asset_key(name: str) -> dg.AssetKey:
+    """The key of an asset given as ``raw/flights``."""
+    return dg.AssetKey.from_user_string(name)
+
+
+def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
+    """The schedule with its target as names.
+
+    Errors:
+        InvalidDefinition: the selection is of nothing.
+    """
+    if not schedule.target.is_selection:
+        if schedule.target.given is None:
+            return schedule
+        return schedule.model_copy(update={"target": Target(job=schedule.target.job)})
+    keys = dg.AssetSelection.from_coercible(schedule.target.given).resolve(graph)
+    if not keys:
+        problem = InvalidInput(
+            f"Schedule({schedule.name}).target", str(schedule.target.given), "at least one asset"
+        )
+        raise InvalidDefinition([problem])
+    names = tuple(sorted(key.to_user_string() for key in keys))
+    return schedule.model_copy(update={"target": Target(assets=names)})
+
+
+def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
+    """What the schedules name as an asset, and is none that the location has."""
+    known = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    executable = {key.to_user_string() for key in graph.executable_asset_keys}
+    problems = []
+    for schedule in schedules:
+        field = f"Schedule({schedule.name})"
+        for asset in schedule.target.assets:
+            if asset not in executable:
+                problems.append(
+                    InvalidInput(
+                        f"{field}.target.assets", asset, f"an asset to run, {_some(executable)}"
+                    )
+                )
+        for leaf in schedule.trigger.leaves:
+            for asset in leaf.named_assets():
+                if asset not in known:
+                    problems.append(
+                        InvalidInput(
+                            f"{field}.trigger.{leaf.kind}.asset", asset, f"one of {_some(known)}"
+                        )
+                    )
+    return problems
+
+
+def unknown_jobs(schedules: Iterable[Schedule], names: Iterable[str]) -> list[InvalidInput]:
+    """What the schedules name as a job of their own location, and is none."""
+    known = set(names)
+    problems = []
+    for schedule in schedules:
+        field = f"Schedule({schedule.name})"
+        job = schedule.target.job
+        if job is not None and job not in known:
+            problems.append(InvalidInput(f"{field}.target.job", job, f"one of {_some(known)}"))
+        for leaf in schedule.trigger.leaves:
+            for named in leaf.named_jobs():
+                if named not in known:
+                    problems.append(
+                        InvalidInput(
+                            f"{field}.trigger.{leaf.kind}.job", named, f"one of {_some(known)}"
+                        )
+                    )
+    return problems
+
+
+class RepositoryTargets:
+    """The targets of a loaded code location, as the engine asks for them."""
+
+    def __init__(self, repository: RepositoryDefinition, instance: dg.DagsterInstance) -> None:
+        self._repository = repository
+        self._instance = instance
+
+    def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
+        """Why Dagster would refuse a run of the target for these partitions; none: it would not.
+
+        Checked before Dagster is asked, because one request that it refuses fails all of a tick.
+        """
+        if target.job is not None and not self._repository.has_job(target.job):
+            return f"job {target.job} is not in this code location"
+        graph = self._repository.asset_graph
+        for asset in target.assets:
+            key = asset_key(asset)
+            if not graph.has(key) or not graph.get(key).is_executable:
+                return f"asset {asset} is not in this code location"
+        definition = self.partitions_definition(target)
+        if definition is None or isinstance(definition, dg.DynamicPartitionsDefinition):
+            return None
+        with partition_loading_context(dynamic_partitions_store=self._instance):
+            for key in {start, end} - {None}:
+                if not definition.has_partition_key(str(key)):
+                    name = target.job or ", ".join(target.assets)
+                    return f"partition {key!r} is none of the partitions of {name}"
+        return None
+
+    def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:
+        """The name of the target's dynamic partitions, and those keys it has not yet."""
+        definition = self.partitions_definition(target)
+        if not isinstance(definition, dg.DynamicPartitionsDefinition) or not definition.name:
+            return None
+        name = definition.name
+        missing = [key for key in keys if not self._instance.has_dynamic_partition(name, key)]
+        return (name, missing) if missing else None
+
+    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        """The partitions in contiguous ranges of the target; unknown ones by themselves."""
+        definition = self.partitions_definition(target)
+        if definition is None:
+            return [list(partitions)]
+        with partition_loading_context(dynamic_partitions_store=self._instance):
+            keys = definition.get_partition_keys()
+        order = {key: number for number, key in enumerate(keys)}
+        known = sorted((key for key in partitions if key in order), key=order.__getitem__)
+        groups: list[list[str]] = []
+        for key in known:
+            if groups and order[groups[-1][-1]] + 1 == order[key]:
+                groups[-1].append(key)
+            else:
+                groups.append([key])
+        groups.extend([key] for key in partitions if key not in order)
+        return groups
+
+    def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
+        """How the target is partitioned, if it is."""
+        if target.job is not None:
+            return self._repository.get_job(target.job).partitions_def
+        graph = self._repository.asset_graph
+        for asset in target.assets:
+            definition = graph.get(asset_key(asset)).partitions_def
+            if definition is not None:
+                return definition
+        return None
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = sorted(name for name in names if not name.startswith("__"))
+    text = ", ".join(shown[:10])
+    return text + (f" and {len(shown) - 10} others" if len(shown) > 10 else "") or "nothing at all"
