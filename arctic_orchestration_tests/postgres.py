@@ -34,7 +34,9 @@ def find_binaries() -> Path | None:
     if on_path:
         candidates.append(Path(on_path).resolve().parent)
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        answer = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            ["pg_config", "--bindir"], capture_output=True, text=True, check=True
+        )
         candidates.append(Path(answer.stdout.strip()))
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for directory in candidates:

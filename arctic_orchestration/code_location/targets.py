@@ -105,10 +105,10 @@ class RepositoryTargets:
         if definition is None or isinstance(definition, dg.DynamicPartitionsDefinition):
             return None
         with partition_loading_context(dynamic_partitions_store=self._instance):
-            for key in {start, end} - {None}:
-                if not definition.has_partition_key(str(key)):
+            for partition in {start, end} - {None}:
+                if not definition.has_partition_key(str(partition)):
                     name = target.job or ", ".join(target.assets)
-                    return f"partition {key!r} is none of the partitions of {name}"
+                    return f"partition {partition!r} is none of the partitions of {name}"
         return None
 
     def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:

@@ -31,7 +31,7 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: SqlDialect) -> sa.types.TypeEngine[Any]:
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(sqlite.DATETIME())
+        return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> datetime | None:
         if value is None:

@@ -69,6 +69,8 @@ class DagsterLog:
         self._log = _log_of(instance)
         self._runs = _run_sql_of(instance)
         self._location = location
+        #: whether Dagster may retry failed runs itself
+        self.retries_enabled = instance.run_retries_enabled
 
     @property
     def mode(self) -> FeedMode:
@@ -173,7 +175,7 @@ class DagsterLog:
 def _log_of(instance: DagsterInstance) -> _Log:
     storage: Any = instance.event_log_storage
     while isinstance(storage, LegacyEventLogStorage):
-        storage = storage._storage.event_log_storage  # noqa: SLF001 - it has no public accessor
+        storage = storage._storage.event_log_storage
     if isinstance(storage, SqliteEventLogStorage):
         return SqliteLog(storage.path_for_shard(INDEX_SHARD_NAME))
     if type(storage).__module__.startswith("dagster_postgres."):
@@ -189,9 +191,9 @@ def _log_of(instance: DagsterInstance) -> _Log:
 def _run_sql_of(instance: DagsterInstance) -> Any:
     storage: Any = instance.run_storage
     while isinstance(storage, LegacyRunStorage):
-        storage = storage._storage.run_storage  # noqa: SLF001 - it has no public accessor
+        storage = storage._storage.run_storage
     if isinstance(storage, SqliteRunStorage):
-        url = sqlalchemy.make_url(storage._conn_string)  # noqa: SLF001 - it has no public accessor
+        url = sqlalchemy.make_url(storage._conn_string)
         return SqliteSql(url.database or "")
     if type(storage).__module__.startswith("dagster_postgres."):
         from arctic_orchestration.events.postgres_log import PostgresSql

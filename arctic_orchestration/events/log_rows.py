@@ -171,7 +171,8 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
         data = event.event_specific_data
         value = getattr(data, "materialization", None) or getattr(data, "asset_observation", None)
         return {
-            label: _value(pack_of(entry)) for label, entry in value.metadata.items()  # type: ignore[union-attr]
+            label: _value(pack_of(entry))
+            for label, entry in value.metadata.items()  # type: ignore[union-attr]
         }, None
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -10,6 +10,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
+from arctic_orchestration import ArcticResource
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.feeding import metadata_of
 from arctic_orchestration.flights.feeds import FIRST_DAY, LAST_DAY, ORIGINS, Feed, FeedFile
@@ -19,7 +20,6 @@ from arctic_orchestration.flights.requested import (
     days_filled_by,
     days_of,
     requested_partitions,
-    upstream_runs,
 )
 from arctic_orchestration.flights.source import FlightsSource
 from arctic_orchestration.flights.tables import (
@@ -83,7 +83,10 @@ class FeedFiles(dg.Config):
 
 @dg.asset(deps=[raw_flights], group_name="flights", kinds={"spark", "iceberg"})
 def flights(
-    context: dg.AssetExecutionContext, config: FeedFiles, pyspark: LazyPySparkResource
+    context: dg.AssetExecutionContext,
+    config: FeedFiles,
+    arctic: ArcticResource,
+    pyspark: LazyPySparkResource,
 ) -> dg.MaterializeResult[Any]:
     """All flights. A run brings in the files it is for; one that is for none, all that are missing.
 
@@ -91,7 +94,7 @@ def flights(
     """
     landing = Landing.of(Settings.from_environment())
     table = _table(FLIGHTS)
-    keys = config.partitions or requested_partitions(context)
+    keys = config.partitions or requested_partitions(context, arctic)
     if keys:
         files = [landing.get("flights", FeedFile.from_key(key)) for key in sorted(set(keys))]
     else:
@@ -113,7 +116,7 @@ def flights(
     kinds={"spark", "iceberg"},
 )
 def delays_by_route(
-    context: dg.AssetExecutionContext, pyspark: LazyPySparkResource
+    context: dg.AssetExecutionContext, arctic: ArcticResource, pyspark: LazyPySparkResource
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Flights, cancellations and delays of each route, a day at a time, computed anew as a whole.
 
@@ -122,8 +125,8 @@ def delays_by_route(
     """
     source, table = _table(FLIGHTS), _table(DELAYS_BY_ROUTE)
     wanted = (
-        days_of(requested_partitions(context))
-        or days_filled_by(context.instance, upstream_runs(context))
+        days_of(requested_partitions(context, arctic))
+        or days_filled_by(context.instance, arctic.upstream_run_ids)
         or days_behind(source, table)
     )
     if not wanted:

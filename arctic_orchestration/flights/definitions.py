@@ -16,6 +16,8 @@ from arctic_orchestration.lake.spark_resource import pyspark_resource
 def flights_definitions() -> dg.Definitions:
     """Assets, the Spark resource and the executor; opens no file, table or session.
 
+    To be merged with ``Arctic(...).definitions()``, which bring the ``arctic`` resource.
+
     Steps of a run share its process, and so its Spark session: a cold one costs more than the work.
     """
     return dg.Definitions(

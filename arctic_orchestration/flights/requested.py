@@ -5,6 +5,7 @@ from datetime import date
 
 import dagster as dg
 
+from arctic_orchestration import ArcticResource
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.flights.feeds import FIRST_DAY, LAST_DAY
 
@@ -12,19 +13,15 @@ from arctic_orchestration.flights.feeds import FIRST_DAY, LAST_DAY
 DAYS = "days"
 
 
-def requested_partitions(context: dg.AssetExecutionContext) -> list[str]:
+def requested_partitions(context: dg.AssetExecutionContext, arctic: ArcticResource) -> list[str]:
     """The partition keys this run is for; empty when nobody named any.
 
-    A run of a partition, or of a range of them, has its keys from Dagster.
+    A run of a partition, or of a range of them, has its keys from Dagster; one that a schedule
+    started has those of its events.
     """
     if context.has_partition_key or context.has_partition_key_range:
         return list(context.partition_keys)
-    return []
-
-
-def upstream_runs(context: dg.AssetExecutionContext) -> list[str]:
-    """The ids of the runs whose end started this one; empty when no run's end did."""
-    return []
+    return arctic.partitions
 
 
 def days_filled_by(instance: dg.DagsterInstance, run_ids: Iterable[str]) -> list[date]:

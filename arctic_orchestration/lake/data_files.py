@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow.parquet as pq
-import pyiceberg.types as iceberg
 import pyspark.sql.functions as F
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
@@ -16,16 +15,15 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import SchemaMismatch
-from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, needs_ids, with_ids
+from arctic_orchestration.lake.fitting import fitted, null_found
+from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
-from arctic_orchestration.lake.schema import column_at, spark_schema
 
 _FOOTERS_AT_ONCE = 8
 _COPY_BYTES = 4 * 1024 * 1024
-_REQUIRED = "a required column holds a null:"
 
 
 def write_files(
@@ -44,7 +42,7 @@ def write_files(
         SchemaMismatch: a column that the table requires holds a null.
     """
     schema = table.schema()
-    rows = _guarded(dataframe.to(spark_schema(schema)), schema.as_struct())
+    rows = fitted(dataframe, schema)
     group = partition_group(table.spec(), schema)
     columns: tuple[str, ...] = ()
     if group is not None:
@@ -58,10 +56,9 @@ def write_files(
     try:
         writer.parquet(directory)
     except PySparkException as error:
-        if _REQUIRED in str(error):
-            where = str(error).split(_REQUIRED, 1)[1].split(";", 1)[0].strip()
+        if path := null_found(error):
             raise SchemaMismatch(
-                f"{'.'.join(table.name())}: column {where}: got a null, expected a value (required)"
+                f"{'.'.join(table.name())}: column {path}: got a null, expected a value (required)"
             ) from error
         raise
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
@@ -75,65 +72,6 @@ def remove_directory(spark: SparkSession, directory: str) -> None:
     """Removes a directory with all that is in it; one that is not there is no error."""
     path, files = _hadoop(spark, directory)
     files.delete(path, True)
-
-
-def _guarded(rows: DataFrame, schema: iceberg.StructType) -> DataFrame:
-    """The rows, or a failing job where a required column holds a null."""
-    guarded: dict[str, Column] = {}
-    for field in schema.fields:
-        column = column_at((field.name,))
-        for path, broken in _nulls(column, field, field.name):
-            failure = F.raise_error(F.lit(f"{_REQUIRED} {path};"))
-            kind = rows.schema[field.name].dataType
-            column = F.when(broken, failure.cast(kind)).otherwise(column)
-            guarded[field.name] = column
-    return rows.select(
-        *(
-            guarded.get(field.name, column_at((field.name,))).alias(
-                field.name, metadata=field.metadata
-            )
-            for field in rows.schema.fields
-        )
-    )
-
-
-def _nulls(
-    column: Column, field: iceberg.NestedField, path: str
-) -> Iterator[tuple[str, Column]]:
-    """The paths that may not be null at or below a field, each with the condition that one is."""
-    if field.required:
-        yield path, column.isNull()
-    yield from _nulls_inside(column, field.field_type, path)
-
-
-def _nulls_inside(
-    column: Column, kind: iceberg.IcebergType, path: str
-) -> Iterator[tuple[str, Column]]:
-    match kind:
-        case iceberg.StructType():
-            for field in kind.fields:
-                for where, broken in _nulls(
-                    column.getField(field.name), field, f"{path}.{field.name}"
-                ):
-                    yield where, column.isNotNull() & broken
-        case iceberg.ListType():
-            yield from _nulls_among(column, kind.element_field, f"{path}.element")
-        case iceberg.MapType():
-            yield from _nulls_among(F.map_keys(column), kind.key_field, f"{path}.key")
-            yield from _nulls_among(F.map_values(column), kind.value_field, f"{path}.value")
-
-
-def _nulls_among(
-    values: Column, field: iceberg.NestedField, path: str
-) -> Iterator[tuple[str, Column]]:
-    # The conditions are built on a variable of the lambda, one lambda for each.
-    paths = [where for where, _ in _nulls(F.lit(None), field, path)]
-    for number, where in enumerate(paths):
-
-        def broken(value: Column, number: int = number) -> Column:
-            return list(_nulls(value, field, path))[number][1]
-
-        yield where, F.coalesce(F.exists(values, lambda value: broken(value)), F.lit(False))
 
 
 def _free_name(taken: list[str]) -> str:
@@ -150,8 +88,7 @@ def _described(table: Table, path: str) -> DataFile | None:
         if pq.read_metadata(stream).num_rows == 0:
             return None
     schema, spec = table.schema(), table.spec()
-    if needs_ids(schema):
-        path = _with_all_ids(table, path)
+    path = _with_all_ids(table, path)
     source = table.io.new_input(path)
     with source.open() as stream:
         file = pq.ParquetFile(stream)
@@ -208,8 +145,10 @@ def _is_bounded(chunk: Any) -> bool:
 
 
 def _with_all_ids(table: Table, path: str) -> str:
-    """Copies a file to one whose footer has the ids that Spark leaves out; returns its path."""
-    whole = path.removesuffix(".parquet") + "-ids.parquet"
+    """Replaces a file by one whose footer has the ids that Spark left out; returns its path.
+
+    A file that has them all stays as it is.
+    """
     source = table.io.new_input(path)
     size = len(source)
     with source.open() as stream:
@@ -217,7 +156,11 @@ def _with_all_ids(table: Table, path: str) -> str:
         footer_size = int.from_bytes(stream.read(TAIL_BYTES)[:4], "little")
         data_size = size - TAIL_BYTES - footer_size
         stream.seek(data_size)
-        footer = with_ids(stream.read(footer_size), table.schema())
+        written = stream.read(footer_size)
+        footer = with_ids(written, table.schema())
+        if footer == written:
+            return path
+        whole = path.removesuffix(".parquet") + "-ids.parquet"
         stream.seek(0)
         with table.io.new_output(whole).create() as out:
             left = data_size

@@ -34,36 +34,31 @@ class _Element:
 
     name: str
     children: int
-    has_id: bool
+    field_id: int | None
     #: Offset at which the field goes, and the number of the field before and after it.
     insert_at: int
     before: int
     after: int
 
 
-def needs_ids(schema: Schema) -> bool:
-    """Whether a file of this schema has fields whose ids Spark does not write."""
-    return any(True for _ in _hidden_ids(schema.as_struct(), ()))
-
-
 def with_ids(footer: bytes, schema: Schema) -> bytes:
-    """The footer with the ids of list elements and of map keys and values.
+    """The footer with the id of every field; the same bytes when none is missing.
 
     Args:
         footer: the Thrift struct, without length and magic.
 
     Errors:
-        LakeError: the footer is not one that Spark writes for this schema.
+        LakeError: the footer lacks a field of the schema, or gives one another id.
     """
-    ids = dict(_hidden_ids(schema.as_struct(), ()))
-    reader = _Compact(footer)
-    elements = list(reader.schema())
+    ids = dict(_ids(schema.as_struct(), ()))
     edited = bytearray()
     done = 0
-    for path, element in _paths(elements):
+    for path, element in _paths(list(_Compact(footer).schema())):
         field_id = ids.pop(path, None)
-        if field_id is None or element.has_id:
+        if field_id is None or element.field_id == field_id:
             continue
+        if element.field_id is not None:
+            raise LakeError(f"the Parquet footer gives {path} the id {element.field_id}")
         edited += footer[done : element.insert_at]
         edited += _i32_field(_FIELD_ID - element.before, field_id)
         done = element.insert_at
@@ -76,25 +71,23 @@ def with_ids(footer: bytes, schema: Schema) -> bytes:
     return bytes(edited + footer[done:])
 
 
-def _hidden_ids(
-    kind: iceberg.IcebergType, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], int]]:
+def _ids(kind: iceberg.IcebergType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+    below: list[tuple[tuple[str, ...], int, iceberg.IcebergType]] = []
     match kind:
         case iceberg.StructType():
-            for field in kind.fields:
-                yield from _hidden_ids(field.field_type, (*path, field.name))
+            below = [
+                ((*path, field.name), field.field_id, field.field_type) for field in kind.fields
+            ]
         case iceberg.ListType():
-            element = (*path, "list", "element")
-            yield element, kind.element_id
-            yield from _hidden_ids(kind.element_type, element)
+            below = [((*path, "list", "element"), kind.element_id, kind.element_type)]
         case iceberg.MapType():
-            for name, field_id, below in (
-                ("key", kind.key_id, kind.key_type),
-                ("value", kind.value_id, kind.value_type),
-            ):
-                here = (*path, "key_value", name)
-                yield here, field_id
-                yield from _hidden_ids(below, here)
+            below = [
+                ((*path, "key_value", "key"), kind.key_id, kind.key_type),
+                ((*path, "key_value", "value"), kind.value_id, kind.value_type),
+            ]
+    for here, field_id, inside in below:
+        yield here, field_id
+        yield from _ids(inside, here)
 
 
 def _paths(elements: list[_Element]) -> Iterator[tuple[tuple[str, ...], _Element]]:
@@ -167,12 +160,17 @@ class _Compact:
             values[number] = self._value(header & 0x0F)
         name = values.get(_NAME, b"")
         children = values.get(_CHILDREN, 0)
-        if not isinstance(name, bytes) or not isinstance(children, int):
+        field_id = values.get(_FIELD_ID)
+        if (
+            not isinstance(name, bytes)
+            or not isinstance(children, int)
+            or not isinstance(field_id, int | None)
+        ):
             raise LakeError("the Parquet footer's schema is broken")
         return _Element(
             name=name.decode(),
             children=children,
-            has_id=_FIELD_ID in values,
+            field_id=field_id,
             insert_at=insert_at,
             before=before,
             after=after,

@@ -54,7 +54,10 @@ def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> N
                 f"{table}: partition field {field.name} has the unknown transform {field.transform}"
             )
         path_of(schema, field.source_id)
-        if isinstance(field.transform, VoidTransform) and schema.find_field(field.source_id).required:
+        if (
+            isinstance(field.transform, VoidTransform)
+            and schema.find_field(field.source_id).required
+        ):
             raise UnsupportedTable(
                 f"{table}: partition field {field.name} is void, and its column is required: "
                 "pyiceberg cannot write its null"
@@ -129,17 +132,14 @@ def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:
             return column - F.pmod(column, F.lit(width))
 
 
-def _bucket(
-    column: Column, transform: BucketTransform[Any], kind: iceberg.IcebergType
-) -> Column:
+def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.IcebergType) -> Column:
     # Spark's own Murmur3 differs from Iceberg's in the seed and in the last bytes of a string.
     # The workers' Python needs pyiceberg for it.
     @F.arrow_udf("int")
     def bucket(values: pa.Array) -> pa.Array:
-        if isinstance(kind, iceberg.BinaryType):
-            # pyiceberg-core has no bucket for Arrow's binary columns.
-            one = transform.transform(kind)
-            return pa.array([one(value) for value in values.to_pylist()], pa.int32())
+        if isinstance(kind, iceberg.DecimalType):
+            # Spark's batches are aligned to 8 bytes, and pyiceberg-core insists on 16 here.
+            values = pa.array(values.to_pylist(), values.type)
         return transform.pyarrow_transform(kind)(values)
 
     return bucket(column)

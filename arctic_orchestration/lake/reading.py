@@ -12,7 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
-from arctic_orchestration.lake.schema import require_supported, require_supported_format, spark_schema
+from arctic_orchestration.lake.schema import (
+    require_supported,
+    require_supported_format,
+    spark_schema,
+)
 from arctic_orchestration.lake.session import require_lake_session
 
 

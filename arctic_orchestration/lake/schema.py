@@ -116,9 +116,7 @@ def _unsupported(kind: iceberg.IcebergType, path: str) -> Iterator[str]:
 def _struct(kind: iceberg.StructType) -> spark.StructType:
     return spark.StructType(
         [
-            spark.StructField(
-                field.name, _type(field.field_type), True, {FIELD_ID: field.field_id}
-            )
+            spark.StructField(field.name, _type(field.field_type), True, {FIELD_ID: field.field_id})
             for field in kind.fields
         ]
     )

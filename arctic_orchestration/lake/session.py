@@ -65,9 +65,7 @@ def spark_properties(
     return merged
 
 
-def spark_session(
-    settings: Settings, properties: Mapping[str, str] | None = None
-) -> SparkSession:
+def spark_session(settings: Settings, properties: Mapping[str, str] | None = None) -> SparkSession:
     """Starts Spark, or returns the session that this process already has.
 
     Used as a context manager it is stopped at the end of the block. A cold start takes 4 to

@@ -120,7 +120,7 @@ class Checker:
             else:
                 self._judge(job, stored.schedule, timed_out=timed_out)
         elif job.state is JobState.LAUNCHED:
-            RunTracker(self._queue, self._location).verify_job(job, self._lookup)
+            RunTracker(self._queue, self._location, self._lookup).verify_job(job)
         else:
             self._queue.change(job, next_check_at=None)
 
@@ -206,7 +206,7 @@ class Checker:
             job,
             reason="; ".join(verdict.reason for verdict in holding),
             next_check_at=look_at,
-            held_by=(occupied or waits_for or [None])[0],
+            held_by=next(iter([*occupied, *waits_for]), None),
         )
 
     def _discard(self, job: Job, reason: str) -> None:

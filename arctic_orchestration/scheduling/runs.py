@@ -1,13 +1,13 @@
 """What Dagster's runs mean for jobs and for the resources that runs hold.
 
 A run that a job asked for carries the job's id and attempt as tags: it confirms the launch and
-ends the job. Any other run of a target that somebody counts, started by hand or as a backfill,
+ends the job. When Dagster retries a failed run, the job goes on with the retry. Any other run of a target that somebody counts, started by hand or as a backfill,
 is noted while it is active, so that a limit counts it too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -23,6 +23,14 @@ from arctic_orchestration.scheduling.schedule import asset_resource, job_resourc
 
 JOB_TAG = "arctic/job"
 ATTEMPT_TAG = "arctic/attempt"
+
+#: Dagster's: set on a failed run that it retries itself, and on the retry
+_WILL_RETRY_TAG = "dagster/will_retry"
+_PARENT_TAG = "dagster/parent_run_id"
+
+#: how long Dagster is given to say whether it retries a run that failed, and how often asked
+_RETRY_UNKNOWN = timedelta(minutes=10)
+_LOOK_AGAIN = timedelta(seconds=5)
 
 #: attempts to get a run beyond the queue, the first one counted
 LAUNCH_ATTEMPTS = 3
@@ -48,10 +56,17 @@ class RunView(Protocol):
     def started(self) -> bool: ...
     @property
     def tags(self) -> Mapping[str, str]: ...
+    @property
+    def ended_at(self) -> datetime | None: ...
 
 
 class RunLookup(Protocol):
     """Where runs are looked up."""
+
+    @property
+    def retries_enabled(self) -> bool:
+        """Whether Dagster may retry failed runs itself; it then says so in a tag of the run."""
+        ...
 
     def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
         """The runs with these ids; those that are gone are left out."""
@@ -70,14 +85,16 @@ class _Seen:
     status: RunStatus
     started: bool
     tags: Mapping[str, str]
+    ended_at: datetime | None = None
 
 
 class RunTracker:
     """Applies what is seen of runs to the jobs and resources of one location."""
 
-    def __init__(self, queue: JobQueue, location: Location) -> None:
+    def __init__(self, queue: JobQueue, location: Location, lookup: RunLookup) -> None:
         self._queue = queue
         self._location = location
+        self._lookup = lookup
 
     def note(self, found: Sequence[Event]) -> None:
         """Applies run events, in their order."""
@@ -103,7 +120,7 @@ class RunTracker:
                 others[event.run_id] = event
         self._note_others(others.values())
 
-    def confirm(self, lookup: RunLookup) -> None:
+    def confirm(self) -> None:
         """Looks for the runs of jobs that are launching and whose request was handed out."""
         launching = self._queue.load(
             jobs.c.location_id == self._location.id,
@@ -113,17 +130,17 @@ class RunTracker:
         if not launching:
             return
         by_id = {job.id: job for job in launching}
-        for job_id, found in lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
+        for job_id, found in self._lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
             for run in found:
                 job = self._queue.current(by_id[job_id])
                 is_ours = run.tags.get(ATTEMPT_TAG) == str(job.attempt)
                 if job.state is JobState.LAUNCHING and is_ours:
                     self._apply(job, _seen(run))
 
-    def verify_job(self, job: Job, lookup: RunLookup) -> None:
+    def verify_job(self, job: Job) -> None:
         """Looks up the run of a launched job, in case its end was never told."""
         assert job.run_id is not None
-        run = lookup.run_statuses([job.run_id]).get(job.run_id)
+        run = self._lookup.run_statuses([job.run_id]).get(job.run_id)
         if run is None:
             self._queue.move(
                 job,
@@ -137,7 +154,7 @@ class RunTracker:
         else:
             self._queue.change(job, next_check_at=self._queue.now + _VERIFY_EVERY)
 
-    def verify_others(self, lookup: RunLookup) -> None:
+    def verify_others(self) -> None:
         """Forgets runs that ended, or were deleted, without an event that said so."""
         tx, now = self._queue.tx, self._queue.now
         query = (
@@ -148,8 +165,8 @@ class RunTracker:
         ids = list(tx.execute(query).scalars())
         if not ids:
             return
-        found = lookup.run_statuses(ids)
-        gone = [id for id in ids if id not in found or (s := found[id].status) and s.ended]
+        found = self._lookup.run_statuses(ids)
+        gone = [id for id in ids if id not in found or _has_ended(found[id])]
         self._forget(gone)
         here = runs.c.location_id == self._location.id
         tx.execute(
@@ -168,14 +185,16 @@ class RunTracker:
                 run_id=seen.run_id,
                 next_check_at=now + _VERIFY_EVERY,
             )
+        elif job.run_id != seen.run_id:
+            job = self._queue.change(
+                job, run_id=seen.run_id, reason=f"run {seen.run_id}, a retry of {job.run_id}"
+            )
         if not seen.status.ended:
             return
-        never_ran = (
-            seen.status is RunStatus.FAILURE
-            and not seen.started
-            # Dagster's own retry would run beside ours.
-            and seen.tags.get("dagster/will_retry") != "true"
-        )
+        failed = seen.status is RunStatus.FAILURE
+        if failed and self._waits_for_retry(job, seen):
+            return
+        never_ran = failed and not seen.started
         if never_ran and job.attempt < LAUNCH_ATTEMPTS:
             self._queue.move(
                 job,
@@ -194,10 +213,29 @@ class RunTracker:
             reason = f"{LAUNCH_ATTEMPTS} runs failed before they started, the last {seen.run_id}"
         self._queue.move(job, _ENDS[seen.status], reason, next_check_at=None, ended_at=now)
 
+    def _waits_for_retry(self, job: Job, seen: _Seen) -> bool:
+        """Keeps a job that Dagster retries, or may retry: it says so shortly after the failure."""
+        now = self._queue.now
+        retried = seen.tags.get(_WILL_RETRY_TAG)
+        if retried == "true":
+            reason, look_at = f"run {seen.run_id} failed, and Dagster retries it", _VERIFY_EVERY
+        elif (
+            retried is None
+            and self._lookup.retries_enabled
+            and (seen.ended_at is None or now - seen.ended_at < _RETRY_UNKNOWN)
+        ):
+            reason = f"run {seen.run_id} failed, and Dagster has not said yet whether it retries it"
+            look_at = _LOOK_AGAIN
+        else:
+            return False
+        self._queue.change(job, reason=reason, next_check_at=now + look_at)
+        return True
+
     def _note_others(self, events: Iterable[Event]) -> None:
         """Notes the last thing heard of each run that no job of ours asked for."""
         tx, location = self._queue.tx, self._location
-        begun, ended = [], []
+        begun: list[Event] = []
+        ended: list[Event] = []
         for event in events:
             assert event.run_id is not None and event.status is not None
             (ended if event.status.ended else begun).append(event)
@@ -228,19 +266,24 @@ class RunTracker:
         resources.release(tx, run_ids, self._queue.now)
 
 
+def _has_ended(run: RunView) -> bool:
+    return run.status is not None and run.status.ended
+
+
 def _seen(run: RunView) -> _Seen:
     return _Seen(
         run_id=run.run_id,
         status=run.status or RunStatus.STARTING,
         started=run.started,
         tags=run.tags,
+        ended_at=run.ended_at,
     )
 
 
 def _is_run_of(job: Job, event: Event) -> bool:
-    """Whether the run is the one the job asked for, not a retry that took over its tags."""
+    """Whether the run is the one the job asked for, or Dagster's retry of that one."""
     if job.run_id is not None:
-        return job.run_id == event.run_id
+        return job.run_id in (event.run_id, event.tags.get(_PARENT_TAG))
     return event.tags.get(ATTEMPT_TAG) == str(job.attempt)
 
 

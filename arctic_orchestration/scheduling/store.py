@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -222,7 +223,7 @@ class ScheduleStore:
             schedule = Schedule.parse(json.loads(row.spec), field="spec")
             self._parsed[row.id, row.version] = (schedule, schedule.trigger.leaves)
 
-    def _stored(self, row: sa.Row[tuple[str, str, int, str, str]]) -> StoredSchedule:
+    def _stored(self, row: sa.Row[Any]) -> StoredSchedule:
         schedule, leaves = self._parsed[row.id, row.version]
         return StoredSchedule(
             id=row.id,

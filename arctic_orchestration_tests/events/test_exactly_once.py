@@ -123,7 +123,9 @@ def writers(home: str, dsn: str) -> Iterator[list[BaseProcess]]:
 def committed(dsn: str) -> list[int]:
     """The ids that the table has in the end."""
     with psycopg2.connect(dsn) as connection, connection.cursor() as cursor:
-        cursor.execute("select id from event_logs where dagster_event_type = any(%s)", (list(TYPES),))
+        cursor.execute(
+            "select id from event_logs where dagster_event_type = any(%s)", (list(TYPES),)
+        )
         return [number for (number,) in cursor.fetchall()]
 
 

@@ -115,4 +115,3 @@ def _insert(storage: Any, cursor: Any, partition: str) -> None:
     cursor.execute(
         f"insert into event_logs ({names}) values ({marks})", [row[column] for column in columns]
     )
-

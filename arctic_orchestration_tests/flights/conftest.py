@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.flights.definitions import flights_definitions
+from arctic_orchestration.definitions import defs
 from arctic_orchestration.flights.feeds import Feed, FeedFile, files_of
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FlightsSource
@@ -61,7 +61,7 @@ class FlightsLake:
         raising: bool = True,
     ) -> dg.ExecuteInProcessResult:
         """Runs the assets, for a partition, for a range by tags, or for listed feed files."""
-        job = flights_definitions().resolve_implicit_global_asset_job_def()
+        job = defs.resolve_implicit_global_asset_job_def()
         config = {"ops": {"flights": {"config": {"partitions": partitions}}}} if partitions else {}
         return job.execute_in_process(
             run_config=config,

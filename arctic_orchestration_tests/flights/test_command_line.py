@@ -24,15 +24,11 @@ Starting = Callable[..., subprocess.Popen[bytes]]
 @pytest.fixture
 def dagster(lake: FlightsLake, tmp_path: Path) -> Iterator[Starting]:
     """Starts ``dagster asset materialize`` with more arguments, in a process group of its own."""
-    location = tmp_path / "location.py"
-    location.write_text(
-        "from arctic_orchestration.flights.definitions import flights_definitions\n"
-        "defs = flights_definitions()\n"
-    )
+    command = [sys.executable, "-m", "dagster", "asset", "materialize"]
+    command += ["-m", "arctic_orchestration.definitions"]
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dagster", "asset", "materialize", "-f", str(location)]
         with (tmp_path / f"output-{len(started)}").open("wb") as output:
             process = subprocess.Popen(
                 [*command, *arguments],

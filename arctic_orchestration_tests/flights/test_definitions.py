@@ -8,11 +8,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from arctic_orchestration import Arctic
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.flights.assets import days, feed_files
 from arctic_orchestration.flights.definitions import flights_definitions
 from arctic_orchestration.flights.feeds import files_of, first_days
 from arctic_orchestration.flights.requested import days_filled_by, days_of
+from arctic_orchestration.flights.schedules import flights_schedules
 
 
 def test_the_partitions_are_the_days_and_files_of_the_year() -> None:
@@ -31,11 +33,14 @@ def test_loading_the_definitions_makes_nothing(
     def refuse(*_: object) -> None:
         raise AssertionError("a connection while definitions were loaded")
 
-    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "lake"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    definitions = flights_definitions()
-    dg.Definitions.validate_loadable(definitions)
-    assert not (tmp_path / "lake").exists()
+    arctic = Arctic(schedules=flights_schedules())
+    dg.Definitions.validate_loadable(
+        dg.Definitions.merge(flights_definitions(), arctic.definitions())
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_keys_of_files_and_of_days_name_days() -> None:

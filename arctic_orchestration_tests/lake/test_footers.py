@@ -9,7 +9,7 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringT
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.footers import needs_ids, with_ids
+from arctic_orchestration.lake.footers import with_ids
 from arctic_orchestration.lake.schema import spark_schema
 
 SCHEMA = Schema(
@@ -51,20 +51,11 @@ def test_every_field_has_its_id_and_the_data_is_the_same(
     size = int.from_bytes(content[-8:-4], "little")
     footer = with_ids(content[-8 - size : -8], SCHEMA)
     edited = tmp_path / "edited.parquet"
-    edited.write_bytes(
-        content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-    )
+    edited.write_bytes(content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert pq.read_table(edited).to_pylist() == pq.read_table(source).to_pylist()
     found = dict(_ids(pq.read_schema(edited)))
     assert found == EXPECTED
     assert with_ids(footer, SCHEMA) == footer
-
-
-def test_a_schema_without_lists_and_maps_needs_no_ids() -> None:
-    """Structs carry theirs already."""
-    struct = StructType(NestedField(2, "b", StringType()))
-    assert not needs_ids(Schema(NestedField(1, "a", struct)))
-    assert needs_ids(SCHEMA)
 
 
 def test_a_footer_of_another_schema_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -65,9 +65,7 @@ def test_an_old_java_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(older), "PATH": path}).home == new
 
 
-def test_without_any_java_the_error_names_all_three_places(
-    tmp_path: Path, no_wheel: None
-) -> None:
+def test_without_any_java_the_error_names_all_three_places(tmp_path: Path, no_wheel: None) -> None:
     """The error says what was wrong with each of the places."""
     old = fake_java(tmp_path / "8", "1.8")
     bare = fake_java(tmp_path / "bare", "21", vector=False)

@@ -64,6 +64,7 @@ class SimulatedRun:
     status: RunStatus
     started: bool
     tags: Mapping[str, str]
+    ended_at: datetime | None = None
 
 
 @dataclass
@@ -72,6 +73,7 @@ class SimulatedDagster:
 
     feed: ListFeed
     dedupe: bool = True
+    retries_enabled: bool = False
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     requests: list[LaunchRequest] = field(default_factory=list)
@@ -98,12 +100,21 @@ class SimulatedDagster:
         self._tell(self.runs[run_id])
 
     def end(
-        self, run_id: str, status: RunStatus = RunStatus.SUCCESS, *, started: bool = True
+        self,
+        run_id: str,
+        status: RunStatus = RunStatus.SUCCESS,
+        *,
+        started: bool = True,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
-        """A run ends."""
+        """A run ends; ``tags`` are added to its own."""
         run = self.runs[run_id]
         self.runs[run_id] = SimulatedRun(
-            run_id=run_id, job=run.job, status=status, started=started, tags=run.tags
+            run_id=run_id,
+            job=run.job,
+            status=status,
+            started=started,
+            tags={**run.tags, **(tags or {})},
         )
         self._tell(self.runs[run_id])
 

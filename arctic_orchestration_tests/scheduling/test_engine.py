@@ -199,6 +199,36 @@ def test_a_failure_of_the_work_itself_is_not_repeated(world: MakeWorld) -> None:
     assert states(here) == ["failed"]
 
 
+def test_a_job_goes_on_with_dagsters_retry_of_its_run(world: MakeWorld) -> None:
+    """Dagster retries a failed run: the job keeps its slot in between and ends with the retry."""
+    here = world([schedule(constraints=[only.concurrency(1)])])
+    here.dagster.retries_enabled = True
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    here.dagster.end("run-1", RunStatus.FAILURE)
+    here.feed.arrive("raw/a", "2")
+    assert here.tick(2) == [], "nobody knows yet whether the run is retried"
+    here.dagster.end("run-1", RunStatus.FAILURE, tags={"dagster/will_retry": "true"})
+    assert here.tick(8) == []
+    first = here.dagster.runs["run-1"]
+    here.dagster.start("rollup", "retry", {**first.tags, "dagster/parent_run_id": "run-1"})
+    assert here.tick(9) == []
+    here.dagster.end("retry", tags={"dagster/will_retry": "false"})
+    assert here.tick(10) == ["run-2"]
+    assert states(here) == ["succeeded", "launching"]
+
+
+def test_a_failed_run_that_is_not_retried_ends_its_job(world: MakeWorld) -> None:
+    """With retries on, a failed run says that there will be none."""
+    here = world([schedule()])
+    here.dagster.retries_enabled = True
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    here.dagster.end("run-1", RunStatus.FAILURE, tags={"dagster/will_retry": "false"})
+    here.tick(2)
+    assert states(here) == ["failed"]
+
+
 def test_a_lost_request_is_handed_out_again_and_makes_one_run(world: MakeWorld) -> None:
     """The requests of a tick that never reached Dagster come back under the same key."""
     here = world([schedule()])

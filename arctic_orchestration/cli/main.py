@@ -1,0 +1,28 @@
+"""The ``arctic`` command."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from arctic_orchestration.cli import database, doctor, partitions
+from arctic_orchestration.errors import ArcticError
+
+app = typer.Typer(
+    name="arctic",
+    help="Event-driven scheduling for data lakes on Dagster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(partitions.app, name="partitions")
+app.add_typer(database.app, name="db")
+app.command(name="doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Runs the command; what is wrong with the input is one message, and exit code 2."""
+    try:
+        app()
+    except ArcticError as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, markup=True)
+        sys.exit(2)

@@ -1,0 +1,67 @@
+"""``arctic partitions``: announces partitions that came from outside of Dagster."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from arctic_orchestration.errors import InvalidInput
+
+app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
+
+
+@app.callback()
+def partitions() -> None:
+    """Partitions of assets."""
+
+
+@app.command()
+def add(
+    asset: Annotated[str, typer.Argument(help="The asset's key, as raw/flights.")],
+    key: Annotated[str, typer.Argument(help="The partition key.")],
+    path: Annotated[str | None, typer.Option(help="Where the partition's data is.")] = None,
+    size: Annotated[int | None, typer.Option("--bytes", help="How many bytes arrived.")] = None,
+    rows: Annotated[int | None, typer.Option(help="How many rows arrived.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(help="More metadata, key=value; repeatable.")
+    ] = None,
+) -> None:
+    """Announces that a partition of ASSET has arrived.
+
+    The announcement is a materialization in Dagster's own event log: every schedule that waits
+    for the asset sees it, and so does Dagster's UI.
+    """
+    import dagster as dg
+
+    described: dict[str, Any] = {}
+    if path is not None:
+        described["path"] = dg.MetadataValue.path(path)
+    for name, value in (("bytes", size), ("rows", rows)):
+        if value is not None:
+            if value < 0:
+                raise InvalidInput(f"--{name}", value, "a number that is not negative")
+            described[name] = value
+    for entry in metadata or ():
+        name, separator, text = entry.partition("=")
+        if not separator or not name:
+            raise InvalidInput("--metadata", entry, "key=value")
+        described[name] = _value(text)
+    parts = [part for part in asset.split("/") if part]
+    if not parts or "/".join(parts) != asset:
+        raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
+    if not key:
+        raise InvalidInput("KEY", key, "a partition key")
+    with dg.DagsterInstance.get() as instance:
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(asset_key=dg.AssetKey(parts), partition=key, metadata=described)
+        )
+    Console().print(f"announced {asset} {key}", highlight=False)
+
+
+def _value(text: str) -> Any:
+    """Numbers, true, false and JSON as such; anything else as text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,133 @@
+"""Rows in exactly the columns of a table: in its order, of its types, with its field ids."""
+
+from collections.abc import Iterator
+
+import pyiceberg.types as iceberg
+import pyspark.sql.functions as F
+import pyspark.sql.types as spark
+from pyiceberg.schema import Schema
+from pyspark.sql import Column, DataFrame
+
+from arctic_orchestration.lake.schema import column_at, spark_schema
+
+_REQUIRED = "a required column holds a null:"
+
+
+def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
+    """The rows as the table has them; optional columns that are missing are null.
+
+    The rows are known to fit. Where a required column holds a null, the job that computes the
+    rows fails, and :func:`null_found` tells of it.
+    """
+    found = dataframe.schema
+    target = spark_schema(schema)
+    return dataframe.select(
+        *(
+            _guarded(_column(found, field), field)
+            # The cast is what puts the ids of nested fields into the type. DataFrame.to() would
+            # do all of this, but the optimizer loses the ids that it gives.
+            .cast(target[field.name].dataType)
+            .alias(field.name, metadata=target[field.name].metadata)
+            for field in schema.fields
+        )
+    )
+
+
+def null_found(error: Exception) -> str | None:
+    """The path of the required column that made a job fail because it held a null."""
+    _, found, after = str(error).partition(_REQUIRED)
+    return after.split(";", 1)[0].strip() if found else None
+
+
+def _column(found: spark.StructType, field: iceberg.NestedField) -> Column:
+    if field.name not in found.names:
+        return F.lit(None)
+    column = column_at((field.name,))
+    return _ordered(column, found[field.name].dataType, field.field_type)
+
+
+def _ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -> Column:
+    """The column with the fields of its structs in the table's order: a cast goes by position."""
+    if not _has_structs(kind):
+        return column
+    match found, kind:
+        case spark.StructType(), iceberg.StructType():
+            fields = [
+                (
+                    _ordered(
+                        column.getField(field.name), found[field.name].dataType, field.field_type
+                    )
+                    if field.name in found.names
+                    else F.lit(None)
+                ).alias(field.name)
+                for field in kind.fields
+            ]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case spark.ArrayType(), iceberg.ListType():
+            return F.transform(
+                column, lambda value: _ordered(value, found.elementType, kind.element_type)
+            )
+        case spark.MapType(), iceberg.MapType():
+            keys = F.transform_keys(
+                column, lambda key, _: _ordered(key, found.keyType, kind.key_type)
+            )
+            return F.transform_values(
+                keys, lambda _, value: _ordered(value, found.valueType, kind.value_type)
+            )
+    return column
+
+
+def _has_structs(kind: iceberg.IcebergType) -> bool:
+    match kind:
+        case iceberg.StructType():
+            return True
+        case iceberg.ListType():
+            return _has_structs(kind.element_type)
+        case iceberg.MapType():
+            return _has_structs(kind.key_type) or _has_structs(kind.value_type)
+    return False
+
+
+def _guarded(column: Column, field: iceberg.NestedField) -> Column:
+    """The column, or a failing job where it or a field below it is null and must not be."""
+    guarded = column
+    for path, broken in _nulls(column, field, field.name):
+        guarded = F.when(broken, F.raise_error(F.lit(f"{_REQUIRED} {path};"))).otherwise(guarded)
+    return guarded
+
+
+def _nulls(column: Column, field: iceberg.NestedField, path: str) -> Iterator[tuple[str, Column]]:
+    """The paths that may not be null at or below a field, each with the condition that one is."""
+    if field.required:
+        yield path, column.isNull()
+    yield from _nulls_inside(column, field.field_type, path)
+
+
+def _nulls_inside(
+    column: Column, kind: iceberg.IcebergType, path: str
+) -> Iterator[tuple[str, Column]]:
+    match kind:
+        case iceberg.StructType():
+            for field in kind.fields:
+                for where, broken in _nulls(
+                    column.getField(field.name), field, f"{path}.{field.name}"
+                ):
+                    yield where, column.isNotNull() & broken
+        case iceberg.ListType():
+            yield from _nulls_among(column, kind.element_field, f"{path}.element")
+        case iceberg.MapType():
+            yield from _nulls_among(F.map_keys(column), kind.key_field, f"{path}.key")
+            yield from _nulls_among(F.map_values(column), kind.value_field, f"{path}.value")
+
+
+def _nulls_among(
+    values: Column, field: iceberg.NestedField, path: str
+) -> Iterator[tuple[str, Column]]:
+    # The conditions are built on a variable of the lambda, one lambda for each.
+    paths = [where for where, _ in _nulls(F.lit(None), field, path)]
+    for number, where in enumerate(paths):
+
+        def broken(value: Column, number: int = number) -> Column:
+            return list(_nulls(value, field, path))[number][1]
+
+        yield where, F.coalesce(F.exists(values, lambda value: broken(value)), F.lit(False))

@@ -1,0 +1,257 @@
+"""Reading a table that has changed since its files were written, and refusing what would be wrong."""
+
+import datetime as dt
+import decimal
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNaN,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNull,
+    NotStartsWith,
+    Or,
+    StartsWith,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.errors import NotFound, UnsupportedTable
+from arctic_orchestration.lake import append, ensure_table, read
+from arctic_orchestration.lake.reading import literal_path
+from arctic_orchestration.lake.schema import spark_schema
+
+
+def test_renamed_added_moved_and_widened_columns_come_out_right(
+    spark: SparkSession, catalog: Catalog
+) -> None:
+    """One file from before the changes and one from after; the old name is used for a new column."""
+    leg = StructType(NestedField(5, "miles", IntegerType()), NestedField(6, "to", StringType()))
+    schema = Schema(
+        NestedField(1, "id", IntegerType()),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "ratio", FloatType()),
+        NestedField(4, "legs", ListType(7, leg)),
+        NestedField(8, "price", DecimalType(5, 2)),
+        NestedField(9, "numbers", ListType(10, IntegerType())),
+    )
+    table = ensure_table(catalog, "lake.evolving", schema)
+    old = (1, "old", 0.5, [(7, "LAX")], decimal.Decimal("1.25"), [1])
+    append(spark, spark.createDataFrame([old], spark_schema(schema)), table)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("name", "title")
+        update.update_column("id", LongType())
+        update.update_column("ratio", DoubleType())
+        update.update_column("price", DecimalType(20, 2))
+        update.update_column("numbers.element", LongType())
+        update.update_column("legs.element.miles", LongType())
+        update.rename_column("legs.element.to", "airport")
+        update.add_column(("legs", "gate"), StringType())
+    with table.update_schema() as update:
+        update.add_column("name", StringType())
+        update.move_first("title")
+    new = ("new", 2**40, 1.5, [(2**41, "SEA", "B2")], decimal.Decimal("3"), [2**42], "other")
+    append(spark, spark.createDataFrame([new], spark_schema(table.schema())), table)
+
+    expected = [
+        {
+            "title": "old",
+            "id": 1,
+            "ratio": 0.5,
+            "legs": [{"miles": 7, "airport": "LAX", "gate": None}],
+            "price": decimal.Decimal("1.25"),
+            "numbers": [1],
+            "name": None,
+        },
+        {
+            "title": "new",
+            "id": 2**40,
+            "ratio": 1.5,
+            "legs": [{"miles": 2**41, "airport": "SEA", "gate": "B2"}],
+            "price": decimal.Decimal("3.00"),
+            "numbers": [2**42],
+            "name": "other",
+        },
+    ]
+    found = read(spark, table).orderBy("id").collect()
+    assert [row.asDict(recursive=True) for row in found] == expected
+    scanned = table.scan().to_arrow().sort_by("id").to_pylist()
+    assert scanned == expected
+
+
+def test_a_snapshot_is_read_with_the_columns_it_had(spark: SparkSession, catalog: Catalog) -> None:
+    """Before the second append and the new column; a snapshot that never was is refused."""
+    schema = Schema(NestedField(1, "id", LongType()))
+    table = ensure_table(catalog, "lake.travel", schema)
+    first = append(spark, spark.range(2), table)
+    with table.update_schema() as update:
+        update.add_column("name", StringType())
+    append(spark, spark.range(5), table)
+    past = read(spark, table, snapshot_id=first.snapshot_id)
+    assert (past.columns, past.count()) == (["id"], 2)
+    now = read(spark, table)
+    assert (now.columns, now.count()) == (["id", "name"], 7)
+    with pytest.raises(NotFound, match="lake.travel has no snapshot 5"):
+        read(spark, table, snapshot_id=5)
+
+
+FILTERED = Schema(
+    NestedField(1, "id", IntegerType()),
+    NestedField(2, "text", StringType()),
+    NestedField(3, "ratio", DoubleType()),
+    NestedField(4, "day", DateType()),
+    NestedField(5, "wall", TimestampType()),
+    NestedField(6, "moment", TimestamptzType()),
+    NestedField(7, "price", DecimalType(9, 2)),
+    NestedField(8, "raw", BinaryType()),
+    NestedField(9, "float", FloatType()),
+)
+MOMENT = dt.datetime(2013, 1, 1, 5, 15, 0, 7)
+
+
+@pytest.fixture(scope="module")
+def filtered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    from arctic_orchestration.lake import open_catalog
+    from arctic_orchestration_tests.lake.conftest import settings_for
+
+    catalog = open_catalog(settings_for(tmp_path_factory.mktemp("filtered")))
+    table = ensure_table(catalog, "lake.filtered", FILTERED)
+    utc = MOMENT.replace(tzinfo=dt.UTC)
+    price = decimal.Decimal
+    rows: list[tuple[Any, ...]] = [
+        (1, "a", 1.0, dt.date(2013, 1, 1), MOMENT, utc, price("1.10"), b"\x01", 0.1),
+        (2, "ab%", float("nan"), dt.date(1950, 6, 1), MOMENT, utc, price("-5"), b"", 2.5),
+        (3, None, None, None, None, None, None, None, None),
+        (4, "b", -1.0, dt.date(2013, 1, 2), None, utc, price("9.99"), b"\xff", float("nan")),
+    ]
+    append(spark, spark.createDataFrame(rows, spark_schema(FILTERED)), table)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "ids"),
+    [
+        (EqualTo("text", "a"), [1]),
+        (NotEqualTo("text", "a"), [2, 4]),
+        (StartsWith("text", "a"), [1, 2]),
+        (NotStartsWith("text", "a"), [4]),
+        (StartsWith("text", "ab%"), [2]),
+        (In("id", [1, 4, 9]), [1, 4]),
+        (NotIn("text", ["a", "b"]), [2]),
+        (IsNull("ratio"), [3]),
+        (NotNull("wall"), [1, 2]),
+        (IsNaN("ratio"), [2]),
+        (GreaterThan("ratio", 0.0), [1]),
+        (Not(GreaterThan("ratio", 0.0)), [4]),
+        (LessThanOrEqual("day", dt.date(2013, 1, 1)), [1, 2]),
+        (EqualTo("wall", MOMENT), [1, 2]),
+        (GreaterThan("moment", "2013-01-01T05:15:00.000006+00:00"), [1, 2, 4]),
+        (GreaterThan("price", decimal.Decimal("1.09")), [1, 4]),
+        (EqualTo("raw", b""), [2]),
+        (EqualTo("float", 2.5), [2]),
+        (GreaterThan("float", 0.0), [1, 2]),
+        (And(GreaterThan("id", 1), Or(EqualTo("text", "b"), IsNull("text"))), [3, 4]),
+    ],
+    ids=str,
+)
+def test_a_filter_gives_the_rows_that_match(
+    spark: SparkSession, filtered: Table, row_filter: BooleanExpression, ids: list[int]
+) -> None:
+    """Worked out by hand from the four rows above; a null matches no comparison."""
+    assert sorted(row.id for row in read(spark, filtered, row_filter=row_filter).collect()) == ids
+
+
+def test_a_table_with_position_deletes_is_refused(spark: SparkSession, catalog: Catalog) -> None:
+    """Reading past a delete would bring deleted rows back, and replacing would write them down."""
+    schema = Schema(NestedField(1, "id", LongType()))
+    table = ensure_table(catalog, "lake.deleted", schema)
+    append(spark, spark.range(10).coalesce(1), table)
+    (task,) = table.scan().plan_files()
+    _delete_rows(table, task.file.file_path, [3])
+    assert table.refresh().scan().to_arrow().num_rows == 9
+    with pytest.raises(UnsupportedTable, match="1 delete files, which are not applied"):
+        read(spark, table)
+    with pytest.raises(UnsupportedTable, match="which are not applied"):
+        append(spark, spark.range(1), table, replacing=EqualTo("id", 5))
+    append(spark, spark.range(20, 22), table)
+    assert table.scan().to_arrow().num_rows == 11
+
+
+def test_a_path_is_not_a_pattern() -> None:
+    """Each sign that Hadoop takes for a pattern gets a backslash, and no other."""
+    assert literal_path("/a b/{c}[d]*?\\%#") == "/a b/\\{c\\}\\[d\\]\\*\\?\\\\%#"
+
+
+def _delete_rows(table: Table, path: str, positions: list[int]) -> None:
+    """Commits a position delete as another engine would."""
+    target = Path(table.location()) / "data" / f"deletes-{uuid.uuid4()}.parquet"
+    columns = pa.schema(
+        [
+            pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+            pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+        ]
+    )
+    content = {"file_path": [path] * len(positions), "pos": positions}
+    pq.write_table(pa.table(content, columns), target)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=str(target),
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(positions),
+        file_size_in_bytes=target.stat().st_size,
+        spec_id=0,
+    )
+    file.spec_id = 0
+    transaction = table.transaction()
+    producer = transaction.update_snapshot().fast_append()
+    _as_delete_manifest(producer)
+    producer.append_data_file(file)
+    producer.commit()
+    transaction.commit_transaction()
+
+
+def _as_delete_manifest(producer: Any) -> None:
+    """pyiceberg writes data manifests only; this one is marked as one of deletes."""
+    from pyiceberg.manifest import ManifestContent
+
+    writer_of = producer.new_manifest_writer
+
+    def delete_writer(spec: Any) -> Any:
+        writer = writer_of(spec)
+        writer.content = lambda: ManifestContent.DELETES
+        return writer
+
+    producer.new_manifest_writer = delete_writer
