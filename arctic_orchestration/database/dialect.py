@@ -31,20 +31,24 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: SqlDialect) -> sa.types.TypeEngine[Any]:
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(sa.DateTime())
+        return dialect.type_descriptor(sa.Text())
 
-    def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> Any:
         if value is None:
             return None
         if value.tzinfo is None:
             raise TypeError(f"a naive datetime cannot be stored: {value!r}")
-        value = value.astimezone(UTC)
-        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+        if dialect.name == "postgresql":
+            return value
+        naive = value if value.tzinfo is UTC else value.astimezone(UTC)
+        return naive.replace(tzinfo=None).isoformat(" ", "microseconds")
 
-    def process_result_value(self, value: datetime | None, dialect: SqlDialect) -> datetime | None:
+    def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:
         if value is None:
             return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        if isinstance(value, str):
+            return datetime.fromisoformat(value).replace(tzinfo=UTC)
+        return value.astimezone(UTC)  # type: ignore[no-any-return]
 
 
 def make_engine(url: sa.URL) -> sa.Engine:

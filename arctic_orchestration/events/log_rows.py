@@ -6,7 +6,7 @@ that are not known here go through Dagster's own code. A test holds the two agai
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -71,7 +71,7 @@ _STRUCTURED = frozenset(
 )
 
 
-class _UnknownShape(Exception):
+class _UnknownShapeError(Exception):
     """A stored form that is not known here."""
 
 
@@ -93,7 +93,7 @@ def arrival(row: tuple[Any, ...]) -> Event:
             metadata = {
                 entry["label"]: _value(entry["entry_data"]) for entry in found["metadata_entries"]
             }
-        except (KeyError, TypeError, AttributeError, _UnknownShape):
+        except (KeyError, TypeError, AttributeError, _UnknownShapeError):
             metadata, problem = _by_dagster(body, found)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         problem = _body_problem(body, error)
@@ -153,7 +153,7 @@ def _value(stored: dict[str, Any]) -> Any:
         if kind == "JsonMetadataEntryData":
             return value
         if isinstance(value, (dict, list)):
-            raise _UnknownShape(kind)
+            raise _UnknownShapeError(kind)
         return value
     if kind == "NullMetadataEntryData":
         return None
@@ -161,7 +161,7 @@ def _value(stored: dict[str, Any]) -> Any:
         return AssetKey(stored["asset_key"]["path"]).to_user_string()
     if kind in _STRUCTURED:
         return plain(stored)
-    raise _UnknownShape(kind)
+    raise _UnknownShapeError(kind)
 
 
 def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -184,7 +184,7 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
     for entry in entries:
         try:
             metadata[entry["label"]] = _value(entry["entry_data"])
-        except (KeyError, TypeError, AttributeError, _UnknownShape):
+        except (KeyError, TypeError, AttributeError, _UnknownShapeError):
             label = entry.get("label") if isinstance(entry, dict) else None
             problem = (
                 f"metadata {label or '?'}: got {_short(entry)}, "
@@ -193,11 +193,11 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
     return metadata, problem
 
 
-def pack_of(value: object) -> dict[str, Any]:
+def pack_of(value: Any) -> dict[str, Any]:
     """The stored form of a metadata value that Dagster deserialised."""
-    packed = pack_value(value)  # type: ignore[arg-type]
+    packed = pack_value(value)
     if not isinstance(packed, dict):
-        raise _UnknownShape(type(value).__name__)
+        raise _UnknownShapeError(type(value).__name__)
     document: dict[str, Any] = _decode(json.dumps(packed))
     return document
 
@@ -240,6 +240,3 @@ def _body_problem(body: Any, error: Exception) -> str:
 def _short(value: Any, length: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= length else text[: length - 3] + "..."
-
-
-Parser = Callable[[tuple[Any, ...]], Event]

@@ -90,7 +90,7 @@ class PostgresSql:
         """
         try:
             with self._engine.connect() as connection:
-                raw = connection.connection
+                raw: Any = connection.connection
 
                 def run(statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
                     with raw.cursor() as cursor:
@@ -99,7 +99,7 @@ class PostgresSql:
 
                 try:
                     yield run
-                except raw.dbapi_connection.Error as error:  # type: ignore[union-attr]
+                except raw.dbapi_connection.Error as error:
                     connection.invalidate()
                     raise DatabaseUnavailable(f"Dagster's Postgres: {error}") from error
         except (DBAPIError, sqlalchemy.exc.TimeoutError) as error:

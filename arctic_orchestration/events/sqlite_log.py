@@ -8,9 +8,10 @@ comes under them.
 The guard. Because a new row always gets an id above all others, the rows that are left are, at
 any time, in the order in which they came: first what was delivered, then what was not. A position
 therefore remembers fingerprints of rows it delivered: of the last 256, of one among 1,024 ids for
-the 65,536 ids before, and of one among 65,536 ids for four million more. If the row at the position is still the one that was delivered, then so is
-everything below it, and reading goes on above. If it is not there or is another one, the newest
-remembered row that is unchanged is looked for, and reading goes on above that. Then
+the 65,536 ids before, and of one among 65,536 ids for four million more. If the row at the
+position is still the one that was delivered, then so is everything below it, and reading goes on
+above. If it is not there or is another one, the newest remembered row that is unchanged is looked
+for, and reading goes on above that. Then
 
 * nothing that came under a reused id is missed;
 * nothing is delivered twice, as long as one of the last 256 delivered rows is left;
@@ -39,7 +40,8 @@ MARKS = 64
 
 _BUSY_SECONDS = 60
 _CHUNK = 500
-_MARKED = 'id, run_id, dagster_event_type, "timestamp", asset_key, "partition", length(event)'
+# Not the text of the event: Dagster's migrations may write it anew in another form.
+_MARKED = 'id, run_id, dagster_event_type, "timestamp", asset_key, "partition"'
 
 
 class SqliteSql:
@@ -147,8 +149,8 @@ def _mark(row: Row) -> Mark:
 
 
 def _mark_of_row(row: Row) -> Mark:
-    number, kind, stamp, asset, partition, run_id, event = row
-    return _mark((number, run_id, kind, stamp, asset, partition, len(event)))
+    number, kind, stamp, asset, partition, run_id, _ = row
+    return _mark((number, run_id, kind, stamp, asset, partition))
 
 
 def _remembered(rows: Sequence[Row]) -> list[Row]:

@@ -141,8 +141,17 @@ def delays_by_route(
         return
     # The run has no partition in Dagster, because no run has an arbitrary set of them.
     for day in wanted:
+        rows = table.scan(row_filter=rows_of_days([day])).count()
         context.log_event(
-            dg.AssetMaterialization(context.asset_key, partition=day.isoformat(), metadata=metadata)
+            dg.AssetMaterialization(
+                context.asset_key,
+                partition=day.isoformat(),
+                metadata={
+                    "rows": rows,
+                    "dagster/row_count": rows,
+                    "table": DELAYS_BY_ROUTE.identifier,
+                },
+            )
         )
 
 

@@ -173,7 +173,7 @@ def rows_of_days(days: Iterable[date]) -> BooleanExpression:
 
 
 def _among(column: str, values: Iterable[str]) -> BooleanExpression:
-    return In(term=Reference(column), values={literal(value) for value in values})
+    return In(term=Reference(column), literals={literal(value) for value in values})
 
 
 def files_in(table: Table) -> set[FeedFile]:

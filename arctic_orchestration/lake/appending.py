@@ -181,8 +181,8 @@ class _Append:
             requirements = (
                 *transaction._requirements,
                 AssertTableUUID(uuid=self._planned.table_uuid),
-                AssertCurrentSchemaId(current_schema_id=self._planned.current_schema_id),
-                AssertDefaultSpecId(default_spec_id=self._planned.default_spec_id),
+                AssertCurrentSchemaId(**{"current-schema-id": self._planned.current_schema_id}),
+                AssertDefaultSpecId(**{"default-spec-id": self._planned.default_spec_id}),
             )
             self.in_doubt, refused = True, False
             table._do_commit(updates=transaction._updates, requirements=requirements)

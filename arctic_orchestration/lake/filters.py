@@ -11,7 +11,8 @@ from typing import Any
 import pyiceberg.types as iceberg
 import pyspark.sql.functions as F
 from pyiceberg.expressions import (
-    And,
+    AlwaysFalse,
+    AlwaysTrue,
     BooleanExpression,
     BoundReference,
     BoundTerm,
@@ -57,13 +58,9 @@ def filter_column(row_filter: BooleanExpression, schema: Schema) -> Column:
 
 class _NotNullAdder(BooleanExpressionVisitor[BooleanExpression]):
     def visit_true(self) -> BooleanExpression:
-        from pyiceberg.expressions import AlwaysTrue
-
         return AlwaysTrue()
 
     def visit_false(self) -> BooleanExpression:
-        from pyiceberg.expressions import AlwaysFalse
-
         return AlwaysFalse()
 
     def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
@@ -81,7 +78,7 @@ class _NotNullAdder(BooleanExpressionVisitor[BooleanExpression]):
 
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         if isinstance(predicate, NotEqualTo | NotIn | NotStartsWith):
-            return And(NotNull(predicate.term), predicate)
+            return NotNull(term=predicate.term) & predicate
         return predicate
 
     def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:

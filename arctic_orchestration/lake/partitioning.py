@@ -1,10 +1,11 @@
-"""Which rows share a partition (told to Spark), and which partition a file has (asked of pyiceberg).
+"""Which rows share a partition, for Spark; and which partition a file has, by pyiceberg.
 
 Spark only has to keep rows of different partitions apart. The partition's value itself is
 computed by pyiceberg from a row of the finished file, so that both agree whatever Spark's
 functions think of dates before 1970 or of an empty string.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -47,17 +48,15 @@ def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> N
     Errors:
         UnsupportedTable: names the partition field and its transform.
     """
-    known = (IdentityTransform, VoidTransform, BucketTransform, TruncateTransform, *_UNITS)
+    known = {IdentityTransform, VoidTransform, BucketTransform, TruncateTransform, *_UNITS}
     for field in spec.fields:
-        if not isinstance(field.transform, known):
+        if type(field.transform) not in known:
             raise UnsupportedTable(
                 f"{table}: partition field {field.name} has the unknown transform {field.transform}"
             )
         path_of(schema, field.source_id)
-        if (
-            isinstance(field.transform, VoidTransform)
-            and schema.find_field(field.source_id).required
-        ):
+        required = schema.find_field(field.source_id).required
+        if required and isinstance(field.transform, VoidTransform):
             raise UnsupportedTable(
                 f"{table}: partition field {field.name} is void, and its column is required: "
                 "pyiceberg cannot write its null"
@@ -89,7 +88,7 @@ def partition_of(file: pq.ParquetFile, spec: PartitionSpec, schema: Schema) -> R
         return Record(*([None] * len(spec.fields)))
     wanted = list({path[0] for path in paths.values()})
     row = next(file.iter_batches(batch_size=1, columns=wanted))
-    values = []
+    values: list[Any] = []
     for field in spec.fields:
         if field.source_id not in paths:
             values.append(None)
@@ -135,11 +134,12 @@ def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:
 def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.IcebergType) -> Column:
     # Spark's own Murmur3 differs from Iceberg's in the seed and in the last bytes of a string.
     # The workers' Python needs pyiceberg for it.
-    @F.arrow_udf("int")
     def bucket(values: pa.Array) -> pa.Array:
         if isinstance(kind, iceberg.DecimalType):
             # Spark's batches are aligned to 8 bytes, and pyiceberg-core insists on 16 here.
             values = pa.array(values.to_pylist(), values.type)
         return transform.pyarrow_transform(kind)(values)
 
-    return bucket(column)
+    bucket_of: Callable[[Column], Column]
+    bucket_of = F.arrow_udf(bucket, "int")  # type: ignore[attr-defined]  # pyspark's stubs lack it
+    return bucket_of(column)

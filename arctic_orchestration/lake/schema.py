@@ -175,9 +175,10 @@ def _struct_misfits(
                 wanted[field.name].field_type,
                 here,
             )
-    for field_name, field in wanted.items():
-        if field.required and field_name not in names:
-            yield f"column {prefix}{field_name}: got nothing, expected {field.field_type} (required)"
+    for lacking in kind.fields:
+        if lacking.required and lacking.name not in names:
+            here = prefix + lacking.name
+            yield f"column {here}: got nothing, expected {lacking.field_type} (required)"
 
 
 def _fits(found: spark.DataType, expected: spark.DataType) -> bool:

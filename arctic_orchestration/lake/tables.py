@@ -30,7 +30,7 @@ _OPENING_ATTEMPTS = 20
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """The catalog that pyiceberg is configured with under ``ARCTIC_CATALOG``, else the embedded one.
+    """The catalog named ``ARCTIC_CATALOG`` of pyiceberg's configuration, else the embedded one.
 
     The embedded catalog is pyiceberg's SQL catalog on a SQLite file in ``ARCTIC_LAKE``, with the
     tables beneath it. The directory is made when it is missing. Several processes may open it at
@@ -39,8 +39,11 @@ def open_catalog(settings: Settings) -> Catalog:
     Errors:
         LakeError: the embedded catalog cannot be opened.
     """
-    if Config().get_catalog_config(settings.catalog) is not None:
-        return load_catalog(settings.catalog)
+    configured = Config().get_catalog_config(settings.catalog)
+    if configured is not None:
+        return load_catalog(
+            settings.catalog, **{key: str(value) for key, value in configured.items()}
+        )
     return _embedded_catalog(settings.catalog, settings.lake.resolve())
 
 

@@ -31,15 +31,17 @@ def deploy(
     counts: Counter[str] = Counter()
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     wanted = {schedule.name: schedule for schedule in declared}
+    new: list[Schedule] = []
     for name, schedule in wanted.items():
         old = stored.get(name)
         if old is None:
-            store.add(tx, location, schedule, Origin.CODE, now)
-            counts["created"] += 1
+            new.append(schedule)
         elif old.origin is Origin.CODE and old.schedule != schedule:
             discard_waiting(tx, old.id, "the schedule was updated", now)
             store.replace(tx, location, old, schedule, now)
             counts["updated"] += 1
+    store.add(tx, location, new, Origin.CODE, now)
+    counts["created"] += len(new)
     gone = [
         old.id for name, old in stored.items() if old.origin is Origin.CODE and name not in wanted
     ]

@@ -110,11 +110,11 @@ class Job:
         values["arrivals"] = tuple(map(Arrivals.from_json, json.loads(values["arrivals"])))
         return cls(**values)
 
-    def to_row(self) -> dict[str, Any]:
-        """The row of ``arctic_jobs`` that holds this job."""
-        row = {name: getattr(self, name) for name in self.__slots__}
-        row["state"] = self.state.value
-        row["arrivals"] = arrivals_to_text(self.arrivals)
+    def to_row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The row of ``arctic_jobs`` that holds this job, or some of its columns."""
+        row = {name: getattr(self, name) for name in names or self.__slots__}
+        if "arrivals" in row:
+            row["arrivals"] = arrivals_to_text(self.arrivals)
         return row
 
 

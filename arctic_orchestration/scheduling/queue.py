@@ -1,5 +1,6 @@
 """The job queue: the jobs that one transaction touches, written together at its end."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -11,13 +12,6 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import job_events, job_history, jobs
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState, check_move
-
-_COLUMNS = [column.name for column in jobs.columns if column.name != "id"]
-_UPDATE = (
-    sa.update(jobs)
-    .where(jobs.c.id == sa.bindparam("job_id"))
-    .values({name: sa.bindparam(name) for name in _COLUMNS})
-)
 
 
 class JobQueue:
@@ -32,7 +26,8 @@ class JobQueue:
         self.now = now
         self._jobs: dict[str, Job] = {}
         self._new: dict[str, Job] = {}
-        self._changed: set[str] = set()
+        #: the fields that changed, for jobs that are in the database already
+        self._changed: dict[str, set[str]] = defaultdict(set)
         self._history: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
         self._released: set[str] = set()
@@ -73,7 +68,7 @@ class JobQueue:
         if job.id in self._new:
             self._new[job.id] = changed
         else:
-            self._changed.add(job.id)
+            self._changed[job.id].update(values)
         return changed
 
     def move(self, job: Job, to: JobState, reason: str, **values: Any) -> Job:
@@ -107,18 +102,27 @@ class JobQueue:
         """Writes everything; what jobs held that have ended is released."""
         if self._new:
             self.tx.execute(sa.insert(jobs), [job.to_row() for job in self._new.values()])
-        if self._changed:
-            rows = []
-            for id in sorted(self._changed):
-                row = self._jobs[id].to_row()
-                row["job_id"] = row.pop("id")
-                rows.append(row)
-            self.tx.execute(_UPDATE, rows)
+        self._update()
         if self._events:
             self.tx.execute(sa.insert(job_events), self._events)
         if self._history:
             self.tx.execute(sa.insert(job_history), self._history)
         if self._released:
             resources.release(self.tx, self._released, self.now)
-        self._new, self._changed, self._released = {}, set(), set()
+        self._new, self._released = {}, set()
+        self._changed.clear()
         self._events, self._history = [], []
+
+    def _update(self) -> None:
+        """One statement for each set of fields that changed together."""
+        rows: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        for id, fields in sorted(self._changed.items()):
+            names = tuple(sorted(fields))
+            rows[names].append({"job_id": id, **self._jobs[id].to_row(names)})
+        for names, values in rows.items():
+            self.tx.execute(
+                sa.update(jobs)
+                .where(jobs.c.id == sa.bindparam("job_id"))
+                .values({name: sa.bindparam(name) for name in names}),
+                values,
+            )

@@ -1,8 +1,8 @@
 """What Dagster's runs mean for jobs and for the resources that runs hold.
 
 A run that a job asked for carries the job's id and attempt as tags: it confirms the launch and
-ends the job. When Dagster retries a failed run, the job goes on with the retry. Any other run of a target that somebody counts, started by hand or as a backfill,
-is noted while it is active, so that a limit counts it too.
+ends the job. When Dagster retries a failed run, the job goes on with the retry. Any other run,
+started by hand or as a backfill, is noted while it is active, so that limits count it too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

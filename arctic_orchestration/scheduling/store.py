@@ -87,31 +87,34 @@ class ScheduleStore:
         self,
         tx: sa.Connection,
         location: Location,
-        schedule: Schedule,
+        new: Sequence[Schedule],
         origin: Origin,
         now: datetime,
-    ) -> str:
-        """Stores a new schedule with its index and timers; returns its id."""
-        id = new_id(now)
-        status = ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
-        tx.execute(
-            sa.insert(schedules).values(
-                id=id,
-                location_id=location.id,
-                name=schedule.name,
-                version=1,
-                origin=origin.value,
-                status=status.value,
-                spec=json.dumps(schedule.to_form()),
-                created_at=now,
-                updated_at=now,
-                status_at=now,
-            )
-        )
-        self._index(tx, location, id, schedule)
-        if schedule.enabled:
-            self.start_timers(tx, location, id, schedule, now)
-        return id
+    ) -> None:
+        """Stores new schedules with their index and timers."""
+        with_ids = [(new_id(now), schedule) for schedule in new]
+        rows = [
+            {
+                "id": id,
+                "location_id": location.id,
+                "name": schedule.name,
+                "version": 1,
+                "origin": origin.value,
+                "status": (
+                    ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
+                ).value,
+                "spec": json.dumps(schedule.to_form()),
+                "created_at": now,
+                "updated_at": now,
+                "status_at": now,
+            }
+            for id, schedule in with_ids
+        ]
+        if rows:
+            tx.execute(sa.insert(schedules), rows)
+            self._index(tx, location, with_ids)
+            enabled = [(id, schedule) for id, schedule in with_ids if schedule.enabled]
+            self.start_timers(tx, location, enabled, now)
 
     def replace(
         self,
@@ -132,7 +135,7 @@ class ScheduleStore:
             .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
         )
         tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
-        self._index(tx, location, stored.id, schedule)
+        self._index(tx, location, [(stored.id, schedule)])
         unchanged = [
             leaf
             for leaf, (old, new) in enumerate(
@@ -146,7 +149,7 @@ class ScheduleStore:
             .where(timers.c.leaf.not_in(unchanged))
         )
         if stored.status is ScheduleStatus.ENABLED:
-            self.start_timers(tx, location, stored.id, schedule, now)
+            self.start_timers(tx, location, [(stored.id, schedule)], now)
 
     def remove(
         self, tx: sa.Connection, location: Location, ids: Sequence[str], now: datetime
@@ -177,21 +180,19 @@ class ScheduleStore:
         )
 
     def start_timers(
-        self, tx: sa.Connection, location: Location, id: str, schedule: Schedule, now: datetime
+        self,
+        tx: sa.Connection,
+        location: Location,
+        of: Sequence[tuple[str, Schedule]],
+        now: datetime,
     ) -> None:
         """Sets the timers of time leaves that have none to their next tick."""
-        rows = []
-        for number, leaf in enumerate(schedule.trigger.leaves):
-            due_at = leaf.next_tick(now, schedule.name)
-            if due_at is not None:
-                rows.append(
-                    {
-                        "schedule_id": id,
-                        "leaf": number,
-                        "location_id": location.id,
-                        "due_at": due_at,
-                    }
-                )
+        rows = [
+            {"schedule_id": id, "leaf": number, "location_id": location.id, "due_at": due_at}
+            for id, schedule in of
+            for number, leaf in enumerate(schedule.trigger.leaves)
+            if (due_at := leaf.next_tick(now, schedule.name)) is not None
+        ]
         if rows:
             tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
 
@@ -199,7 +200,9 @@ class ScheduleStore:
         """Forgets the timers of a schedule."""
         tx.execute(sa.delete(timers).where(timers.c.schedule_id == schedule_id))
 
-    def _index(self, tx: sa.Connection, location: Location, id: str, schedule: Schedule) -> None:
+    def _index(
+        self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]
+    ) -> None:
         rows = [
             {
                 "location_id": location.id,
@@ -207,6 +210,7 @@ class ScheduleStore:
                 "schedule_id": id,
                 "leaf": number,
             }
+            for id, schedule in of
             for number, leaf in enumerate(schedule.trigger.leaves)
             for key in leaf.keys(location.name)
         ]
@@ -223,7 +227,7 @@ class ScheduleStore:
             schedule = Schedule.parse(json.loads(row.spec), field="spec")
             self._parsed[row.id, row.version] = (schedule, schedule.trigger.leaves)
 
-    def _stored(self, row: sa.Row[Any]) -> StoredSchedule:
+    def _stored(self, row: Any) -> StoredSchedule:
         schedule, leaves = self._parsed[row.id, row.version]
         return StoredSchedule(
             id=row.id,

@@ -30,7 +30,7 @@ from arctic_orchestration.scheduling.location import Location, update
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.splitting import by_partition
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
-from arctic_orchestration.triggers.base import NOTHING
+from arctic_orchestration.triggers.base import NOTHING, Arrivals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +55,8 @@ class Subscriber:
         self._now = queue.now
         #: the job of each schedule that takes events
         self._open: dict[str, Job] = {}
+        #: the arrivals of open jobs with those of this transaction
+        self._arrivals: dict[str, list[Arrivals]] = {}
         #: partitions each leaf of an open job has seen, as far as this transaction asked
         self._seen: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._matched = 0
@@ -176,6 +178,9 @@ class Subscriber:
                 )
                 number += 1
             self._give(match, numbers[id(event)])
+        for stored in {match.stored.id: match.stored for match in matches}.values():
+            if stored.id in self._open and self._open[stored.id].id in self._arrivals:
+                self._settle(stored)
         if rows:
             self._tx.execute(sa.insert(event_rows), rows)
             update(self._tx, self._location, next_event=number)
@@ -183,18 +188,18 @@ class Subscriber:
     def _give(self, match: _Match, number: int) -> None:
         stored, event = match.stored, match.event
         job = self._open.get(stored.id) or self._begin(stored)
-        self._matched += 1
+        self._open[stored.id] = job
+        arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
         partition, seen = _partition(event), self._seen[job.id, match.leaf]
-        leaves = list(job.arrivals)
-        leaves[match.leaf] = leaves[match.leaf].with_event(
+        arrivals[match.leaf] = arrivals[match.leaf].with_event(
             event, new_partition=partition not in seen, now=self._now
         )
         seen.add(partition)
-        job = self._queue.change(job, arrivals=tuple(leaves))
         self._queue.attach(job, match.leaf, number, partition)
-        self._open[stored.id] = job
-        if job.state is JobState.WAITING_TRIGGER:
-            self._evaluate(stored, job)
+        self._matched += 1
+        # Joined events fire together at the end; where each firing is a job, order matters.
+        if not stored.schedule.coalesce:
+            self._settle(stored)
 
     def _begin(self, stored: StoredSchedule) -> Job:
         return self._queue.add(
@@ -214,14 +219,22 @@ class Subscriber:
             )
         )
 
-    def _evaluate(self, stored: StoredSchedule, job: Job) -> None:
-        firing = stored.schedule.trigger.evaluate(job.arrivals, self._now)
+    def _settle(self, stored: StoredSchedule) -> None:
+        """Asks the trigger of an open job that has new events."""
+        job = self._open[stored.id]
+        arrivals = tuple(self._arrivals.pop(job.id))
+        if job.state is JobState.WAITING_CONSTRAINTS:
+            self._queue.change(job, arrivals=arrivals)
+            return
+        firing = stored.schedule.trigger.evaluate(arrivals, self._now)
         if not firing.satisfied:
             looks = [at for at in (firing.look_again_at, job.deadline_at) if at]
-            changed = self._queue.change(
-                job, reason=firing.reason, next_check_at=min(looks, default=None)
+            self._open[stored.id] = self._queue.change(
+                job,
+                arrivals=arrivals,
+                reason=firing.reason,
+                next_check_at=min(looks, default=None),
             )
-            self._open[stored.id] = changed
             return
         self._fired += 1
         keeps_open = stored.schedule.coalesce and stored.schedule.partitions != "each"
@@ -229,13 +242,11 @@ class Subscriber:
             job,
             JobState.WAITING_CONSTRAINTS,
             firing.reason,
+            arrivals=arrivals,
             satisfied_at=self._now,
             next_check_at=self._now,
             waiting_for="" if keeps_open else None,
         )
-        if keeps_open:
-            self._open[stored.id] = job
-            return
         del self._open[stored.id]
         if stored.schedule.partitions == "each":
             by_partition(self._queue, job, coalesce=stored.schedule.coalesce)

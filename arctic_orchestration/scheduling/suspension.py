@@ -27,7 +27,7 @@ def resume(
 ) -> None:
     """Lets a schedule take events again, from now on."""
     store.set_status(tx, stored.id, ScheduleStatus.ENABLED, now)
-    store.start_timers(tx, location, stored.id, stored.schedule, now)
+    store.start_timers(tx, location, [(stored.id, stored.schedule)], now)
 
 
 def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datetime) -> int:

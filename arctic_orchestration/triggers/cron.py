@@ -28,6 +28,7 @@ from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks
 _NEAR = timedelta(hours=3)
 #: With ``catch_up: none`` a dispatcher that is alive still needs a moment to see its tick.
 _PROMPT = timedelta(minutes=1)
+_ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
 
 
 class Cron(Leaf):
@@ -59,7 +60,7 @@ class Cron(Leaf):
         if not self.expression.startswith("@") and fields != 5:
             raise ValueError("a cron expression of five fields, such as 0 4 * * *")
         try:
-            self._walls(datetime(2000, 1, 1), "").get_next(datetime)
+            self._walls(_ANY_WALL_TIME, "").get_next(datetime)
         except (CroniterError, ValueError, KeyError) as error:
             raise ValueError(f"a cron expression with ticks, such as 0 4 * * * ({error})") from None
         return self

@@ -6,9 +6,10 @@ same. The control, a cursor that remembers the largest id it saw, reads in the s
 
 import multiprocessing
 import os
+import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -20,7 +21,7 @@ from dagster import DagsterInstance
 
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.events.feed import FeedMode, Position
+from arctic_orchestration.events.feed import Feed, FeedMode, Position
 from arctic_orchestration.events.log_rows import TYPES
 from arctic_orchestration_tests.events.writers import write
 from arctic_orchestration_tests.postgres import PostgresServer
@@ -31,6 +32,9 @@ WRITERS = (
     [("api", 4, 750), ("batch", 2, 3000), ("raw", 6, 2000)]
     if FULL
     else [("api", 2, 40), ("batch", 1, 300), ("raw", 5, 150)]
+)
+SQLITE_WRITERS = (
+    [("api", 4, 500), ("batch", 2, 2000)] if FULL else [("api", 2, 15), ("batch", 2, 100)]
 )
 SECONDS_AT_MOST = 600 if FULL else 90
 
@@ -100,14 +104,16 @@ class Readers:
 
 
 @contextmanager
-def writers(home: str, dsn: str) -> Iterator[list[BaseProcess]]:
+def writers(
+    home: str, dsn: str, kinds: Sequence[tuple[str, int, int]] = WRITERS
+) -> Iterator[list[BaseProcess]]:
     """The writer processes; those that are left at the end are ended."""
     # A server that has Dagster loaded forks them: importing it costs seconds a process.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["arctic_orchestration_tests.events.writers"])
     started: list[BaseProcess] = [
         processes.Process(target=write, args=(way, home, count, f"{way}{number}", dsn))
-        for way, number_of_processes, count in WRITERS
+        for way, number_of_processes, count in kinds
         for number in range(number_of_processes)
     ]
     for process in started:
@@ -186,6 +192,32 @@ def test_a_killed_backend_and_a_restart_lose_no_event(
     print(f"{len(truth)} events, ours lost none, refused {readers.refusals} times, "
           f"the naive cursor lost {len(lost)}")  # fmt: skip
     assert lost, "the control saw no late commit: this run proves nothing"
+
+
+def test_writers_that_race_on_sqlite_lose_no_event(
+    dagster_instance: Callable[[str], DagsterInstance],
+) -> None:
+    """One writer at a time: a plain cursor is exact while several processes take turns."""
+    instance = dagster_instance("sqlite")
+    log: Feed = DagsterLog(instance)
+    ours: list[int] = []
+    stored: str | None = None
+    deadline = time.monotonic() + SECONDS_AT_MOST
+    with writers(instance.root_directory, "", SQLITE_WRITERS) as processes:
+        alive = more = True
+        while alive or more:
+            assert time.monotonic() < deadline, "the writers did not end"
+            alive = any(process.is_alive() for process in processes)
+            batch = log.read(Position.from_json(stored) if stored else None, limit=97)
+            stored, more = batch.position.to_json(), batch.more
+            ours += [event.storage_id for event in batch.events]
+        assert all(process.exitcode == 0 for process in processes)
+    path = instance.event_log_storage.path_for_shard("index")  # type: ignore[attr-defined]
+    connection = sqlite3.connect(path)
+    truth = [number for (number,) in connection.execute("select id from event_logs")]
+    connection.close()
+    assert len(truth) >= sum(processes * count for _, processes, count in SQLITE_WRITERS)
+    assert Counter(ours) == Counter(truth)
 
 
 def _kill_a_writer(server: PostgresServer, dsn: str) -> None:

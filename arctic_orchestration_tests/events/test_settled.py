@@ -60,11 +60,8 @@ class TestEveryInterleaving:
         """Random scripts in which polls and writers take turns about equally often."""
         for seed in range(1500):
             random_steps = random.Random(seed)
-            script = [
-                (random_steps.choice((*STEPS, "lock", "insert", "show", "unlock", "answer", "answer")),
-                 random_steps.randrange(4))
-                for _ in range(250)
-            ]  # fmt: skip
+            steps = (*STEPS, "lock", "insert", "show", "unlock", "answer", "answer")
+            script = [(random_steps.choice(steps), random_steps.randrange(4)) for _ in range(250)]
             server = run_script(SimulatedPostgres(limit=1 + seed % 5), script)
             assert sorted(server.delivered) == server.committed, seed
 

@@ -1,4 +1,4 @@
-"""Reading a table that has changed since its files were written, and refusing what would be wrong."""
+"""Reading a table that changed since its files were written; refusing what would be wrong."""
 
 import datetime as dt
 import decimal
@@ -57,7 +57,7 @@ from arctic_orchestration.lake.schema import spark_schema
 def test_renamed_added_moved_and_widened_columns_come_out_right(
     spark: SparkSession, catalog: Catalog
 ) -> None:
-    """One file from before the changes and one from after; the old name is used for a new column."""
+    """A file from before the changes and one from after; the old name is now a new column."""
     leg = StructType(NestedField(5, "miles", IntegerType()), NestedField(6, "to", StringType()))
     schema = Schema(
         NestedField(1, "id", IntegerType()),

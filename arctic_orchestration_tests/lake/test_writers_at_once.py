@@ -12,7 +12,7 @@ from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
 
 WRITERS = 4
-BATCHES = 5
+BATCHES = 3
 
 
 def start(settings: Settings, who: int) -> "subprocess.Popen[str]":
@@ -43,7 +43,7 @@ def release(process: "subprocess.Popen[str]") -> None:
 
 @pytest.mark.timeout(240)
 def test_four_processes_lose_nothing_and_a_killed_one_doubles_nothing(settings: Settings) -> None:
-    """4 writers, 5 batches of 10 rows; the first is killed after two and runs again from the start."""
+    """4 writers, 3 batches of 10 rows; one is killed after two and runs again from the start."""
     schema = Schema(NestedField(1, "id", LongType(), required=True))
     table = ensure_table(open_catalog(settings), "lake.race", schema)
     writers = [start(settings, who) for who in range(WRITERS)]

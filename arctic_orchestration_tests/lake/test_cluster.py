@@ -1,0 +1,136 @@
+"""A job on a real standalone cluster: a master and two workers, each a process on loopback."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyspark
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.lake import find_java, open_catalog
+from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.lake.sessions import FAST_JVM
+
+PATIENCE_SECONDS = 60
+
+T = TypeVar("T")
+
+
+def until(ask: Callable[[], T | None]) -> T:
+    """The first answer that is not None."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        answer = ask()
+        if answer is not None:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError("the cluster did not come up")
+
+
+@contextmanager
+def daemon(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
+    """One daemon of Spark; yields the file with what it says, and kills it at the end."""
+    home = Path(pyspark.__file__).parent
+    log = directory / f"{name}.log"
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{FAST_JVM} -Dspark.master.rest.enabled=false",
+        "SPARK_WORKER_DIR": str(directory / name),
+    }
+    with log.open("wb") as output:
+        # The script ends in exec: the process that is started is the one that is killed.
+        process = subprocess.Popen(
+            [str(home / "bin" / "spark-class"), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield log
+    finally:
+        process.kill()
+        process.wait(timeout=30)
+
+
+def said(log: Path, pattern: str) -> Callable[[], str | None]:
+    def ask() -> str | None:
+        found = re.search(pattern, log.read_text(errors="replace"))
+        return found.group(1) if found else None
+
+    return ask
+
+
+@pytest.mark.timeout(240)
+def test_two_workers_append_and_read_a_table(settings: Settings, tmp_path: Path) -> None:
+    """0 to 999 into three buckets, by two executors; the master saw both workers take part."""
+    package = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+        master = stack.enter_context(
+            daemon(
+                tmp_path,
+                "master",
+                f"{package}.master.Master",
+                *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            )
+        )
+        url = until(said(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
+        port = until(said(master, r"MasterWebUI.* http://[\w.]+:(\d+)"))
+        for name in ("one", "two"):
+            stack.enter_context(
+                daemon(
+                    tmp_path,
+                    name,
+                    f"{package}.worker.Worker",
+                    *("--host", "127.0.0.1", "--cores", "1", "--memory", "1g"),
+                    *("--webui-port", "0", url),
+                )
+            )
+
+        def status() -> dict[str, Any]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/", timeout=10) as page:
+                answer: dict[str, Any] = json.load(page)
+                return answer
+
+        until(lambda: True if status()["aliveworkers"] == 2 else None)
+        done = subprocess.run(
+            [sys.executable, "-m", "arctic_orchestration_tests.lake.cluster_job", settings.lake],
+            env={
+                **os.environ,
+                "ARCTIC_SPARK_MASTER": url,
+                "ARCTIC_LAKE": str(settings.lake),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert done.returncode == 0, done.stderr
+        (application,) = until(lambda: status()["completedapps"] or None)
+    answer = next(line for line in done.stdout.splitlines() if line.startswith("ANSWER "))
+    # The driver and two executors keep blocks; 0 + 1 + … + 999 = 499500.
+    assert json.loads(answer.removeprefix("ANSWER ")) == {
+        "total": 499_500,
+        "files": 3,
+        "block managers": 3,
+    }
+    assert application["state"] == "FINISHED"
+    # A worker keeps a directory for each application that it ran an executor of.
+    assert [len(list((tmp_path / name).glob("app-*/*"))) for name in ("one", "two")] == [1, 1]
+    catalog: Catalog = open_catalog(settings)
+    rows = catalog.load_table("lake.cluster").scan().to_arrow()["id"].to_pylist()
+    assert sorted(rows) == list(range(1000))

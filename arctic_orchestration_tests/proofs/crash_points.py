@@ -1,0 +1,206 @@
+"""Moments of a tick at which the daemon or the code server can be made to die.
+
+A point is armed by a file of its name, and disarmed by whoever reaches it: the file is renamed
+to ``<point>.reached``, then the process sends itself the signal that the file names. The code
+under test has no hooks: the functions around the moments are replaced in the process that is to
+die.
+"""
+
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+DIRECTORY = "ARCTIC_TEST_POINTS"
+WITHOUT_RUN_KEY = "ARCTIC_TEST_WITHOUT_RUN_KEY"
+
+#: in the order of a tick; what the code server does, and then the daemon
+CODE_SERVER = (
+    "EVALUATING",  # the sensor is asked; nothing is read yet
+    "EVENTS_READ",  # inside the subscribing transaction, which has written nothing yet
+    "SUBSCRIBE_WRITTEN",  # inside it, before the commit
+    "SUBSCRIBED",  # after its commit
+    "CHECK_WRITTEN",  # jobs are admitted, before the commit
+    "CHECKED",  # after the commit, before the requests are handed out
+    "HAND_OUT_WRITTEN",  # requests are noted on the jobs, before the commit
+    "HANDED_OUT",  # after the commit, before the sensor returns
+)
+DAEMON = (
+    "TICK_CREATED",  # before the sensor is asked
+    "REPLIED",  # the sensor has answered; its requests are not stored
+    "RUN_IDS_RESERVED",  # the requests are stored
+    "RUN_CREATED",  # a run is created, and not submitted
+    "RUN_LAUNCHED",  # a run is submitted to the queue
+    "DEQUEUED",  # the run coordinator has chosen a run, and not launched it
+    "LAUNCHED",  # a run was launched
+    "TICK_ENDING",  # all is submitted, the tick does not say so yet
+    "TICK_ENDED",  # the tick is done and says so
+)
+#: TICK_LEFT comes last of all, at the end of every tick.
+#: reached once for each run of a round
+FOR_EACH_RUN = frozenset({"RUN_CREATED", "RUN_LAUNCHED", "DEQUEUED", "LAUNCHED"})
+
+_passed: Counter[str] = Counter()
+_lock = threading.Lock()
+_step = threading.local()
+
+
+def arm(
+    directory: Path,
+    point: str,
+    *,
+    skip: int = 0,
+    how: int = signal.SIGKILL,
+    of: int | None = None,
+) -> None:
+    """The process that reaches ``point``, after ``skip`` times, gets the signal ``how``.
+
+    With ``of``, the id of a process, no other one does.
+    """
+    waiting = directory / f"{point}.new"
+    waiting.write_text(json.dumps({"skip": skip, "signal": int(how), "of": of}))
+    waiting.rename(directory / point)
+
+
+def was_reached(directory: Path, point: str) -> bool:
+    """Whether a process has reached the point since it was armed."""
+    return (directory / f"{point}.reached").exists()
+
+
+def reach(point: str) -> None:
+    """The calling process is at the point."""
+    file = Path(os.environ[DIRECTORY]) / point
+    with _lock:
+        try:
+            wanted = json.loads(file.read_text())
+        except FileNotFoundError:
+            return
+        if wanted["of"] not in (None, os.getpid()):
+            return
+        if _passed[point] < wanted["skip"]:
+            _passed[point] += 1
+            return
+        _passed[point] = 0
+        file.rename(file.with_suffix(".reached"))
+        os.kill(os.getpid(), wanted["signal"])
+
+
+def put_into_code_server() -> None:
+    """Surrounds the steps of the engine, its transactions and its reading with points."""
+    from arctic_orchestration.code_location import dispatcher
+    from arctic_orchestration.database.engine import Database
+    from arctic_orchestration.events.dagster_log import DagsterLog
+    from arctic_orchestration.scheduling import launcher
+    from arctic_orchestration.scheduling.engine import Engine
+
+    tick, begin, read, hand_out = Engine.tick, Database.begin, DagsterLog.read, launcher.hand_out
+
+    def tick_at_points(engine: Engine, now: datetime) -> Any:
+        reach("EVALUATING")
+        result = tick(engine, now)
+        if os.environ.get(WITHOUT_RUN_KEY):
+            requests = [replace(request, run_key=None) for request in result.requests]  # type: ignore[arg-type]
+            result = replace(result, requests=requests)
+        return result
+
+    def read_at_points(log: DagsterLog, *args: Any) -> Any:
+        batch = read(log, *args)
+        if any(event.partition for event in batch.events):
+            reach("EVENTS_READ")
+        return batch
+
+    def counted_hand_out(*args: Any) -> Any:
+        requests = hand_out(*args)
+        _step.has_worked = bool(requests)
+        return requests
+
+    @contextmanager
+    def begin_at_points(database: Database) -> Iterator[Any]:
+        with begin(database) as tx:
+            yield tx
+            if getattr(_step, "has_done", None) and _step.has_done():
+                reach(f"{_step.name}_WRITTEN")
+
+    Engine.tick = tick_at_points  # type: ignore[method-assign]
+    DagsterLog.read = read_at_points  # type: ignore[method-assign]
+    Database.begin = begin_at_points  # type: ignore[method-assign]
+    launcher.hand_out = counted_hand_out
+    _surround(Engine, "_subscribe", "SUBSCRIBE", "SUBSCRIBED", "fired")
+    _surround(Engine, "_check", "CHECK", "CHECKED", "admitted")
+    _surround(Engine, "_hand_out", "HAND_OUT", "HANDED_OUT", None)
+    assert dispatcher.Engine is Engine
+
+
+def _surround(owner: Any, method: str, name: str, after: str, counted: str | None) -> None:
+    """Points before the commit of a step and after it, where it did something."""
+    original = getattr(owner, method)
+
+    def step(engine: Any, now: datetime, *rest: Any) -> Any:
+        before = rest[0][counted] if counted else 0
+        _step.has_worked = False
+        has_done: Callable[[], bool] = lambda: (
+            rest[0][counted] > before if counted else _step.has_worked
+        )
+        _step.name, _step.has_done = name, has_done
+        try:
+            result = original(engine, now, *rest)
+            if has_done():
+                reach(after)
+        finally:
+            _step.has_done = None
+        return result
+
+    setattr(owner, method, step)
+
+
+def put_into_daemon() -> None:
+    """Surrounds the daemon's handling of a sensor's tick, and the launching of runs."""
+    from dagster import DagsterInstance
+    from dagster._daemon import sensor
+    from dagster._daemon.sensor import SensorLaunchContext
+
+    store, end, leave = (
+        SensorLaunchContext.set_run_requests,
+        SensorLaunchContext.update_state,
+        SensorLaunchContext.__exit__,
+    )
+    launch = DagsterInstance.launch_run
+
+    def at_dagsters_own_point(flags: object, point: str) -> None:
+        reach(point)
+
+    def store_at_points(context: SensorLaunchContext, *args: Any, **kwargs: Any) -> None:
+        reach("REPLIED")
+        store(context, *args, **kwargs)
+
+    def end_at_points(context: SensorLaunchContext, *args: Any, **kwargs: Any) -> None:
+        if context.tick.run_ids:
+            reach("TICK_ENDING")
+        end(context, *args, **kwargs)
+
+    def leave_at_points(context: SensorLaunchContext, *error: Any) -> None:
+        leave(context, *error)
+        if context.tick.run_ids:
+            reach("TICK_ENDED")
+        reach("TICK_LEFT")
+
+    def launch_at_points(instance: DagsterInstance, *args: Any, **kwargs: Any) -> Any:
+        reach("DEQUEUED")
+        run = launch(instance, *args, **kwargs)
+        reach("LAUNCHED")
+        return run
+
+    sensor.check_for_debug_crash = at_dagsters_own_point
+    # Only the pause between two rounds of sensors: the sensor's own interval is kept.
+    sensor.MIN_INTERVAL_LOOP_TIME = 0.2  # type: ignore[assignment]
+    SensorLaunchContext.set_run_requests = store_at_points  # type: ignore[method-assign]
+    SensorLaunchContext.update_state = end_at_points  # type: ignore[method-assign]
+    SensorLaunchContext.__exit__ = leave_at_points  # type: ignore[method-assign]
+    DagsterInstance.launch_run = launch_at_points  # type: ignore[method-assign]

@@ -1,0 +1,129 @@
+"""The real ``dagster-daemon run`` and ``dagster api grpc``, as processes that a test may kill.
+
+They are forked from a server that has Dagster loaded, since importing it costs seconds, and then
+run the commands' own entry points.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import yaml
+
+from arctic_orchestration_tests.proofs import crash_points
+
+CODE_SERVER, DAEMON = "code_server", "daemon"
+_HERE = "arctic_orchestration_tests.proofs"
+_START_SECONDS = 60
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Returns when the condition holds; fails when it does not within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def end_with_the_parent() -> None:
+    """A test session that is itself killed leaves no process behind."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+class DagsterProcesses:
+    """Daemons and the code server of one instance of Dagster."""
+
+    def __init__(self, home: Path, database_url: str, *, with_run_key: bool = True) -> None:
+        """Prepares ``home``, which has a ``dagster.yaml``; starts nothing."""
+        self._home = home
+        self._port = free_port()
+        self.points = home / "points"
+        self.points.mkdir()
+        self._environment = {
+            "DAGSTER_HOME": str(home),
+            "ARCTIC_DATABASE_URL": database_url,
+            crash_points.DIRECTORY: str(self.points),
+            crash_points.WITHOUT_RUN_KEY: "" if with_run_key else "1",
+        }
+        self._started: list[BaseProcess] = []
+        file = home / "dagster.yaml"
+        config = yaml.safe_load(file.read_text())
+        config["run_launcher"] = {"module": f"{_HERE}.instant_launcher", "class": "InstantRunLauncher"}
+        config["run_coordinator"] = {
+            "module": "dagster",
+            "class": "QueuedRunCoordinator",
+            "config": {"dequeue_interval_seconds": 1},
+        }
+        file.write_text(yaml.safe_dump(config))
+        server = {"host": "127.0.0.1", "port": self._port, "location_name": "here"}
+        workspace = {"load_from": [{"grpc_server": server}]}
+        (home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+
+    def start(self, role: str) -> BaseProcess:
+        """Starts the code server, and waits until it listens; or a daemon."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([f"{_HERE}.dagster_commands"])
+        log = self._home / f"{role}_{len(self._started)}.log"
+        process = context.Process(
+            target=_be, args=(role, str(self._home), self._port, self._environment, str(log))
+        )
+        process.start()
+        self._started.append(process)
+        if role == CODE_SERVER:
+            until(lambda: self._listens(process, log), _START_SECONDS, "the code server listens")
+        return process
+
+    def _listens(self, process: BaseProcess, log: Path) -> bool:
+        assert process.exitcode is None, f"the code server ended: {log.read_text()[-3000:]}"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+    def arm(
+        self, point: str, *, skip: int = 0, how: int = signal.SIGKILL, of: int | None = None
+    ) -> None:
+        """The process that reaches the point gets the signal; see ``crash_points.arm``."""
+        (self.points / f"{point}.reached").unlink(missing_ok=True)
+        crash_points.arm(self.points, point, skip=skip, how=how, of=of)
+
+    def was_reached(self, point: str) -> bool:
+        """Whether the armed point was reached."""
+        return crash_points.was_reached(self.points, point)
+
+    def end(self) -> None:
+        """Kills whatever is left of them."""
+        for process in self._started:
+            if process.exitcode is None:
+                process.kill()
+            process.join()
+
+
+def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) -> None:
+    end_with_the_parent()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.update(environment)
+    os.chdir(home)
+    from arctic_orchestration_tests.proofs import dagster_commands
+
+    if role == CODE_SERVER:
+        dagster_commands.serve(f"{_HERE}.lake_of_proofs", port)
+    else:
+        dagster_commands.run_daemon()

@@ -1,0 +1,242 @@
+"""Proof with real processes: whatever step of a tick is the last, each trigger has one run.
+
+Dagster's own daemon and code server are killed with SIGKILL at every step of a tick, and started
+again. ``ARCTIC_PROOF=full`` kills 51 times on each database, by default a rotation of six.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+from dagster import DagsterInstance
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import events, job_events, jobs, locations, schedules
+from arctic_orchestration_tests.proofs import crash_points
+from arctic_orchestration_tests.proofs.dagster_processes import (
+    CODE_SERVER,
+    DAEMON,
+    DagsterProcesses,
+    until,
+)
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+POINTS = [
+    *((CODE_SERVER, point) for point in crash_points.CODE_SERVER),
+    *((DAEMON, point) for point in crash_points.DAEMON),
+]
+#: (who dies, where, how many runs later than the first)
+KILLS = [
+    (role, point, later if point in crash_points.FOR_EACH_RUN else 0)
+    for later in range(3)
+    for role, point in POINTS
+]
+#: where a daemon may live on beside its successor, and what Dagster has of its requests then
+PAUSES = ("REPLIED", "RUN_IDS_RESERVED", "RUN_CREATED", "RUN_LAUNCHED")
+_SECONDS = 90
+_TOO_OLD_TO_RESUME = 25 * 60 * 60
+
+
+class Lake:
+    """An instance, its processes, and what was announced to it so far."""
+
+    def __init__(
+        self, instance: DagsterInstance, database_url: str, *, with_run_key: bool = True
+    ) -> None:
+        self.instance = instance
+        self.database = Database(database_url)
+        self.database.upgrade()
+        self.processes = DagsterProcesses(
+            Path(instance.root_directory), database_url, with_run_key=with_run_key
+        )
+        self.announced: list[str] = []
+
+    def start(self) -> None:
+        """Starts both processes, and waits for the first tick: what comes after it counts."""
+        self.server = self.processes.start(CODE_SERVER)
+        self.daemon = self.processes.start(DAEMON)
+        until(self._has_ticked, _SECONDS, "the first tick")
+
+    def announce_two(self) -> None:
+        """Two partitions arrive: a run for each of them, and one for the pair."""
+        for _ in range(2):
+            key = f"p{len(self.announced) + 1:03}"
+            self.announced.append(key)
+            self.instance.report_runless_asset_event(
+                dg.AssetMaterialization(["raw", "a"], partition=key)
+            )
+
+    def kill_at(self, role: str, point: str, later: int) -> None:
+        """One of the processes dies at the point, and is started again."""
+        victim = self.server if role == CODE_SERVER else self.daemon
+        self.processes.arm(point, skip=later)
+        self.announce_two()
+        victim.join(_SECONDS)
+        assert victim.exitcode == -signal.SIGKILL, f"{role} did not reach {point}"
+        assert self.processes.was_reached(point)
+        if role == CODE_SERVER:
+            self.server = self.processes.start(CODE_SERVER)
+        else:
+            self.daemon = self.processes.start(DAEMON)
+
+    def kill_for_good_at(self, point: str) -> None:
+        """The daemon dies, and for so long that Dagster does not take up its tick again."""
+        self.processes.arm(point)
+        self.announce_two()
+        self.daemon.join(_SECONDS)
+        assert self.processes.was_reached(point)
+        state = self.instance.all_instigator_state()[0]
+        for tick in self.instance.get_ticks(state.instigator_origin_id, state.selector_id):
+            before = tick.timestamp - _TOO_OLD_TO_RESUME
+            self.instance.update_tick(tick._replace(tick_data=tick.tick_data._replace(timestamp=before)))
+        self.daemon = self.processes.start(DAEMON)
+
+    def pause_at(self, point: str) -> None:
+        """A daemon is paused at the point, taken for dead, replaced, and goes on after all."""
+        paused = self.daemon
+        self.processes.arm(point, how=signal.SIGSTOP)
+        self.announce_two()
+        until(lambda: self.processes.was_reached(point), _SECONDS, f"a daemon paused at {point}")
+        self.daemon = self.processes.start(DAEMON)
+        self.wait_for_all()
+        assert paused.pid is not None
+        self.processes.arm("TICK_LEFT", of=paused.pid)
+        os.kill(paused.pid, signal.SIGCONT)
+        paused.join(_SECONDS)
+        assert paused.exitcode == -signal.SIGKILL, "the paused daemon did not end its tick"
+
+    def wait_for_all(self) -> None:
+        """Returns when as many jobs have succeeded as there have to be."""
+        wanted = len(self.announced) * 3 // 2
+        until(
+            lambda: self.job_states()["succeeded"] >= wanted,
+            _SECONDS,
+            f"{wanted} jobs succeeded",
+        )
+
+    def job_states(self) -> Counter[str]:
+        with self.database.read() as tx:
+            return Counter(tx.execute(sa.select(jobs.c.state)).scalars())
+
+    def runs(self) -> list[tuple[str, str, str]]:
+        """(schedule, partition, status) of every run in Dagster's storage."""
+        return sorted(
+            (
+                run.tags["arctic/schedule"],
+                run.tags.get("dagster/partition", ""),
+                run.status.value,
+            )
+            for run in self.instance.get_runs()
+        )
+
+    def expected_runs(self) -> list[tuple[str, str, str]]:
+        """One run a partition, one run for every two."""
+        each = [("each", key, "SUCCESS") for key in self.announced]
+        return each + [("pair", "", "SUCCESS")] * (len(self.announced) // 2)
+
+    def deliveries(self) -> Counter[tuple[str, str]]:
+        """How often each schedule took each partition."""
+        query = (
+            sa.select(schedules.c.name, events.c.partition)
+            .select_from(job_events)
+            .join(jobs, jobs.c.id == job_events.c.job_id)
+            .join(schedules, schedules.c.id == jobs.c.schedule_id)
+            .join(
+                events,
+                (events.c.location_id == job_events.c.location_id)
+                & (events.c.number == job_events.c.number),
+            )
+            # A job that was split keeps its events beside those of its parts.
+            .where(jobs.c.state == "succeeded")
+        )
+        with self.database.read() as tx:
+            return Counter((row.name, row.partition) for row in tx.execute(query))
+
+    def _has_ticked(self) -> bool:
+        with self.database.read() as tx:
+            return bool(tx.execute(sa.select(locations.c.position)).scalar())
+
+
+MakeLake = Callable[..., Lake]
+
+
+@pytest.fixture
+def lake(
+    backend: str, database_url: str, dagster_instance: Callable[[str], DagsterInstance]
+) -> Iterator[MakeLake]:
+    """Makes a lake whose Dagster and whose state are on one kind of database."""
+    made: list[Lake] = []
+
+    def make(*, with_run_key: bool = True) -> Lake:
+        made.append(Lake(dagster_instance(backend), database_url, with_run_key=with_run_key))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.processes.end()
+        one.database.close()
+
+
+def chosen_kills(backend: str) -> list[tuple[str, str, int]]:
+    """All in the full size; else every third moment of a tick, on each database others."""
+    return KILLS if FULL else KILLS[("sqlite", "postgres").index(backend) : len(POINTS) : 3]
+
+
+def test_a_tick_that_nobody_resumes_loses_no_run(lake: MakeLake) -> None:
+    """After a day Dagster gives a tick up: its requests are handed out again, its runs begun."""
+    here = lake()
+    for point in ("RUN_IDS_RESERVED", "RUN_CREATED"):
+        here.kill_for_good_at(point)
+        until(lambda: here.runs() == here.expected_runs(), 20, f"a run each, after {point}")
+
+
+def test_a_daemon_that_was_only_paused_makes_no_second_run(lake: MakeLake) -> None:
+    """A daemon thought dead goes on beside its successor, at each step between reply and end."""
+    here = lake()
+    for point in PAUSES:
+        here.pause_at(point)
+        assert here.runs() == here.expected_runs(), point
+
+
+def test_without_the_run_key_there_is_a_double_run(lake: MakeLake) -> None:
+    """The control: what the run key guards against really happens without it.
+
+    A killed daemon alone does not show it: Dagster resumes its tick under the run ids that were
+    reserved, and the engine finds runs by their tags. A daemon that lives on does.
+    """
+    here = lake(with_run_key=False)
+    here.kill_at(DAEMON, "RUN_CREATED", 0)
+    here.wait_for_all()
+    assert here.runs() == here.expected_runs()
+    here.pause_at("REPLIED")
+    triggers = Counter(run[:2] for run in here.runs())
+    doubles = triggers - Counter(run[:2] for run in here.expected_runs())
+    assert doubles
+    print(f"without run keys: double {dict(doubles)}")
+
+
+def test_each_trigger_has_one_run_whatever_step_was_the_last(lake: MakeLake, backend: str) -> None:
+    """Daemon and code server die at each step of a tick: no run is missing, none is double."""
+    here = lake()
+    kills = chosen_kills(backend)
+    began = time.monotonic()
+    for role, point, later in kills:
+        here.kill_at(role, point, later)
+        here.wait_for_all()
+        print(f"{time.monotonic() - began:6.1f} s {role} {point} {later}")
+    assert here.runs() == here.expected_runs()
+    assert here.job_states() == {"succeeded": len(here.announced) * 3 // 2}
+    assert here.deliveries() == {
+        (schedule, key): 1 for schedule in ("each", "pair") for key in here.announced
+    }
+    print(
+        f"{backend}: {len(kills)} kills, {len(here.announced)} events, {len(here.runs())} runs, "
+        f"none missing, none double, {time.monotonic() - began:.0f} s"
+    )
