@@ -99,7 +99,7 @@ class ArcticResource(dg.ConfigurableResource[Any]):
     _firing: Firing = PrivateAttr(default_factory=lambda: Firing({}))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        run = context.dagster_run
+        run = context.run
         self._firing = Firing(run.tags if run is not None else {})
 
     @property

@@ -57,7 +57,7 @@ class JobQueue:
         return self._jobs[job.id]
 
     def add(self, job: Job) -> Job:
-        """A new job; it is written before changes are."""
+        """A new job, written with the next flush."""
         self._jobs[job.id] = self._new[job.id] = job
         return job
 
@@ -100,9 +100,10 @@ class JobQueue:
 
     def flush(self) -> None:
         """Writes everything; what jobs held that have ended is released."""
+        # Changes first: a job that takes no more events makes room for the one that does.
+        self._update()
         if self._new:
             self.tx.execute(sa.insert(jobs), [job.to_row() for job in self._new.values()])
-        self._update()
         if self._events:
             self.tx.execute(sa.insert(job_events), self._events)
         if self._history:

@@ -56,13 +56,16 @@ class TestEveryInterleaving:
         server = run_script(SimulatedPostgres(limit=limit), script)
         assert sorted(server.delivered) == server.committed
 
-    def test_thousands_of_longer_scripts_lose_nothing_either(self) -> None:
-        """Random scripts in which polls and writers take turns about equally often."""
-        for seed in range(1500):
-            random_steps = random.Random(seed)
-            steps = (*STEPS, "lock", "insert", "show", "unlock", "answer", "answer")
-            script = [(random_steps.choice(steps), random_steps.randrange(4)) for _ in range(250)]
-            server = run_script(SimulatedPostgres(limit=1 + seed % 5), script)
+    def test_hundreds_of_longer_scripts_lose_nothing_either(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Random scripts with many rows, and polls about as often as commits."""
+        steps = (*STEPS, *["insert"] * 4, "show", "unlock", *["answer"] * 12)
+        for seed in range(800):
+            chance = random.Random(seed)
+            monkeypatch.setattr(settled, "HOLES_AT_MOST", 3 if seed % 2 else 1000)
+            script = [(chance.choice(steps), chance.randrange(4)) for _ in range(250)]
+            server = run_script(SimulatedPostgres(limit=1 + seed % 9), script)
             assert sorted(server.delivered) == server.committed, seed
 
     @given(scripts)
@@ -143,6 +146,26 @@ class TestOneLongTransaction:
             assert len(server.state.seen) <= 1
         server.finish()
         assert server.delivered == [*range(2, 502), 1]
+
+    def test_a_late_commit_beside_it_does_not_wait_for_it(self) -> None:
+        """1 stays open; 2 is committed after 3 was read, and comes all the same."""
+        server = SimulatedPostgres()
+        for _ in range(3):
+            server.do("lock")
+        for number in range(3):
+            server.do("insert", number)
+        server.do("show", 2)
+        server.do("unlock")
+        for _ in range(30):
+            server.do("answer")
+        assert server.delivered == [3]
+        server.do("show", 1)
+        server.do("unlock")
+        for _ in range(30):
+            server.do("answer")
+        assert server.delivered == [3, 2]
+        server.finish()
+        assert server.delivered == [3, 2, 1]
 
     def test_nothing_is_asked_again_while_nobody_ends(self) -> None:
         """While the same transaction is open, an idle poll asks two short questions."""

@@ -25,7 +25,7 @@ from arctic_orchestration_tests.scheduling.simulated import AnyTargets
 #: schedules of one asset: those that wait for 1, 2, ... 9 partitions, and one for keys ending in 7
 OF_AN_ASSET = 10
 ONLY_SEVENS = OF_AN_ASSET - 1
-_EVENTS_AT_ONCE = 50
+_EVENTS_AT_ONCE = 20
 
 
 def schedules(assets: int) -> list[Schedule]:
