@@ -8,9 +8,9 @@ from arctic_orchestration import Schedule, on, only
 def flights_schedules() -> list[Schedule]:
     """Files of a day → ``flights`` → ``delays_by_route``; each night weather and the summary.
 
-    Three different feed files make a run. They are usually the three origins of a day, and the
-    run is right when they are not. At night it takes what is left over: a number of files that is
-    no multiple of three would wait for ever.
+    Each three different feed files make a run of their own: as they land, the three origins of a
+    day. The run is right when they are not. At night a run takes what is left over, since a
+    number of files that is no multiple of three would wait for ever.
     """
     return [
         Schedule(
@@ -20,6 +20,7 @@ def flights_schedules() -> list[Schedule]:
             trigger=on.partitions("raw/flights", count=3)
             | on.cron("0 3 * * *", timezone="America/New_York"),
             constraints=[only.concurrency(1)],
+            coalesce=False,
             enabled=True,
         ),
         Schedule(

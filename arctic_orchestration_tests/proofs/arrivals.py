@@ -45,9 +45,7 @@ def entry(asset: int, partition: str) -> EventLogEntry:
     )
 
 
-def write(
-    home: str, dsn: str, writer: int, count: int, assets: int, together: Barrier
-) -> None:
+def write(home: str, dsn: str, writer: int, count: int, assets: int, together: Barrier) -> None:
     """Writes the arrivals of one writer, each committed once, when all are there."""
     instance = DagsterInstance.from_config(home)
     storage: Any = instance.event_log_storage

@@ -43,7 +43,8 @@ DAEMON = (
     "TICK_ENDING",  # all is submitted, the tick does not say so yet
     "TICK_ENDED",  # the tick is done and says so
 )
-#: TICK_LEFT comes last of all, at the end of every tick.
+#: Besides: TICK_LEFT comes at the end of every tick, and STARTING when a run says that it is
+#: being started and is not: Dagster gives such a run up, if its run monitoring is on.
 #: reached once for each run of a round
 FOR_EACH_RUN = frozenset({"RUN_CREATED", "RUN_LAUNCHED", "DEQUEUED", "LAUNCHED"})
 
@@ -162,16 +163,22 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
 
 def put_into_daemon() -> None:
     """Surrounds the daemon's handling of a sensor's tick, and the launching of runs."""
-    from dagster import DagsterInstance
+    from dagster._core.launcher import LaunchRunContext
     from dagster._daemon import sensor
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
+        QueuedRunCoordinatorDaemon,
+    )
     from dagster._daemon.sensor import SensorLaunchContext
+
+    from arctic_orchestration_tests.proofs.instant_launcher import InstantRunLauncher
 
     store, end, leave = (
         SensorLaunchContext.set_run_requests,
         SensorLaunchContext.update_state,
         SensorLaunchContext.__exit__,
     )
-    launch = DagsterInstance.launch_run
+    dequeue = QueuedRunCoordinatorDaemon._dequeue_run
+    launch = InstantRunLauncher.launch_run
 
     def at_dagsters_own_point(flags: object, point: str) -> None:
         reach(point)
@@ -191,11 +198,16 @@ def put_into_daemon() -> None:
             reach("TICK_ENDED")
         reach("TICK_LEFT")
 
-    def launch_at_points(instance: DagsterInstance, *args: Any, **kwargs: Any) -> Any:
+    def dequeue_at_points(daemon: QueuedRunCoordinatorDaemon, *args: Any, **kwargs: Any) -> bool:
         reach("DEQUEUED")
-        run = launch(instance, *args, **kwargs)
-        reach("LAUNCHED")
-        return run
+        was_launched = dequeue(daemon, *args, **kwargs)
+        if was_launched:
+            reach("LAUNCHED")
+        return was_launched
+
+    def launch_at_points(launcher: InstantRunLauncher, context: LaunchRunContext) -> None:
+        reach("STARTING")
+        launch(launcher, context)
 
     sensor.check_for_debug_crash = at_dagsters_own_point
     # Only the pause between two rounds of sensors: the sensor's own interval is kept.
@@ -203,4 +215,5 @@ def put_into_daemon() -> None:
     SensorLaunchContext.set_run_requests = store_at_points  # type: ignore[method-assign]
     SensorLaunchContext.update_state = end_at_points  # type: ignore[method-assign]
     SensorLaunchContext.__exit__ = leave_at_points  # type: ignore[method-assign]
-    DagsterInstance.launch_run = launch_at_points  # type: ignore[method-assign]
+    QueuedRunCoordinatorDaemon._dequeue_run = dequeue_at_points  # type: ignore[method-assign]
+    InstantRunLauncher.launch_run = launch_at_points  # type: ignore[method-assign]

@@ -1,7 +1,5 @@
 """Dagster's commands, called as the console scripts call them; imported before the fork."""
 
-import dagster._daemon.controller
-import dagster._grpc.server
 import dagster_postgres  # noqa: F401 - loaded before the fork, when there is one to load
 from dagster._cli.api import api_cli
 from dagster._daemon.cli import run_command

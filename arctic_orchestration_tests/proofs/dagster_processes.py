@@ -22,6 +22,8 @@ from arctic_orchestration_tests.proofs import crash_points
 CODE_SERVER, DAEMON = "code_server", "daemon"
 _HERE = "arctic_orchestration_tests.proofs"
 _START_SECONDS = 60
+#: after which a run that was to start is given up
+_GIVEN_UP_SECONDS = 5
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
@@ -50,7 +52,9 @@ def end_with_the_parent() -> None:
 class DagsterProcesses:
     """Daemons and the code server of one instance of Dagster."""
 
-    def __init__(self, home: Path, database_url: str, *, with_run_key: bool = True) -> None:
+    def __init__(
+        self, home: Path, database_url: str, *, with_run_key: bool = True, monitored: bool = False
+    ) -> None:
         """Prepares ``home``, which has a ``dagster.yaml``; starts nothing."""
         self._home = home
         self._port = free_port()
@@ -65,12 +69,21 @@ class DagsterProcesses:
         self._started: list[BaseProcess] = []
         file = home / "dagster.yaml"
         config = yaml.safe_load(file.read_text())
-        config["run_launcher"] = {"module": f"{_HERE}.instant_launcher", "class": "InstantRunLauncher"}
+        config["run_launcher"] = {
+            "module": f"{_HERE}.instant_launcher",
+            "class": "InstantRunLauncher",
+        }
         config["run_coordinator"] = {
             "module": "dagster",
             "class": "QueuedRunCoordinator",
             "config": {"dequeue_interval_seconds": 1},
         }
+        if monitored:
+            config["run_monitoring"] = {
+                "enabled": True,
+                "poll_interval_seconds": 1,
+                "start_timeout_seconds": _GIVEN_UP_SECONDS,
+            }
         file.write_text(yaml.safe_dump(config))
         server = {"host": "127.0.0.1", "port": self._port, "location_name": "here"}
         workspace = {"load_from": [{"grpc_server": server}]}

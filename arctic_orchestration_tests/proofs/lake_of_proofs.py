@@ -33,10 +33,10 @@ arctic = Arctic(
             partitions="each",
             enabled=True,
         ),
-        Schedule(
-            name="pair", target=pair, trigger=on.partitions("raw/a", count=2), enabled=True
-        ),
+        Schedule(name="pair", target=pair, trigger=on.partitions("raw/a", count=2), enabled=True),
     ],
     interval_seconds=1,
 )
-defs = dg.Definitions.merge(dg.Definitions(assets=[raw, each_feed], jobs=[pair]), arctic.definitions())
+defs = dg.Definitions.merge(
+    dg.Definitions(assets=[raw, each_feed], jobs=[pair]), arctic.definitions()
+)

@@ -68,8 +68,6 @@ class RunTable:
         query = sa.select(runs).where(column == sa.func.any(sa.cast(list(values), array)))
         with self._engine.begin() as tx:
             return [
-                TableRun(
-                    run_id=row.run_key, tags={JOB_TAG: row.job_id, ATTEMPT_TAG: row.attempt}
-                )
+                TableRun(run_id=row.run_key, tags={JOB_TAG: row.job_id, ATTEMPT_TAG: row.attempt})
                 for row in tx.execute(query)
             ]

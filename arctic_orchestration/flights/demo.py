@@ -1,0 +1,225 @@
+"""``make demo``: a week of real flights, from landing files to Iceberg tables, checked.
+
+It lands the files, and does nothing else but watch: the runs are started by the real daemon,
+because files have arrived and because runs have succeeded. Killed at any point and started
+again it goes on where it was, and ends with the same tables.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
+from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
+from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
+from arctic_orchestration.flights.landing import Landing
+from arctic_orchestration.flights.source import FlightsSource
+from arctic_orchestration.flights.totals import DAYTIME, Difference, Totals, compare, totals_of
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.scheduling.jobs import JobState
+from arctic_orchestration.scheduling.overview import Overview, overview
+from arctic_orchestration.settings import Settings
+
+#: how long nothing may move before the demo gives up
+_PATIENCE_SECONDS = 90
+_LOOK_EVERY_SECONDS = 0.5
+
+
+class Demo:
+    """One demo in one folder."""
+
+    def __init__(self, place: DemoInstance, days: Sequence[date], console: Console) -> None:
+        self._place = place
+        self._days = days
+        self._console = console
+        self._files = len(days) * len(ORIGINS) * len(FEEDS)
+        self._landed = 0
+        self._began = time.monotonic()
+
+    def run(self) -> bool:
+        """Everything; returns whether the tables agree with the totals."""
+        finished = self._place.home / "finished"
+        if finished.exists():
+            shutil.rmtree(self._place.home)
+        elif self._place.home.exists():
+            ended = self._place.end_leftovers()
+            self._console.print(
+                f"going on with the demo in {self._place.home} ({ended} old processes ended)"
+            )
+        self._place.prepare()
+        os.environ.clear()
+        os.environ.update(self._place.environment)
+        with self._console.status("adding up the CSV with DuckDB, for later"):
+            totals = totals_of(self._days)
+        with dg.DagsterInstance.get() as instance:
+            self._place.fail_lost_runs(instance)
+            with self._daemon() as daemon:
+                differences = self._watch(instance, daemon, totals)
+            self._summary(instance, totals, differences)
+        if not differences:
+            finished.touch()
+        return not differences
+
+    @contextmanager
+    def _daemon(self) -> "Iterator[subprocess.Popen[bytes]]":
+        daemon = self._place.start_daemon()
+        try:
+            yield daemon
+        finally:
+            with self._console.status("stopping the daemon"):
+                self._place.stop(daemon)
+
+    def _watch(
+        self, instance: dg.DagsterInstance, daemon: "subprocess.Popen[bytes]", totals: Totals
+    ) -> list[Difference]:
+        settings = Settings.from_environment()
+        database = Database.open(settings.database_url)
+        bar = Progress(
+            TextColumn("landing files"), BarColumn(), MofNCompleteColumn(), console=self._console
+        )
+        task = bar.add_task("files", total=self._files)
+        feeding = feed_days(
+            FlightsSource.installed(),
+            Landing.of(settings),
+            DagsterAnnouncements(instance),
+            self._days,
+        )
+        known, moved_at = "", time.monotonic()
+        with Live(console=self._console, refresh_per_second=4, transient=True) as live:
+            while True:
+                with database.read() as tx:
+                    seen = overview(tx, settings.cluster, LOCATION)
+                if seen.following:
+                    # What lands before anybody follows concerns nobody.
+                    next(feeding, None)
+                    self._landed = self._count(settings)
+                    bar.update(task, completed=self._landed)
+                live.update(self._screen(bar, seen))
+                state = repr((seen, self._landed))
+                if state != known:
+                    known, moved_at = state, time.monotonic()
+                complete = self._landed >= self._files and next(feeding, None) is None
+                idle = complete and not any(s.waiting + s.active for s in seen.schedules)
+                stuck = time.monotonic() - moved_at > _PATIENCE_SECONDS
+                if idle or stuck or daemon.poll() is not None:
+                    differences = compare(open_catalog(settings), totals, DAYTIME)
+                    if not differences or stuck or daemon.poll() is not None:
+                        database.close()
+                        return differences
+                if complete or not seen.following:
+                    time.sleep(_LOOK_EVERY_SECONDS)
+
+    def _count(self, settings: Settings) -> int:
+        landing = Landing.of(settings)
+        return sum(len(landing.landed(feed)) for feed in FEEDS)
+
+    def _screen(self, bar: Progress, seen: Overview) -> Table:
+        grid = Table.grid()
+        grid.add_row(bar)
+        if not seen.following:
+            grid.add_row(Text("waiting for the dispatcher's first tick", style="dim"))
+            return grid
+        jobs = Table("schedule", "events", "waiting", "active", "succeeded", "failed", box=None)
+        for schedule in seen.schedules:
+            jobs.add_row(
+                schedule.name,
+                *map(
+                    str,
+                    (
+                        schedule.events,
+                        schedule.waiting,
+                        schedule.active,
+                        schedule.jobs.get(JobState.SUCCEEDED, 0),
+                        schedule.jobs.get(JobState.FAILED, 0),
+                    ),
+                ),
+            )
+        grid.add_row(jobs)
+        grid.add_row(Text(f"{time.monotonic() - self._began:.0f} s", style="dim"))
+        return grid
+
+    def _summary(
+        self, instance: dg.DagsterInstance, totals: Totals, differences: Sequence[Difference]
+    ) -> None:
+        settings = Settings.from_environment()
+        database = Database.open(settings.database_url)
+        with database.read() as tx:
+            seen = overview(tx, settings.cluster, LOCATION)
+        database.close()
+        table = Table(title="What happened", title_justify="left")
+        for column in ("schedule", "events", "jobs", "runs that succeeded"):
+            table.add_column(column, justify="left" if column == "schedule" else "right")
+        for schedule in seen.schedules:
+            table.add_row(
+                schedule.name,
+                str(schedule.events),
+                str(sum(schedule.jobs.values())),
+                str(schedule.jobs.get(JobState.SUCCEEDED, 0)),
+            )
+        self._console.print(table)
+        held = Table(title="What the lake holds", title_justify="left")
+        for column in ("table", "rows", "by DuckDB from the CSV", ""):
+            held.add_column(column, justify="right" if "rows" in column else "left")
+        catalog = open_catalog(settings)
+        for name in DAYTIME:
+            identifier = f"nyc.{name}"
+            rows = (
+                catalog.load_table(identifier).scan().count()
+                if catalog.table_exists(identifier)
+                else 0
+            )
+            expected = totals.flights if name == "flights" else len(totals.tables[name])
+            wrong = sum(difference.table == name for difference in differences)
+            verdict = "[red]differs[/]" if wrong else "[green]agrees[/]"
+            held.add_row(identifier, f"{rows:,}", f"{expected:,}", verdict)
+        self._console.print(held)
+        runs = instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]))
+        self._console.print(
+            f"{self._landed} files landed, {seen.events} events taken, {runs} runs succeeded, "
+            f"{time.monotonic() - self._began:.0f} s.",
+            highlight=False,
+        )
+        for difference in differences[:20]:
+            self._console.print(f"[red]{difference}[/]", highlight=False)
+        if differences:
+            self._console.print(f"The daemon's log: {self._place.log}", highlight=False)
+            return
+        self._console.print(
+            "\nLook at it in Dagster's UI, then open http://127.0.0.1:3000\n"
+            f"  DAGSTER_HOME={self._place.home} {Path(sys.executable).with_name('dagster')} dev "
+            f"-w {self._place.workspace} -h 127.0.0.1\n"
+            "Announce a file yourself:\n"
+            f"  DAGSTER_HOME={self._place.home} {Path(sys.executable).with_name('arctic')} "
+            f"partitions add {asset_of('flights')} '2013-01-08|EWR'",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def main() -> None:
+    """The command; exit code 0 only when everything agrees."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path(".demo"), help="folder of the demo")
+    parser.add_argument("--days", type=int, default=7, help="days of 2013 to land")
+    given = parser.parse_args()
+    demo = Demo(DemoInstance(given.home.resolve()), first_days(given.days), Console())
+    sys.exit(0 if demo.run() else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The Dagster instance of the demo: its folder, its daemon, and what a killed demo left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import yaml
+
+LOCATION = "flights"
+
+_DAGSTER_YAML = {
+    "telemetry": {"enabled": False},
+    "run_coordinator": {
+        "module": "dagster",
+        "class": "QueuedRunCoordinator",
+        "config": {"max_concurrent_runs": 2},
+    },
+    # A run whose process was killed with the demo is run again; its tables are the same after.
+    "run_retries": {"enabled": True, "max_retries": 3},
+}
+_WORKSPACE_YAML = {
+    "load_from": [
+        {
+            "python_module": {
+                "module_name": "arctic_orchestration.definitions",
+                "location_name": LOCATION,
+            }
+        }
+    ]
+}
+_UNDERWAY = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True)
+class DemoInstance:
+    """A folder with everything the demo makes: storage, state database, lake and logs."""
+
+    home: Path
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment of the demo's processes."""
+        ours = {key: value for key, value in os.environ.items() if not key.startswith("ARCTIC_")}
+        return {**ours, "DAGSTER_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
+
+    @property
+    def workspace(self) -> Path:
+        """The workspace file, for the daemon and the webserver."""
+        return self.home / "workspace.yaml"
+
+    @property
+    def log(self) -> Path:
+        """Where the daemon writes."""
+        return self.home / "daemon.log"
+
+    def prepare(self) -> None:
+        """Makes the folder, or what of it is missing."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump(_DAGSTER_YAML))
+        self.workspace.write_text(yaml.safe_dump(_WORKSPACE_YAML))
+
+    def end_leftovers(self) -> int:
+        """Ends the processes of an earlier demo in this folder; returns how many there were."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and (
+                    process.environ().get("DAGSTER_HOME") == str(self.home)
+                ):
+                    process.kill()
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        psutil.wait_procs(found, timeout=10)
+        return len(found)
+
+    def fail_lost_runs(self, instance: dg.DagsterInstance) -> int:
+        """Tells Dagster of runs whose process is gone, so that it retries them."""
+        lost = instance.get_runs(dg.RunsFilter(statuses=_UNDERWAY))
+        for run in lost:
+            instance.report_run_failed(run, "Its process was ended together with the demo.")
+        return len(lost)
+
+    def start_daemon(self) -> "subprocess.Popen[bytes]":
+        """Starts ``dagster-daemon run``, which starts the code server."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [
+                    str(Path(sys.executable).with_name("dagster-daemon")),
+                    "run",
+                    "-w",
+                    str(self.workspace),
+                ],
+                env=dict(self.environment),
+                cwd=self.home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def stop(self, daemon: "subprocess.Popen[bytes]") -> None:
+        """Ends the daemon, and then whatever it started."""
+        daemon.send_signal(signal.SIGINT)
+        try:
+            daemon.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+        self.end_leftovers()

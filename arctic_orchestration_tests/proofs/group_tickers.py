@@ -1,0 +1,141 @@
+"""A process that dispatches a location of its own, whose jobs all want slots of one group."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration import Schedule, on, only
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import jobs as arctic_jobs
+from arctic_orchestration.database.tables import locations
+from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.scheduling.simulated import AnyTargets, ListFeed, SimulatedDagster
+
+LIMIT = 3
+GROUP = "spark"
+
+metadata = sa.MetaData()
+#: the runs that are active now, of all locations
+active = sa.Table("proof_active", metadata, sa.Column("run", sa.Text, primary_key=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one location did."""
+
+    location: str
+    #: how often a run began while so many runs, itself counted, were active
+    together: Counter[int]
+    states: Mapping[str, int]
+
+
+@dataclass
+class ActiveRuns:
+    """Counts the runs of all locations, under a lock of its own."""
+
+    engine: sa.Engine
+    together: Counter[int] = field(default_factory=Counter)
+
+    def begin(self, run: str) -> None:
+        """A run has begun, after its job was admitted."""
+        with self._locked() as tx:
+            tx.execute(sa.insert(active).values(run=run))
+            self.together[
+                tx.execute(sa.select(sa.func.count()).select_from(active)).scalar_one()
+            ] += 1
+
+    def end(self, run: str) -> None:
+        """A run ends, before any scheduler hears of it."""
+        with self._locked() as tx:
+            tx.execute(sa.delete(active).where(active.c.run == run))
+
+    @contextmanager
+    def _locked(self) -> Iterator[sa.Connection]:
+        with self.engine.begin() as tx:
+            tx.execute(sa.text("lock table proof_active in exclusive mode"))
+            yield tx
+
+
+def tick_until_done(
+    url: str, location: str, jobs: int, all_together: Barrier, reports: Any, *, with_lock: bool
+) -> None:
+    """Runs ``jobs`` jobs of one location past the group's limit, one after the other or at once.
+
+    A run ends at the tick after the one at which it began, so that slots are taken and given back
+    all the time.
+    """
+    end_with_the_parent()
+    if not with_lock:
+        take_the_lock_away(all_together)
+    database = Database(url)
+    feed = ListFeed()
+    dagster = SimulatedDagster(feed)
+    engine = Engine(
+        database=database,
+        cluster="default",
+        location=location,
+        feed=feed,
+        lookup=dagster,
+        targets=AnyTargets(),
+        declared=[
+            Schedule(
+                name="wants_a_slot",
+                target="rollup",
+                trigger=on.partitions("raw/a"),
+                constraints=[only.concurrency(LIMIT, group=GROUP)],
+                partitions="each",
+                enabled=True,
+            )
+        ],
+    )
+    engine.tick(utc_now())
+    counted = ActiveRuns(database.engine)
+    for number in range(jobs):
+        feed.arrive("raw/a", str(number))
+    all_together.wait()
+    running: list[str] = []
+    ended = 0
+    while ended < jobs:
+        requests = engine.tick(utc_now()).requests
+        for run in running:
+            counted.end(f"{location}/{run}")
+            dagster.end(run)
+        ended += len(running)
+        running = dagster.submit(requests)
+        for run in running:
+            counted.begin(f"{location}/{run}")
+    engine.tick(utc_now())
+    with database.read() as tx:
+        here = sa.select(locations.c.id).where(locations.c.name == location).scalar_subquery()
+        query = sa.select(arctic_jobs.c.state).where(arctic_jobs.c.location_id == here)
+        states = Counter(tx.execute(query).scalars())
+    reports.put(Report(location=location, together=counted.together, states=states))
+    database.close()
+
+
+def take_the_lock_away(all_together: Barrier) -> None:
+    """The rows of resources are not locked, and at first everybody counts before anybody writes."""
+    holders_of = resources.holders_of
+    met = False
+
+    def no_lock(tx: sa.Connection, names: Iterable[str]) -> None:
+        pass
+
+    def count_together(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
+        nonlocal met
+        found = holders_of(tx, names)
+        if not met:
+            met = True
+            all_together.wait()
+        return found
+
+    resources.lock = no_lock
+    resources.holders_of = count_together
