@@ -10,24 +10,34 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|d|h|m|s)")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|d|h|m|s))+")
+#: What is longer could not be added to a moment of today: the calendar ends with the year 9999.
+_LONGEST = timedelta(days=36_500)
 
 
 def parse_duration(value: object) -> timedelta:
     """A duration from ``timedelta`` or text such as ``5m`` or ``1h30m``.
 
     Errors:
-        ValueError: anything else, a bare number too, or a negative duration.
+        ValueError: anything else, a bare number too, and what is negative, above 100 years,
+            or finer than a millisecond.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
             raise ValueError("a duration that is not negative")
-        return value
-    if isinstance(value, str) and _DURATION.fullmatch(value):
+        duration = value
+    elif isinstance(value, str) and _DURATION.fullmatch(value):
         parts = _DURATION_PART.findall(value)
-        return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
-    raise ValueError("a duration such as 90s, 5m, 4h, 1d or 1h30m")
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        duration = timedelta(seconds=min(seconds, 2 * _LONGEST.total_seconds()))
+    else:
+        raise ValueError("a duration such as 90s, 5m, 4h, 1d or 1h30m")
+    if duration > _LONGEST:
+        raise ValueError("a duration of at most 100 years")
+    if duration % timedelta(milliseconds=1):
+        raise ValueError("a duration in whole milliseconds")
+    return duration
 
 
 def format_duration(value: timedelta) -> str:

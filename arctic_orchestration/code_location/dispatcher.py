@@ -20,12 +20,13 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.targets import (
     RepositoryTargets,
     asset_key,
+    impossible_runs,
+    jobs_named,
     resolved,
     unknown_assets,
-    unknown_jobs,
 )
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.launcher import LaunchRequest
@@ -53,10 +54,11 @@ def _asset_names_check(
     class AssetNamesCheck(UnresolvedAssetJobDefinition):
         def resolve(self, asset_graph: "AssetGraph", *args: Any, **kwargs: Any) -> dg.JobDefinition:
             problems = unknown_assets(schedules, asset_graph)
+            if not problems:
+                named = [resolved(schedule, asset_graph) for schedule in schedules]
+                problems = impossible_runs(named, asset_graph)
             if problems:
                 raise InvalidDefinition(problems)
-            for schedule in schedules:
-                resolved(schedule, asset_graph)
             return super().resolve(asset_graph, *args, **kwargs)
 
     return AssetNamesCheck(
@@ -64,8 +66,28 @@ def _asset_names_check(
     )
 
 
+class _JobByName(AutomationTarget):
+    """A job of the repository, which notes on its sensor that Dagster has looked for it."""
+
+    sensor: "DispatcherSensor"
+
+    @classmethod
+    def of(cls, sensor: "DispatcherSensor", name: str) -> "_JobByName":
+        target = cls(name)
+        target.sensor = sensor
+        return target
+
+    @property
+    def job_name(self) -> str:
+        self.sensor.looked_for = super().job_name
+        return self.sensor.looked_for
+
+
 class DispatcherSensor(dg.SensorDefinition):
     """A sensor that may request runs of every job and asset its schedules name."""
+
+    #: the job whose name Dagster asked a target for last
+    looked_for: str | None = None
 
     def __init__(
         self,
@@ -89,17 +111,32 @@ class DispatcherSensor(dg.SensorDefinition):
 
     @property
     def job_name(self) -> str | None:
-        # Dagster asks for it only to say that one of the targets is not in the repository.
-        jobs = [s.target.job for s in self._schedules if s.target.job is not None]
-        return ", ".join(sorted(set(jobs)))
+        """Nothing that is read: Dagster asks when a target is not in the repository, to say so.
+
+        Errors:
+            InvalidDefinition: names the schedules and fields in which that job stands.
+        """
+        expected = "the name of a job of this code location"
+        problems = [
+            InvalidInput(field, job, expected)
+            for field, job in jobs_named(self._schedules)
+            if job == self.looked_for
+        ]
+        if problems:
+            raise InvalidDefinition(problems)
+        return self.looked_for
 
     def _all_targets(self) -> list[AutomationTarget]:
-        names = {schedule.target.job or ASSET_JOB for schedule in self._schedules}
-        if not names:
+        if not self._schedules:
             return []
         # By name only: Dagster binds the location's resources to the jobs it was given itself.
+        # Jobs that triggers name are no targets; they are listed so that Dagster looks for them.
+        names = {job for _, job in jobs_named(self._schedules)}
+        if any(schedule.target.job is None for schedule in self._schedules):
+            names.add(ASSET_JOB)
         check = _asset_names_check(self.name, self._schedules)
-        return [*map(AutomationTarget, sorted(names)), AutomationTarget(check)]
+        by_name = [_JobByName.of(self, name) for name in sorted(names)]
+        return [*by_name, AutomationTarget(check)]
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         engine = self._engine(context)
@@ -130,9 +167,6 @@ class DispatcherSensor(dg.SensorDefinition):
         targets = RepositoryTargets(repository, context.instance)
         if key not in self._engines:
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
-            problems = unknown_jobs(declared, repository.job_names)
-            if problems:
-                raise InvalidDefinition(problems)
             log = DagsterLog(context.instance, location=location)
             self._engines[key] = Engine(
                 database=Database.open(settings.database_url),

@@ -62,23 +62,40 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
     return problems
 
 
-def unknown_jobs(schedules: Iterable[Schedule], names: Iterable[str]) -> list[InvalidInput]:
-    """What the schedules name as a job of their own location, and is none."""
-    known = set(names)
-    problems = []
+def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
+    """The fields in which schedules name a job of their own location, and the job."""
+    named = []
     for schedule in schedules:
         field = f"Schedule({schedule.name})"
-        job = schedule.target.job
-        if job is not None and job not in known:
-            problems.append(InvalidInput(f"{field}.target.job", job, f"one of {_some(known)}"))
+        if schedule.target.job is not None:
+            named.append((f"{field}.target.job", schedule.target.job))
         for leaf in schedule.trigger.leaves:
-            for named in leaf.named_jobs():
-                if named not in known:
-                    problems.append(
-                        InvalidInput(
-                            f"{field}.trigger.{leaf.kind}.job", named, f"one of {_some(known)}"
-                        )
-                    )
+            named.extend((f"{field}.trigger.{leaf.kind}.job", job) for job in leaf.named_jobs())
+    return named
+
+
+def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
+    """Schedules that ask for an unpartitioned run of what Dagster only runs by partition.
+
+    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition
+    of the run, and fails the run when it has none.
+    """
+    problems = []
+    for schedule in schedules:
+        if schedule.partitions != "none":
+            continue
+        for asset in schedule.target.assets:
+            node = graph.get(asset_key(asset))
+            parents = [key for key in node.parent_keys if graph.get(key).is_partitioned]
+            if node.is_partitioned and parents:
+                parent = min(key.to_user_string() for key in parents)
+                expected = (
+                    f"each or range: {asset} and its parent {parent} are partitioned, "
+                    "and Dagster fails an unpartitioned run of such an asset"
+                )
+                field = f"Schedule({schedule.name}).partitions"
+                problems.append(InvalidInput(field, schedule.partitions, expected))
+                break
     return problems
 
 

@@ -58,6 +58,8 @@ schedules = sa.Table(
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("spec", sa.Text, nullable=False),
+    # Why this version of the package cannot read the spec; such a schedule takes no events.
+    sa.Column("problem", sa.Text),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("status_at", UtcTime, nullable=False),

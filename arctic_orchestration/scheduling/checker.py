@@ -92,13 +92,18 @@ class Checker:
         self._count_holders(due, stored)
         for job in due:
             self._counts["checked"] += 1
-            self._check(self._queue.current(job), stored[job.schedule_id])
+            schedule = stored.get(job.schedule_id)
+            if schedule is None:
+                look_at = self._now + _LOOK_ANYWAY
+                self._queue.change(job, reason="its schedule cannot be read", next_check_at=look_at)
+            else:
+                self._check(self._queue.current(job), schedule)
         return self._counts
 
     def _count_holders(self, due: Sequence[Job], stored: dict[str, StoredSchedule]) -> None:
         names: set[str] = set()
         for job in due:
-            if job.state is JobState.WAITING_CONSTRAINTS:
+            if job.state is JobState.WAITING_CONSTRAINTS and job.schedule_id in stored:
                 schedule = stored[job.schedule_id].schedule
                 targets = self._target_resources(schedule)
                 for constraint in schedule.constraints:

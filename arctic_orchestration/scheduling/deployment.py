@@ -29,6 +29,8 @@ def deploy(
     Returns the counts ``created``, ``updated`` and ``deleted``.
     """
     counts: Counter[str] = Counter()
+    # What another version of the package wrote and this one cannot read is made anew.
+    store.remove(tx, location, store.unreadable(tx, location.id), now)
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     wanted = {schedule.name: schedule for schedule in declared}
     new: list[Schedule] = []

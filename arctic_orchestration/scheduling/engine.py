@@ -11,8 +11,10 @@ A crash between them, or before Dagster has stored the requests, loses nothing: 
 committed is found by the next tick, and a request handed out twice has the same run key.
 """
 
+import gc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -45,6 +47,22 @@ class TickResult:
     position: Position | None
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps Python's garbage collector from walking all parsed schedules again and again.
+
+    Reading a batch of events makes many short-lived objects and few cycles; with thousands of
+    schedules in memory the collections that they set off were a fifth of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 @dataclass(kw_only=True)
 class Engine:
     """The scheduler of one code location of one cluster."""
@@ -69,10 +87,11 @@ class Engine:
                 next tick goes on from there.
         """
         counts: Counter[str] = Counter()
-        for _ in range(_READS_PER_TICK):
-            position, more = self._subscribe(now, counts)
-            if not more:
-                break
+        with _collector_paused():
+            for _ in range(_READS_PER_TICK):
+                position, more = self._subscribe(now, counts)
+                if not more:
+                    break
         while self._check(now, counts) == CHECKED_AT_ONCE:
             pass
         requests = self._hand_out(now)

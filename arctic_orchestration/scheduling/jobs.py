@@ -13,14 +13,13 @@ is handed out again at each tick under the same run key, which Dagster turns int
 A job may end from ``launching``, when its run was so short that its end is seen first.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import sqlalchemy as sa
+from pydantic_core import from_json, to_json
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.triggers import Arrivals
@@ -103,12 +102,10 @@ class Job:
     ended_at: datetime | None = None
 
     @classmethod
-    def from_row(cls, row: sa.RowMapping) -> "Job":
+    def from_row(cls, row: Mapping[str, Any]) -> "Job":
         """The job that a row of ``arctic_jobs`` holds."""
-        values = dict(row)
-        values["state"] = JobState(values["state"])
-        values["arrivals"] = tuple(map(Arrivals.from_json, json.loads(values["arrivals"])))
-        return cls(**values)
+        arrivals = tuple(map(Arrivals.from_json, from_json(row["arrivals"])))
+        return cls(**{**row, "state": JobState(row["state"]), "arrivals": arrivals})
 
     def to_row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The row of ``arctic_jobs`` that holds this job, or some of its columns."""
@@ -120,4 +117,4 @@ class Job:
 
 def arrivals_to_text(arrivals: Sequence[Arrivals]) -> str:
     """The arrivals of a job's leaves, as its row holds them."""
-    return json.dumps([leaf.to_json() for leaf in arrivals])
+    return to_json([leaf.to_json() for leaf in arrivals]).decode()

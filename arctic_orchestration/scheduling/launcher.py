@@ -53,6 +53,8 @@ def hand_out(queue: JobQueue, location: Location, store: ScheduleStore) -> list[
     stored = store.by_ids(queue.tx, {job.schedule_id for job in launching})
     requests = []
     for job in launching:
+        if job.schedule_id not in stored:
+            continue
         reason = job.reason
         if job.requests:
             reason = f"its run was requested {job.requests + 1} times and is not seen yet"

@@ -58,18 +58,17 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
         counted.setdefault(name, {})
         if state is not None:
             counted[name][JobState(state)] = count
-    taken = dict(
-        tx.execute(
-            sa.select(schedules.c.name, sa.func.count())
-            .select_from(job_events)
-            .join(jobs, jobs.c.id == job_events.c.job_id)
-            .join(schedules, schedules.c.id == jobs.c.schedule_id)
-            .where(here)
-            .group_by(schedules.c.name)
-        )
-        .tuples()
-        .all()
+    taken: dict[str, int] = {}
+    per_schedule = (
+        sa.select(schedules.c.name, sa.func.count())
+        .select_from(job_events)
+        .join(jobs, jobs.c.id == job_events.c.job_id)
+        .join(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(here)
+        .group_by(schedules.c.name)
     )
+    for name, count in tx.execute(per_schedule):
+        taken[name] = count
     known = sa.select(sa.func.count()).select_from(events).where(events.c.location_id == row.id)
     return Overview(
         following=row.position is not None,

@@ -13,6 +13,8 @@ from arctic_orchestration.database.tables import job_events, job_history, jobs
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState, check_move
 
+_EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
+
 
 class JobQueue:
     """Jobs as one transaction sees and changes them.
@@ -29,7 +31,7 @@ class JobQueue:
         #: the fields that changed, for jobs that are in the database already
         self._changed: dict[str, set[str]] = defaultdict(set)
         self._history: list[dict[str, Any]] = []
-        self._events: list[dict[str, Any]] = []
+        self._events: list[tuple[str, int, int, int, str]] = []
         self._released: set[str] = set()
 
     def load(
@@ -38,8 +40,11 @@ class JobQueue:
         """The jobs for which ``where`` holds, as this transaction has left them."""
         statement = sa.select(jobs).where(*where) if query is None else query
         found = []
-        for row in self.tx.execute(statement).mappings():
-            job = self._jobs.get(row["id"]) or Job.from_row(row)
+        rows = self.tx.execute(statement)
+        names = list(rows.keys())
+        for row in rows:
+            values = dict(zip(names, row, strict=True))
+            job = self._jobs.get(values["id"]) or Job.from_row(values)
             self._jobs[job.id] = job
             found.append(job)
         return found
@@ -86,17 +91,16 @@ class JobQueue:
             self._released.add(job.id)
         return self.change(job, state=to, reason=reason, **values)
 
+    def remark(self, job: Job, text: str) -> None:
+        """Adds a line to the job's history that is no move: something worth knowing."""
+        state = self._jobs[job.id].state
+        self._history.append(
+            {"job_id": job.id, "at": self.now, "from_state": state, "state": state, "reason": text}
+        )
+
     def attach(self, job: Job, leaf: int, number: int, partition: str) -> None:
         """Gives an event, by its number, to a leaf of the job's trigger."""
-        self._events.append(
-            {
-                "job_id": job.id,
-                "leaf": leaf,
-                "number": number,
-                "location_id": job.location_id,
-                "partition": partition,
-            }
-        )
+        self._events.append((job.id, leaf, number, job.location_id, partition))
 
     def flush(self) -> None:
         """Writes everything; what jobs held that have ended is released."""
@@ -105,7 +109,7 @@ class JobQueue:
         if self._new:
             self.tx.execute(sa.insert(jobs), [job.to_row() for job in self._new.values()])
         if self._events:
-            self.tx.execute(sa.insert(job_events), self._events)
+            dialect.insert_rows(self.tx, job_events, _EVENT_COLUMNS, self._events)
         if self._history:
             self.tx.execute(sa.insert(job_history), self._history)
         if self._released:
@@ -116,14 +120,10 @@ class JobQueue:
 
     def _update(self) -> None:
         """One statement for each set of fields that changed together."""
-        rows: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
         for id, fields in sorted(self._changed.items()):
             names = tuple(sorted(fields))
-            rows[names].append({"job_id": id, **self._jobs[id].to_row(names)})
-        for names, values in rows.items():
-            self.tx.execute(
-                sa.update(jobs)
-                .where(jobs.c.id == sa.bindparam("job_id"))
-                .values({name: sa.bindparam(name) for name in names}),
-                values,
-            )
+            values = self._jobs[id].to_row(names)
+            rows[names].append((*(values[name] for name in names), id))
+        for names, changed in rows.items():
+            dialect.update_rows(self.tx, jobs, names, changed)

@@ -45,7 +45,7 @@ class Target(Specification):
             return {"job": name, "given": value}
         if hasattr(value, "resolve"):
             return {"given": value}
-        return value
+        raise ValueError("a job, its name, or a selection of assets")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -18,6 +18,7 @@ from arctic_orchestration.database.tables import (
     schedules,
     timers,
 )
+from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling.jobs import ACTIVE
 from arctic_orchestration.scheduling.location import Location
@@ -64,7 +65,7 @@ class ScheduleStore:
         self._parsed: dict[tuple[str, int], tuple[Schedule, tuple[Leaf, ...]]] = {}
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
-        """The schedules with these ids; those that are gone are left out."""
+        """The schedules with these ids; those that are gone or cannot be read are left out."""
         wanted = sorted(set(ids))
         light = sa.select(
             schedules.c.id,
@@ -75,13 +76,21 @@ class ScheduleStore:
         ).where(dialect.among(tx, schedules.c.id, wanted))
         rows = tx.execute(light).all()
         self._parse(tx, [row.id for row in rows if (row.id, row.version) not in self._parsed])
-        return {row.id: self._stored(row) for row in rows}
+        readable = [row for row in rows if (row.id, row.version) in self._parsed]
+        return {row.id: self._stored(row) for row in readable}
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
         """All schedules of a location, by name."""
         query = sa.select(schedules.c.id).where(schedules.c.location_id == location_id)
         found = self.by_ids(tx, tx.execute(query).scalars())
         return sorted(found.values(), key=lambda stored: stored.name)
+
+    def unreadable(self, tx: sa.Connection, location_id: int) -> list[str]:
+        """The ids of a location's declared schedules that this version cannot read."""
+        here = (schedules.c.location_id == location_id) & (schedules.c.origin == Origin.CODE.value)
+        ids = list(tx.execute(sa.select(schedules.c.id).where(here)).scalars())
+        readable = self.by_ids(tx, ids)
+        return [id for id in ids if id not in readable]
 
     def add(
         self,
@@ -155,6 +164,8 @@ class ScheduleStore:
         self, tx: sa.Connection, location: Location, ids: Sequence[str], now: datetime
     ) -> None:
         """Deletes schedules with their jobs; runs that are active go on, and still count."""
+        if not ids:
+            return
         active = tx.execute(
             sa.select(jobs.c.id, jobs.c.run_id)
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
@@ -224,8 +235,17 @@ class ScheduleStore:
             self._parsed.clear()
         query = sa.select(schedules.c.id, schedules.c.version, schedules.c.spec)
         for row in tx.execute(query.where(dialect.among(tx, schedules.c.id, ids))):
-            schedule = Schedule.parse(json.loads(row.spec), field="spec")
+            try:
+                schedule = Schedule.parse(json.loads(row.spec), field="spec")
+            except InvalidDefinition as error:
+                # Written by another version of the package. The others must not wait for it.
+                self._set_problem(tx, row.id, str(error))
+                continue
             self._parsed[row.id, row.version] = (schedule, schedule.trigger.leaves)
+
+    def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:
+        this = (schedules.c.id == id) & schedules.c.problem.is_distinct_from(problem)
+        tx.execute(sa.update(schedules).where(this).values(problem=problem))
 
     def _stored(self, row: Any) -> StoredSchedule:
         schedule, leaves = self._parsed[row.id, row.version]

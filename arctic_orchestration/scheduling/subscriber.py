@@ -5,13 +5,13 @@ still takes events, or begins one. When a job's trigger is satisfied it goes on 
 constraints; with ``partitions: each`` it becomes a job for each partition.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import (
@@ -30,7 +30,19 @@ from arctic_orchestration.scheduling.location import Location, update
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.splitting import by_partition
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
-from arctic_orchestration.triggers.base import NOTHING, Arrivals
+from arctic_orchestration.triggers import Arrivals, Firing
+from arctic_orchestration.triggers.base import NOTHING
+
+_EVENT_COLUMNS = (
+    "location_id",
+    "number",
+    "kind",
+    "subject",
+    "partition",
+    "at",
+    "taken_at",
+    "details",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,11 +105,13 @@ class Subscriber:
             taken: set[tuple[str, int]] = set()
             for key in event.keys:
                 for id, leaf in by_key.get(str(key), ()):
-                    schedule = stored[id]
+                    schedule = stored.get(id)
                     # A run of several assets has a key for each; a leaf takes the run once.
-                    if (id, leaf) in taken or schedule.status is not ScheduleStatus.ENABLED:
+                    if schedule is None or (id, leaf) in taken:
                         continue
-                    if schedule.leaves[leaf].takes(event):
+                    if schedule.status is ScheduleStatus.ENABLED and schedule.leaves[leaf].takes(
+                        event
+                    ):
                         taken.add((id, leaf))
                         matches.append(_Match(event=event, stored=schedule, leaf=leaf))
         return matches
@@ -115,7 +129,9 @@ class Subscriber:
         moved: list[dict[str, Any]] = []
         ended = []
         for row in rows:
-            schedule = stored[row.schedule_id]
+            schedule = stored.get(row.schedule_id)
+            if schedule is None:
+                continue
             ticks = schedule.leaves[row.leaf].ticks_due(row.due_at, self._now, schedule.name)
             for at in ticks.deliver:
                 event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
@@ -158,23 +174,24 @@ class Subscriber:
     def _number(self, matches: Sequence[_Match]) -> None:
         """Stores each event once, under the location's next number, and gives it to its jobs."""
         number = self._location.next_event
-        rows: list[dict[str, Any]] = []
+        rows: list[tuple[Any, ...]] = []
         numbers: dict[int, int] = {}
         for match in matches:
             event = match.event
             if id(event) not in numbers:
                 numbers[id(event)] = number
+                details = to_json(event.to_json()).decode()
                 rows.append(
-                    {
-                        "location_id": self._location.id,
-                        "number": number,
-                        "kind": event.kind.value,
-                        "subject": event.subject,
-                        "partition": event.partition,
-                        "at": event.at,
-                        "taken_at": self._now,
-                        "details": json.dumps(event.to_json()),
-                    }
+                    (
+                        self._location.id,
+                        number,
+                        event.kind.value,
+                        event.subject,
+                        event.partition,
+                        event.at,
+                        self._now,
+                        details,
+                    )
                 )
                 number += 1
             self._give(match, numbers[id(event)])
@@ -182,7 +199,7 @@ class Subscriber:
             if stored.id in self._open and self._open[stored.id].id in self._arrivals:
                 self._settle(stored)
         if rows:
-            self._tx.execute(sa.insert(event_rows), rows)
+            dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
             update(self._tx, self._location, next_event=number)
 
     def _give(self, match: _Match, number: int) -> None:
@@ -196,6 +213,8 @@ class Subscriber:
         )
         seen.add(partition)
         self._queue.attach(job, match.leaf, number, partition)
+        if event.problem is not None:
+            self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
         # Joined events fire together at the end; where each firing is a job, order matters.
         if not stored.schedule.coalesce:
@@ -226,7 +245,11 @@ class Subscriber:
         if job.state is JobState.WAITING_CONSTRAINTS:
             self._queue.change(job, arrivals=arrivals)
             return
-        firing = stored.schedule.trigger.evaluate(arrivals, self._now)
+        try:
+            firing = stored.schedule.trigger.evaluate(arrivals, self._now)
+        except Exception as error:
+            # One schedule's bad rule must not stop the others: its job waits, and says why.
+            firing = Firing(satisfied=False, reason=f"its trigger could not be decided: {error!r}")
         if not firing.satisfied:
             looks = [at for at in (firing.look_again_at, job.deadline_at) if at]
             self._open[stored.id] = self._queue.change(

@@ -15,11 +15,11 @@ hours; here it is the minute of the zone.
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Self
+from typing import Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from croniter import CroniterError, croniter
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from arctic_orchestration.quantities import Duration
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks
@@ -29,6 +29,16 @@ _NEAR = timedelta(hours=3)
 #: With ``catch_up: none`` a dispatcher that is alive still needs a moment to see its tick.
 _PROMPT = timedelta(minutes=1)
 _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
+#: croniter would spread these by the hash of the name, down to the second.
+_NAMED = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 
 
 class Cron(Leaf):
@@ -54,16 +64,16 @@ class Cron(Leaf):
             raise ValueError("a time zone of the IANA database, such as Europe/Berlin")
         return value
 
-    @model_validator(mode="after")
-    def _has_ticks(self) -> Self:
-        fields = len(self.expression.split())
-        if not self.expression.startswith("@") and fields != 5:
+    @field_validator("expression")
+    @classmethod
+    def _has_ticks(cls, value: str) -> str:
+        if value not in _NAMED and (len(value.split()) != 5 or "@" in value):
             raise ValueError("a cron expression of five fields, such as 0 4 * * *")
         try:
-            self._walls(_ANY_WALL_TIME, "").get_next(datetime)
+            _walls(value, _ANY_WALL_TIME, "").get_next(datetime)
         except (CroniterError, ValueError, KeyError) as error:
             raise ValueError(f"a cron expression with ticks, such as 0 4 * * * ({error})") from None
-        return self
+        return value
 
     def next_tick(self, after: datetime, name: str) -> datetime | None:
         return next(self._ticks(after, name))
@@ -110,7 +120,8 @@ class Cron(Leaf):
         near_change = _offset(after - _NEAR, zone) != _offset(after + _NEAR, zone)
         begin = wall_after - _NEAR if near_change else wall_after
         last, waiting = after, list[datetime]()
-        for wall in self._walls(begin - timedelta(seconds=1), name).all_next(datetime):
+        walls = _walls(self.expression, begin - timedelta(seconds=1), name)
+        for wall in walls.all_next(datetime):
             # Moments of one wall time may come after those of the next while an hour repeats.
             settled = _utc(wall, zone, fold=0)
             while waiting and waiting[0] < settled:
@@ -139,11 +150,15 @@ class Cron(Leaf):
 
     @property
     def _follows_real_time(self) -> bool:
-        hours: Sequence[object] = croniter.expand(self.expression, hash_id=b"H")[0][1]
+        fields = _NAMED.get(self.expression, self.expression)
+        hours: Sequence[object] = croniter.expand(fields, hash_id=b"H")[0][1]
         return list(hours) == ["*"]
 
-    def _walls(self, begin: datetime, name: str) -> "croniter[datetime]":
-        return croniter(self.expression, begin, ret_type=datetime, hash_id=name.encode() or b"H")
+
+def _walls(expression: str, begin: datetime, name: str) -> "croniter[datetime]":
+    """The wall times of an expression after ``begin``."""
+    fields = _NAMED.get(expression, expression)
+    return croniter(fields, begin, ret_type=datetime, hash_id=name.encode() or b"H")
 
 
 def _utc(wall: datetime, zone: ZoneInfo, *, fold: int) -> datetime:

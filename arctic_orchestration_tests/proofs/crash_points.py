@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -50,6 +50,9 @@ FOR_EACH_RUN = frozenset({"RUN_CREATED", "RUN_LAUNCHED", "DEQUEUED", "LAUNCHED"}
 
 _passed: Counter[str] = Counter()
 _lock = threading.Lock()
+#: Held while a run is launched. Who dies in the middle of that leaves a run that never starts and
+#: that only Dagster's run monitoring gives up; the point STARTING is for it, and no other.
+_launching = threading.RLock()
 _step = threading.local()
 
 
@@ -89,13 +92,16 @@ def reach(point: str) -> None:
             _passed[point] += 1
             return
         _passed[point] = 0
-        file.rename(file.with_suffix(".reached"))
+        try:
+            file.rename(file.with_suffix(".reached"))
+        except FileNotFoundError:
+            return  # another process was first
+    with _launching:
         os.kill(os.getpid(), wanted["signal"])
 
 
 def put_into_code_server() -> None:
     """Surrounds the steps of the engine, its transactions and its reading with points."""
-    from arctic_orchestration.code_location import dispatcher
     from arctic_orchestration.database.engine import Database
     from arctic_orchestration.events.dagster_log import DagsterLog
     from arctic_orchestration.scheduling import launcher
@@ -129,14 +135,13 @@ def put_into_code_server() -> None:
             if getattr(_step, "has_done", None) and _step.has_done():
                 reach(f"{_step.name}_WRITTEN")
 
-    Engine.tick = tick_at_points  # type: ignore[method-assign]
-    DagsterLog.read = read_at_points  # type: ignore[method-assign]
-    Database.begin = begin_at_points  # type: ignore[method-assign]
-    launcher.hand_out = counted_hand_out
+    _replace(Engine, "tick", tick_at_points)
+    _replace(DagsterLog, "read", read_at_points)
+    _replace(Database, "begin", begin_at_points)
+    _replace(launcher, "hand_out", counted_hand_out)
     _surround(Engine, "_subscribe", "SUBSCRIBE", "SUBSCRIBED", "fired")
     _surround(Engine, "_check", "CHECK", "CHECKED", "admitted")
     _surround(Engine, "_hand_out", "HAND_OUT", "HANDED_OUT", None)
-    assert dispatcher.Engine is Engine
 
 
 def _surround(owner: Any, method: str, name: str, after: str, counted: str | None) -> None:
@@ -146,9 +151,10 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
     def step(engine: Any, now: datetime, *rest: Any) -> Any:
         before = rest[0][counted] if counted else 0
         _step.has_worked = False
-        has_done: Callable[[], bool] = lambda: (
-            rest[0][counted] > before if counted else _step.has_worked
-        )
+
+        def has_done() -> bool:
+            return bool(rest[0][counted] > before if counted else _step.has_worked)
+
         _step.name, _step.has_done = name, has_done
         try:
             result = original(engine, now, *rest)
@@ -158,7 +164,7 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
             _step.has_done = None
         return result
 
-    setattr(owner, method, step)
+    _replace(owner, method, step)
 
 
 def put_into_daemon() -> None:
@@ -200,7 +206,8 @@ def put_into_daemon() -> None:
 
     def dequeue_at_points(daemon: QueuedRunCoordinatorDaemon, *args: Any, **kwargs: Any) -> bool:
         reach("DEQUEUED")
-        was_launched = dequeue(daemon, *args, **kwargs)
+        with _launching:
+            was_launched = dequeue(daemon, *args, **kwargs)
         if was_launched:
             reach("LAUNCHED")
         return was_launched
@@ -209,11 +216,16 @@ def put_into_daemon() -> None:
         reach("STARTING")
         launch(launcher, context)
 
-    sensor.check_for_debug_crash = at_dagsters_own_point
+    _replace(sensor, "check_for_debug_crash", at_dagsters_own_point)
     # Only the pause between two rounds of sensors: the sensor's own interval is kept.
-    sensor.MIN_INTERVAL_LOOP_TIME = 0.2  # type: ignore[assignment]
-    SensorLaunchContext.set_run_requests = store_at_points  # type: ignore[method-assign]
-    SensorLaunchContext.update_state = end_at_points  # type: ignore[method-assign]
-    SensorLaunchContext.__exit__ = leave_at_points  # type: ignore[method-assign]
-    QueuedRunCoordinatorDaemon._dequeue_run = dequeue_at_points  # type: ignore[method-assign]
-    InstantRunLauncher.launch_run = launch_at_points  # type: ignore[method-assign]
+    _replace(sensor, "MIN_INTERVAL_LOOP_TIME", 0.2)
+    _replace(SensorLaunchContext, "set_run_requests", store_at_points)
+    _replace(SensorLaunchContext, "update_state", end_at_points)
+    _replace(SensorLaunchContext, "__exit__", leave_at_points)
+    _replace(QueuedRunCoordinatorDaemon, "_dequeue_run", dequeue_at_points)
+    _replace(InstantRunLauncher, "launch_run", launch_at_points)
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} any more"
+    setattr(owner, name, value)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -14,6 +14,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import jobs as arctic_jobs
 from arctic_orchestration.database.tables import locations
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
@@ -27,6 +28,38 @@ metadata = sa.MetaData()
 active = sa.Table("proof_active", metadata, sa.Column("run", sa.Text, primary_key=True))
 
 
+class Place:
+    """A location whose one schedule wants slots of the group; its Dagster is simulated."""
+
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        *,
+        limit: int,
+        partitions: Literal["none", "each"] = "none",
+    ) -> None:
+        self.feed = ListFeed()
+        self.dagster = SimulatedDagster(self.feed)
+        schedule = Schedule(
+            name="wants_a_slot",
+            target="rollup",
+            trigger=on.partitions("raw/a"),
+            constraints=[only.concurrency(limit, group=GROUP)],
+            partitions=partitions,
+            enabled=True,
+        )
+        self.engine = Engine(
+            database=database,
+            cluster="default",
+            location=name,
+            feed=self.feed,
+            lookup=self.dagster,
+            targets=AnyTargets(),
+            declared=[schedule],
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What one location did."""
@@ -35,6 +68,8 @@ class Report:
     #: how often a run began while so many runs, itself counted, were active
     together: Counter[int]
     states: Mapping[str, int]
+    #: ticks that the database did not let through
+    refused: int
 
 
 @dataclass
@@ -76,26 +111,8 @@ def tick_until_done(
     if not with_lock:
         take_the_lock_away(all_together)
     database = Database(url)
-    feed = ListFeed()
-    dagster = SimulatedDagster(feed)
-    engine = Engine(
-        database=database,
-        cluster="default",
-        location=location,
-        feed=feed,
-        lookup=dagster,
-        targets=AnyTargets(),
-        declared=[
-            Schedule(
-                name="wants_a_slot",
-                target="rollup",
-                trigger=on.partitions("raw/a"),
-                constraints=[only.concurrency(LIMIT, group=GROUP)],
-                partitions="each",
-                enabled=True,
-            )
-        ],
-    )
+    place = Place(database, location, limit=LIMIT, partitions="each")
+    feed, dagster, engine = place.feed, place.dagster, place.engine
     engine.tick(utc_now())
     counted = ActiveRuns(database.engine)
     for number in range(jobs):
@@ -103,8 +120,14 @@ def tick_until_done(
     all_together.wait()
     running: list[str] = []
     ended = 0
+    refused = 0
     while ended < jobs:
-        requests = engine.tick(utc_now()).requests
+        try:
+            requests = engine.tick(utc_now()).requests
+        except DatabaseUnavailable:
+            # What was committed stands, and the next tick goes on from there.
+            refused += 1
+            continue
         for run in running:
             counted.end(f"{location}/{run}")
             dagster.end(run)
@@ -112,12 +135,20 @@ def tick_until_done(
         running = dagster.submit(requests)
         for run in running:
             counted.begin(f"{location}/{run}")
-    engine.tick(utc_now())
+    ticked = False
+    while not ticked:
+        try:
+            engine.tick(utc_now())
+            ticked = True
+        except DatabaseUnavailable:
+            refused += 1
     with database.read() as tx:
         here = sa.select(locations.c.id).where(locations.c.name == location).scalar_subquery()
         query = sa.select(arctic_jobs.c.state).where(arctic_jobs.c.location_id == here)
         states = Counter(tx.execute(query).scalars())
-    reports.put(Report(location=location, together=counted.together, states=states))
+    reports.put(
+        Report(location=location, together=counted.together, states=states, refused=refused)
+    )
     database.close()
 
 

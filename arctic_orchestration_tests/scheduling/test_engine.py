@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.constraints import only
+from arctic_orchestration.constraints import Delay, only
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import job_events, job_history, jobs, schedules
-from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.triggers import Firing, Partitions, on
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
@@ -402,3 +402,67 @@ def test_jobs_are_pruned_after_their_retention(world: MakeWorld) -> None:
     assert len(job_rows(here)) == 1
     here.tick(30 * day + 400)
     assert job_rows(here) == []
+
+
+def test_broken_metadata_still_counts_and_its_reason_is_on_the_job(world: MakeWorld) -> None:
+    """An arrival whose metadata cannot be understood is an arrival."""
+    here = world([schedule()])
+    problem = "metadata.bytes: got -1, expected a number of bytes"
+    here.feed.events.append(
+        Event(kind=EventKind.PARTITION, subject="raw/a", at=at(1), partition="1", problem=problem)
+    )
+    assert here.tick(1) == ["run-1"]
+    with here.database.read() as tx:
+        reasons = list(tx.execute(sa.select(job_history.c.reason)).scalars())
+    assert f"raw/a 1: {problem}" in reasons
+
+
+def test_a_schedule_that_fails_does_not_stop_the_others(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger or a constraint that raises holds its own job, which says why."""
+    here = world(
+        [
+            schedule("bad_trigger", trigger=on.partitions("raw/a", count=7)),
+            schedule("bad_constraint", constraints=[only.delay("1s")]),
+            schedule("good"),
+        ]
+    )
+
+    def fails_for_seven(self: Partitions, *args: Any) -> Firing:
+        if self.count == 7:
+            raise ZeroDivisionError("seven")
+        return Firing(satisfied=True, reason="fine")
+
+    def fails(self: Delay, *args: Any) -> Any:
+        raise ZeroDivisionError("delay")
+
+    monkeypatch.setattr(Partitions, "evaluate", fails_for_seven)
+    monkeypatch.setattr(Delay, "decide", fails)
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    reasons = {row["state"]: row["reason"] for row in job_rows(here)}
+    assert "ZeroDivisionError('seven')" in reasons["waiting_trigger"]
+    assert "ZeroDivisionError('delay')" in reasons["waiting_constraints"]
+
+
+def test_a_schedule_of_another_version_stops_only_itself(world: MakeWorld) -> None:
+    """A stored spec that this version cannot read is marked, and made anew by the next deploy."""
+    here = world([schedule("old"), schedule("good", target="other")])
+    with here.database.begin() as tx:
+        spec = tx.execute(sa.select(schedules.c.spec).where(schedules.c.name == "old")).scalar_one()
+        broken = spec.replace('"partitions": {"asset"', '"from_the_future": {"asset"')
+        tx.execute(sa.update(schedules).where(schedules.c.name == "old").values(spec=broken))
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    with here.database.read() as tx:
+        found = tx.execute(sa.select(schedules.c.name, schedules.c.problem))
+        rows = {name: problem for name, problem in found}
+    assert rows["good"] is None
+    assert "spec.trigger" in str(rows["old"])
+    here.schedules = [schedule("old", description="anew"), schedule("good", target="other")]
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/a", "2")
+    here.dagster.end("run-1")
+    assert sorted(here.tick(2)) == ["run-2", "run-3"]

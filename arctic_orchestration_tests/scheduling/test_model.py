@@ -5,6 +5,7 @@ has arrived and is not launched, and how many runs are active. Whatever the engi
 two ticks, crashes included, must come out the same.
 """
 
+import contextlib
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,10 +127,8 @@ class Machine(RuleBasedStateMachine):
             raise Crash
 
         setattr(engine, step, dies)
-        try:
+        with contextlib.suppress(Crash):
             engine.tick(at(next(self.clock)))
-        except Crash:
-            pass
         self.world.engine = self.world.new_engine()
         self._settle()
 

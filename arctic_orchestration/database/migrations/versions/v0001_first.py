@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("spec", sa.Text(), nullable=False),
+        sa.Column("problem", sa.Text(), nullable=True),
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.Column("updated_at", UtcTime(), nullable=False),
         sa.Column("status_at", UtcTime(), nullable=False),
