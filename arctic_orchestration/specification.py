@@ -17,6 +17,10 @@ _EXPECTATIONS = {
     "int_from_float": "a whole number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
 }
 
 
@@ -62,10 +66,12 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
     """Turns ``{kind: {fields}}`` into the flat form by which pydantic finds the class.
 
     Errors:
-        ValueError: not exactly one key, or one that is not in ``kinds``.
+        ValueError: no mapping, not exactly one key, or one that is not in ``kinds``.
     """
-    if not isinstance(form, dict):
+    if isinstance(form, Tagged):
         return form
+    if not isinstance(form, dict):
+        raise ValueError(f"a mapping with a {what} key, one of {', '.join(kinds)}")
     if len(form) != 1:
         raise ValueError(f"exactly one {what} key, one of {', '.join(kinds)}")
     ((kind, fields),) = form.items()
@@ -94,5 +100,8 @@ def problems_of(error: ValidationError, field: str) -> list[InvalidInput]:
         if detail["type"] == "missing":
             problems.append(InvalidInput(path, None, expected))
         else:
-            problems.append(InvalidInput(path or "(definition)", detail["input"], expected))
+            value = detail["input"]
+            if isinstance(value, dict) and detail["loc"] and value.get("kind") == detail["loc"][-1]:
+                value = {key: item for key, item in value.items() if key != "kind"}
+            problems.append(InvalidInput(path or "(definition)", value, expected))
     return problems

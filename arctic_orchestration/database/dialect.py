@@ -37,11 +37,8 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> Any:
         if value is None:
             return None
-        if value.tzinfo is None:
-            raise TypeError(f"a naive datetime cannot be stored: {value!r}")
-        if dialect.name == "postgresql":
-            return value
-        return _utc_text(value)
+        _check_aware(value)
+        return value if dialect.name == "postgresql" else _utc_text(value)
 
     def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:
         if value is None:
@@ -51,7 +48,13 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
         return value.astimezone(UTC)  # type: ignore[no-any-return]
 
 
+def _check_aware(value: datetime) -> None:
+    if value.tzinfo is None:
+        raise TypeError(f"a naive datetime cannot be stored: {value!r}")
+
+
 def _utc_text(value: datetime) -> str:
+    _check_aware(value)
     moment = value if value.tzinfo is UTC else value.astimezone(UTC)
     return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
 
@@ -60,14 +63,13 @@ def make_engine(url: sa.URL) -> sa.Engine:
     """An engine whose transactions mean the same on both databases.
 
     Errors:
-        InvalidInput: another database than SQLite or Postgres.
+        InvalidInput: another database than SQLite or Postgres, or a driver of its own choice.
     """
-    if url.get_backend_name() == "sqlite":
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
         return _sqlite_engine(url)
-    if url.get_backend_name() == "postgresql":
+    if url.drivername in ("postgresql", "postgresql+psycopg2"):
         # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg2")
+        url = url.set(drivername="postgresql+psycopg2")
         return sa.create_engine(
             url,
             pool_pre_ping=True,
@@ -143,7 +145,7 @@ def insert_rows(
         connection.exec_driver_sql(statement, [_plain(row) for row in rows])
         return
     lines = io.StringIO("".join("\t".join(map(_copied, row)) + "\n" for row in rows))
-    with connection.connection.cursor() as cursor:
+    with _driver_cursor(connection) as cursor:
         cursor.copy_expert(f"copy {table.name} ({names}) from stdin", lines)
 
 
@@ -173,9 +175,27 @@ def update_rows(
         f"update {table.name} set {sets} from (values %s) as given ({given}) "
         f"where {table.name}.id = given.id"
     )
+    for row in rows:
+        for value in row:
+            if isinstance(value, datetime):
+                _check_aware(value)
     template = "(" + ", ".join(f"%s::{kind}" for kind in types) + ")"
-    with connection.connection.cursor() as cursor:
+    with _driver_cursor(connection) as cursor:
         execute_values(cursor, statement, rows, template=template, page_size=1000)
+
+
+@contextmanager
+def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
+    """A cursor of the driver itself, within the connection's transaction."""
+    cursor = connection.connection.cursor()
+    driver: Any = connection.dialect.dbapi
+    try:
+        yield cursor
+    except (driver.OperationalError, driver.InterfaceError) as error:
+        # As SQLAlchemy would have it, so that a lost connection is one error wherever it shows.
+        raise sa.exc.OperationalError(None, None, error) from error
+    finally:
+        cursor.close()
 
 
 def _plain(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -188,7 +208,7 @@ def _copied(value: Any) -> str:
     if value is None:
         return "\\N"
     if isinstance(value, datetime):
-        return value.isoformat()
+        return f"{_utc_text(value)}+00"
     return str(value).translate(_COPY_ESCAPES)
 
 

@@ -92,5 +92,10 @@ class Database:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+    except sa.exc.DatabaseError as error:
+        # Its subclasses are about statements, but for these; itself it says that a file is none.
+        if type(error) not in (sa.exc.DatabaseError, sa.exc.OperationalError):
+            raise
+        raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+    except sa.exc.InterfaceError as error:
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error

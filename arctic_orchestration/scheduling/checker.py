@@ -27,8 +27,8 @@ from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore,
 
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
-#: A release wakes the jobs that wait for it; this is for a release that nobody could see.
-_LOOK_ANYWAY = timedelta(minutes=1)
+#: A release wakes the jobs that wait for it; this is for one that could not be seen.
+_LOOK_ANYWAY = timedelta(seconds=30)
 
 
 class Targets(Protocol):

@@ -67,10 +67,16 @@ def release(tx: sa.Connection, held_by: Iterable[str], now: datetime) -> int:
     if not freed:
         return 0
     tx.execute(sa.delete(holders).where(wanted))
-    woken = tx.execute(
-        sa.update(jobs)
+    # A job that another location's dispatcher is working on is left to its next look: two
+    # dispatchers that wake each other's jobs would wait for each other.
+    waiting = (
+        sa.select(jobs.c.id)
         .where(dialect.among(tx, jobs.c.held_by, sorted(freed)))
         .where(jobs.c.state == JobState.WAITING_CONSTRAINTS.value)
-        .values(next_check_at=now)
+        .with_for_update(skip_locked=True)
     )
-    return woken.rowcount
+    ids = list(tx.execute(waiting).scalars())
+    if ids:
+        woken = sa.update(jobs).where(dialect.among(tx, jobs.c.id, ids))
+        tx.execute(woken.values(next_check_at=now))
+    return len(ids)

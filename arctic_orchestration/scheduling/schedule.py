@@ -21,6 +21,20 @@ from arctic_orchestration.quantities import Duration
 from arctic_orchestration.specification import Specification, problems_of
 from arctic_orchestration.triggers import AnyTrigger
 
+#: Tags that say which run is whose, and for what: what they say is not the schedule's to say.
+_TAKEN_TAGS = (
+    "arctic/",
+    ".dagster/",
+    "dagster/asset_partition_range",
+    "dagster/backfill",
+    "dagster/parent_run_id",
+    "dagster/partition",
+    "dagster/root_run_id",
+    "dagster/run_key",
+    "dagster/sensor_name",
+    "dagster/tick",
+    "dagster/will_retry",
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -37,7 +51,7 @@ class Target(Specification):
     def _from_object(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"job": value}
-        if isinstance(value, (dict, Target)) or value is None:
+        if isinstance(value, (dict, Target)):
             return value
         # A Dagster job has a name; a selection of assets has none until it is resolved.
         name = getattr(value, "name", None)
@@ -141,15 +155,16 @@ class Schedule(Specification):
     @classmethod
     def _free_tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for key in value:
-            if key.startswith("arctic/"):
-                raise ValueError(f"tags without the prefix arctic/, which is ours ({key})")
+            taken = [prefix for prefix in _TAKEN_TAGS if key.startswith(prefix)]
+            if taken:
+                raise ValueError(f"no tag that begins with {taken[0]}: it is set by what runs it")
         return value
 
     @field_validator("properties", "run_config")
     @classmethod
     def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            json.dumps(value)
+            json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"values that JSON can hold ({error})") from None
         return value

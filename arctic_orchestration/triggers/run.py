@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arctic_orchestration.events.event import EventKey, RunStatus
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf
@@ -20,7 +20,7 @@ class Run(Leaf):
     """Fires when ``count`` runs of ``job``, or of one of ``assets``, reached a status."""
 
     kind: Literal["run"] = "run"
-    job: str | None = None
+    job: str | None = Field(default=None, min_length=1)
     assets: tuple[str, ...] = ()
     status: Annotated[
         tuple[Literal["success", "failure", "canceled", "started"], ...],
@@ -34,9 +34,14 @@ class Run(Leaf):
     def _one_source(self) -> Self:
         if (self.job is None) == (not self.assets):
             raise ValueError("either job or assets")
-        if not self.status:
-            raise ValueError("at least one status")
         return self
+
+    @field_validator("status")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("at least one status")
+        return value
 
     def keys(self, location: str) -> tuple[EventKey, ...]:
         where = self.location or location

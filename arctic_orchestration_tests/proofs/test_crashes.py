@@ -26,6 +26,8 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     until,
 )
 
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 POINTS = [
     *((CODE_SERVER, point) for point in crash_points.CODE_SERVER),

@@ -23,6 +23,8 @@ from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import group_tickers
 from arctic_orchestration_tests.proofs.group_tickers import LIMIT, Report
 
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
 LOCATIONS = 8
 JOBS = 60 if os.environ.get("ARCTIC_PROOF") == "full" else 10
 _SECONDS = 120

@@ -23,6 +23,8 @@ from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import arrivals, dispatchers, run_table
 from arctic_orchestration_tests.proofs.dispatchers import OF_AN_ASSET, Report
 
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 ASSETS = 100 if FULL else 10
 WRITERS = 4

@@ -30,8 +30,10 @@ FORMS: list[tuple[dict[str, Any], str, Any, str]] = [
      {"partitions": {"asset": "a"}, "cron": {"expression": "0 4 * * *"}},
      f"exactly one trigger key, {KINDS}"),
     ({"trigger": {}}, "s.trigger", {}, f"exactly one trigger key, {KINDS}"),
-    ({"trigger": None}, "s.trigger", None, "a trigger"),
-    ({"trigger": "cron"}, "s.trigger", "cron", "a trigger"),
+    ({"trigger": None}, "s.trigger", None,
+     f"a mapping with a trigger key, {KINDS}"),
+    ({"trigger": "cron"}, "s.trigger", "cron",
+     f"a mapping with a trigger key, {KINDS}"),
     ({"trigger": {"partitions": "raw/a"}}, "s.trigger", {"partitions": "raw/a"},
      "a mapping of the fields of partitions"),
     ({"trigger": {"any_of": []}}, "s.trigger.any_of", [], "at least one trigger"),
@@ -134,9 +136,11 @@ FORMS: list[tuple[dict[str, Any], str, Any, str]] = [
     ({"partitions": "all"}, "s.partitions", "all", "'none', 'each' or 'range'"),
     ({"suspend_mode": "nope"}, "s.suspend_mode", "nope", "'drop'"),
     ({"tags": {"arctic/job": "x"}}, "s.tags", {"arctic/job": "x"},
-     "tags without the prefix arctic/, which is ours (arctic/job)"),
+     "no tag that begins with arctic/: it is set by what runs it"),
     ({"tags": {"dagster/partition": "x"}}, "s.tags", {"dagster/partition": "x"},
-     "dagster/partition"),
+     "no tag that begins with dagster/partition: it is set by what runs it"),
+    ({"tags": {"dagster/run_key": "x"}}, "s.tags", {"dagster/run_key": "x"},
+     "no tag that begins with dagster/run_key"),
     ({"tags": {"team": 5}}, "s.tags.team", 5, "text"),
     ({"tags": ["team"]}, "s.tags", ["team"], "a mapping"),
     ({"properties": "blue"}, "s.properties", "blue", "a mapping"),
@@ -163,7 +167,9 @@ def test_a_wrong_field_is_named_with_its_value_and_what_was_expected(
     assert problem.field == (field.replace("s.", "Schedule(s).", 1) if field[:2] == "s." else field)
     assert problem.value == value
     assert expected in problem.expected
-    assert str(refusal.value) == f"{problem.field}: got {value!r}, expected {problem.expected}"
+    assert str(refusal.value) == (
+        f"{problem.field}: got {problem.value!r}, expected {problem.expected}"
+    )
 
 
 @pytest.mark.parametrize("field", ["name", "target", "trigger"])
@@ -219,7 +225,8 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
          "a duration that is not negative"),
         (lambda: on.run("a", status="ended"), "run.status[0]", "ended", "'success'"),
         (lambda: on.any_of(), "any_of", (), "at least one trigger"),
-        (lambda: on.any_of("cron"), "any_of[0]", "cron", "a trigger"),
+        (lambda: on.any_of("cron"), "any_of[0]", "cron",
+         f"a mapping with a trigger key, {KINDS}"),
         (lambda: only.concurrency(0), "concurrency.limit", 0, AT_LEAST),
         (lambda: only.concurrency(1, group=""), "concurrency.group", "", "at least 1"),
         (lambda: only.delay(300), "delay.duration", 300, "a duration"),

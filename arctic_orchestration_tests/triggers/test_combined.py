@@ -61,7 +61,8 @@ def test_it_is_asked_again_at_the_earliest_moment_a_child_names() -> None:
         [NONE, NONE], NOW
     )
     assert firing.look_again_at == NOW + timedelta(hours=2)
-    assert (on.partitions("a") | on.partitions("b")).evaluate([NONE, NONE], NOW).look_again_at is None
+    firing = (on.partitions("a") | on.partitions("b")).evaluate([NONE, NONE], NOW)
+    assert firing.look_again_at is None
 
 
 def test_one_of_nothing_is_refused() -> None:

@@ -1,0 +1,106 @@
+"""The demo, killed at different points and started again, ends with the tables it should.
+
+``ARCTIC_PROOF=full`` kills the demo of seven days ten times; by default that of one day, twice.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
+from arctic_orchestration.flights.feeds import first_days
+from arctic_orchestration.flights.totals import compare, totals_of
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.scheduling.overview import ScheduleView, overview
+from arctic_orchestration.settings import Settings
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+DAYS = 7 if FULL else 1
+KILLS = 10 if FULL else 2
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
+
+
+def _settings(home: Path) -> Settings:
+    return Settings.from_environment({"DAGSTER_HOME": str(home)})
+
+
+def _schedule(home: Path, name: str) -> ScheduleView | None:
+    if not (home / "arctic.db").exists():
+        return None
+    database = Database(_settings(home).database_url)
+    try:
+        if database.revision() is None:
+            return None
+        with database.read() as tx:
+            views = overview(tx, "default", LOCATION).schedules
+    finally:
+        database.close()
+    return next((view for view in views if view.name == name), None)
+
+
+def _landed(home: Path) -> int:
+    return len(list((home / "lake" / "landing").glob("flights/*/*.csv")))
+
+
+def _some_landed(home: Path) -> bool:
+    return _landed(home) >= 2
+
+
+def _run_active(home: Path) -> bool:
+    view = _schedule(home, "flights")
+    return view is not None and view.active > 0
+
+
+def _spark_writes(home: Path) -> bool:
+    return any((home / "lake").glob("**/append-*"))
+
+
+def _rolls_up(home: Path) -> bool:
+    view = _schedule(home, "delays_by_route")
+    return view is not None and view.active > 0
+
+
+POINTS: list[Callable[[Path], bool]] = [_spark_writes, _rolls_up, _some_landed, _run_active]
+
+
+def _start(home: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "arctic_orchestration.flights.demo"]
+    return subprocess.Popen(
+        [*command, "--home", str(home), "--days", str(DAYS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def test_a_demo_that_was_killed_ends_with_the_same_tables(tmp_path: Path) -> None:
+    """SIGKILL while files land, while Spark writes, while the rollup runs; then it goes on."""
+    home = tmp_path / "demo"
+    kills = 0
+    try:
+        for number in range(KILLS):
+            point = POINTS[number % len(POINTS)]
+            demo = _start(home)
+            deadline = time.monotonic() + 300
+            while demo.poll() is None and not point(home) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if demo.poll() is None:
+                assert point(home), f"{point.__name__} never came"
+                demo.send_signal(signal.SIGKILL)
+                kills += 1
+            demo.wait()
+        assert kills, "no demo was killed"
+        last = _start(home)
+        output, _ = last.communicate(timeout=900)
+        assert last.returncode == 0, output.decode()[-4000:]
+    finally:
+        DemoInstance(home.resolve()).end_leftovers()
+    totals = totals_of(first_days(DAYS))
+    assert compare(open_catalog(_settings(home)), totals) == []
