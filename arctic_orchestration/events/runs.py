@@ -55,6 +55,11 @@ class RunView:
     assets: tuple[str, ...] = ()
     dagster_status: str = ""
 
+    @property
+    def submitted(self) -> bool:
+        """It was handed to the run coordinator; before, only the tick that made it goes on."""
+        return self.dagster_status != "NOT_STARTED"
+
 
 class BulkSql(Protocol):
     """A database that answers statements about many values at once."""

@@ -101,6 +101,11 @@ class Job:
     run_id: str | None = None
     ended_at: datetime | None = None
 
+    @property
+    def run_key(self) -> str:
+        """The key under which Dagster makes one run of this attempt, however often it is asked."""
+        return f"{self.id}-{self.attempt}"
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Job":
         """The job that a row of ``arctic_jobs`` holds."""

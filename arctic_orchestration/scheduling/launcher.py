@@ -15,7 +15,7 @@ from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
-from arctic_orchestration.scheduling.runs import ATTEMPT_TAG, JOB_TAG
+from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.scheduling.store import ScheduleStore
 
@@ -65,7 +65,7 @@ def hand_out(queue: JobQueue, location: Location, store: ScheduleStore) -> list[
 
 def _request(job: Job, schedule: Schedule) -> LaunchRequest:
     return LaunchRequest(
-        run_key=f"{job.id}-{job.attempt}",
+        run_key=job.run_key,
         job_id=job.id,
         target=schedule.target,
         partition_start=job.partition_start,
@@ -74,7 +74,6 @@ def _request(job: Job, schedule: Schedule) -> LaunchRequest:
             **schedule.tags,
             SCHEDULE_TAG: schedule.name,
             JOB_TAG: job.id,
-            ATTEMPT_TAG: str(job.attempt),
             TRIGGER_TAG: schedule.trigger.kind,
         },
         run_config=schedule.run_config,

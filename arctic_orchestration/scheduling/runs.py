@@ -1,7 +1,7 @@
 """What Dagster's runs mean for jobs and for the resources that runs hold.
 
-A run that a job asked for carries the job's id and attempt as tags: it confirms the launch and
-ends the job. When Dagster retries a failed run, the job goes on with the retry. Any other run,
+A run that a job asked for carries the job's id as a tag: it confirms the launch and ends the
+job. When Dagster retries a failed run, the job goes on with the retry. Any other run,
 started by hand or as a backfill, is noted while it is active, so that limits count it too.
 """
 
@@ -22,7 +22,8 @@ from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import asset_resource, job_resource
 
 JOB_TAG = "arctic/job"
-ATTEMPT_TAG = "arctic/attempt"
+#: Dagster's: the key of the request that a run was made of
+RUN_KEY_TAG = "dagster/run_key"
 
 #: Dagster's: set on a failed run that it retries itself, and on the retry
 _WILL_RETRY_TAG = "dagster/will_retry"
@@ -58,6 +59,10 @@ class RunView(Protocol):
     def tags(self) -> Mapping[str, str]: ...
     @property
     def ended_at(self) -> datetime | None: ...
+    @property
+    def submitted(self) -> bool:
+        """It was handed to the run coordinator; until then only a request for it goes on."""
+        ...
 
 
 class RunLookup(Protocol):
@@ -108,14 +113,15 @@ class RunTracker:
             if event.status is None or event.run_id is None:
                 continue
             job = known.get(event.tags.get(JOB_TAG, ""))
-            if job is not None and _is_run_of(self._queue.current(job), event):
+            job = self._queue.current(job) if job is not None else None
+            if job is not None and job.state in ACTIVE and _is_run_of(job, event):
                 seen = _Seen(
                     run_id=event.run_id,
                     status=event.status,
                     started=event.started,
                     tags=event.tags,
                 )
-                self._apply(self._queue.current(job), seen)
+                self._apply(job, seen)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
         self._note_others(others.values())
@@ -133,8 +139,8 @@ class RunTracker:
         for job_id, found in self._lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
             for run in found:
                 job = self._queue.current(by_id[job_id])
-                is_ours = run.tags.get(ATTEMPT_TAG) == str(job.attempt)
-                if job.state is JobState.LAUNCHING and is_ours:
+                is_ours = run.tags.get(RUN_KEY_TAG) == job.run_key
+                if job.state is JobState.LAUNCHING and is_ours and run.submitted:
                     self._apply(job, _seen(run))
 
     def verify_job(self, job: Job) -> None:
@@ -284,7 +290,7 @@ def _is_run_of(job: Job, event: Event) -> bool:
     """Whether the run is the one the job asked for, or Dagster's retry of that one."""
     if job.run_id is not None:
         return job.run_id in (event.run_id, event.tags.get(_PARENT_TAG))
-    return event.tags.get(ATTEMPT_TAG) == str(job.attempt)
+    return event.tags.get(RUN_KEY_TAG) == job.run_key
 
 
 def _resources(event: Event, place: str) -> list[str]:

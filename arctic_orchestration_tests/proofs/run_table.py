@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
-from arctic_orchestration.scheduling.runs import ATTEMPT_TAG, JOB_TAG
+from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
 
 metadata = sa.MetaData()
 runs = sa.Table(
@@ -30,6 +30,7 @@ class TableRun:
     status: RunStatus = RunStatus.SUCCESS
     started: bool = True
     ended_at: datetime | None = None
+    submitted: bool = True
 
 
 class RunTable:
@@ -48,7 +49,7 @@ class RunTable:
                 values = {
                     "run_key": request.run_key,
                     "job_id": request.job_id,
-                    "attempt": request.tags[ATTEMPT_TAG],
+                    "attempt": request.run_key.rpartition("-")[2],
                     "schedule": request.tags[SCHEDULE_TAG],
                 }
                 insert = sa.dialects.postgresql.insert(runs).values(values)
@@ -70,6 +71,6 @@ class RunTable:
         query = sa.select(runs).where(column == sa.func.any(sa.cast(list(values), array)))
         with self._engine.begin() as tx:
             return [
-                TableRun(run_id=row.run_key, tags={JOB_TAG: row.job_id, ATTEMPT_TAG: row.attempt})
+                TableRun(run_id=row.run_key, tags={JOB_TAG: row.job_id, RUN_KEY_TAG: row.run_key})
                 for row in tx.execute(query)
             ]

@@ -65,6 +65,7 @@ class SimulatedRun:
     started: bool
     tags: Mapping[str, str]
     ended_at: datetime | None = None
+    submitted: bool = True
 
 
 @dataclass
@@ -88,7 +89,7 @@ class SimulatedDagster:
             self.keys[request.run_key] = run_id
             self.requests.append(request)
             job = request.target.job or "__ASSET_JOB"
-            self.start(job, run_id, tags=request.tags)
+            self.start(job, run_id, tags={**request.tags, "dagster/run_key": request.run_key})
             made.append(run_id)
         return made
 

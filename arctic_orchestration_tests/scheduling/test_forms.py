@@ -126,9 +126,7 @@ def test_a_target_is_a_job_its_name_or_assets() -> None:
     by_form = Schedule(name="s", target={"job": "rollup"}, trigger=on.partitions("a"))
     assert by_object.to_form() == by_name.to_form() == by_form.to_form()
     assert by_name.target == Target(job="rollup")
-    selection = Schedule(
-        name="s", target=dg.AssetSelection.assets("x"), trigger=on.partitions("a")
-    )
+    selection = Schedule(name="s", target=dg.AssetSelection.assets("x"), trigger=on.partitions("a"))
     assert selection.target.is_selection
     assert not by_object.target.is_selection
 

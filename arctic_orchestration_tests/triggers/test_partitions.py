@@ -11,9 +11,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def arrival(partition: str | None, asset: str = "raw/flights", size: int | None = None) -> Event:
-    return Event(
-        kind=EventKind.PARTITION, subject=asset, at=NOW, partition=partition, bytes=size
-    )
+    return Event(kind=EventKind.PARTITION, subject=asset, at=NOW, partition=partition, bytes=size)
 
 
 def test_it_fires_at_its_count_and_says_how_far_it_is() -> None:

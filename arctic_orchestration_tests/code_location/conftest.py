@@ -1,0 +1,80 @@
+"""A real Dagster instance with a state database beside it, once on each pair of storages."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from arctic_orchestration.code_location.arctic import DISPATCHER
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import jobs, schedules
+
+
+@dataclass
+class Place:
+    """An instance and a state database, as the daemon and a code server would share them."""
+
+    instance: dg.DagsterInstance
+    database: Database
+
+    def announce(self, *partitions: str, asset: str = "raw/a", **metadata: Any) -> None:
+        """Partitions of an asset arrive, reported from outside."""
+        for partition in partitions:
+            self.instance.report_runless_asset_event(
+                dg.AssetMaterialization(
+                    asset_key=asset.split("/"), partition=partition, metadata=metadata
+                )
+            )
+
+    def tick(self, definitions: dg.Definitions) -> SensorExecutionData:
+        """The dispatcher's tick, as the code server evaluates it; partitions it asks for are added."""
+        repository = definitions.get_repository_def()
+        with dg.SensorEvaluationContext(
+            instance_ref=self.instance.get_ref(),
+            repository_name=repository.name,
+            repository_def=repository,
+            sensor_name=DISPATCHER,
+        ) as context:
+            result = repository.get_sensor_def(DISPATCHER).evaluate_tick(context)
+        for request in result.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(
+                request.partitions_def_name, list(request.partition_keys)
+            )
+        return result
+
+    def rows(self, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
+        """Columns of all rows, in the order of the first."""
+        query = sa.select(*(table.c[name] for name in columns)).order_by(table.c[columns[0]])
+        with self.database.read() as tx:
+            return [tuple(row) for row in tx.execute(query)]
+
+    def states(self) -> list[tuple[str, str, str]]:
+        """Schedule, state and reason of each job."""
+        query = (
+            sa.select(schedules.c.name, jobs.c.state, jobs.c.reason)
+            .join(jobs, jobs.c.schedule_id == schedules.c.id)
+            .order_by(schedules.c.name, jobs.c.partition_start, jobs.c.id)
+        )
+        with self.database.read() as tx:
+            return [tuple(row) for row in tx.execute(query)]
+
+
+@pytest.fixture
+def place(
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Place]:
+    """Dagster's storage and the state database, both on SQLite or both on Postgres."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    database = Database(database_url)
+    database.upgrade()
+    yield Place(instance=instance, database=database)
+    database.close()

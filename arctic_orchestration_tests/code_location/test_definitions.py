@@ -1,0 +1,180 @@
+"""Definitions that name what is not there are refused; those that can be loaded touch nothing."""
+
+import runpy
+import socket
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+
+days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
+
+
+@dg.asset(partitions_def=days)
+def parent() -> None: ...
+
+
+@dg.asset(partitions_def=days, deps=[parent])
+def child() -> None: ...
+
+
+@dg.asset(deps=[parent])
+def whole() -> None: ...
+
+
+@dg.asset(partitions_def=days, deps=[whole])
+def grandchild() -> None: ...
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def work() -> None:
+    nothing()
+
+
+stranger = dg.define_asset_job("stranger", selection=["child"])
+ASSETS = [parent, child, whole, grandchild, dg.AssetSpec("raw/a")]
+
+
+def load(*schedules: Schedule) -> None:
+    """What a code server does: all of the location is put together."""
+    merged = dg.Definitions.merge(
+        dg.Definitions(assets=ASSETS, jobs=[work]), Arctic(schedules=schedules).definitions()
+    )
+    dg.Definitions.validate_loadable(merged)
+
+
+def problems(error: BaseException | None) -> tuple[InvalidInput, ...]:
+    """Ours, wherever Dagster has put it in the chain of causes."""
+    while error is not None and not isinstance(error, InvalidDefinition):
+        error = error.__cause__
+    assert error is not None, "no refusal of ours"
+    return error.problems
+
+
+GOOD: dict[str, Any] = {"name": "s", "target": "work", "trigger": on.partitions("raw/a")}
+EXECUTABLE = "an asset to run, child, grandchild, parent, whole"
+KNOWN = "one of child, grandchild, parent, raw/a, whole"
+A_JOB = "the name of a job of this code location"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "value", "expected"),
+    [
+        ({"target": "wrok"}, "target.job", "wrok", A_JOB),
+        ({"target": stranger}, "target.job", "stranger", A_JOB),
+        ({"target": {"assets": ["child", "chidl"]}}, "target.assets", "chidl", EXECUTABLE),
+        ({"target": {"assets": ["raw/a"]}}, "target.assets", "raw/a", EXECUTABLE),
+        ({"target": dg.AssetSelection.groups("none")}, "target", 'group:"none"',
+         "at least one asset"),
+        ({"trigger": on.partitions("raw/x")}, "trigger.partitions.asset", "raw/x", KNOWN),
+        ({"trigger": on.run("wrok")}, "trigger.run.job", "wrok", A_JOB),
+        ({"trigger": on.run(assets=["parent", "x"])}, "trigger.run.asset", "x", KNOWN),
+        ({"trigger": on.partitions("raw/a") | on.run("wrok")}, "trigger.run.job", "wrok", A_JOB),
+        ({"target": {"assets": ["child"]}}, "partitions", "none",
+         "each or range: child and its parent parent are partitioned"),
+        ({"target": dg.AssetSelection.assets("parent", "child")}, "partitions", "none",
+         "each or range: child and its parent parent are partitioned"),
+    ],
+)  # fmt: skip
+def test_what_a_schedule_names_must_be_there(
+    wrong: dict[str, Any], field: str, value: str, expected: str
+) -> None:
+    """The message names the schedule's field, the value and what would have been accepted."""
+    good = Schedule(**{**GOOD, "name": "good"})
+    with pytest.raises((InvalidDefinition, dg.DagsterInvalidDefinitionError)) as refusal:
+        load(good, Schedule(**{**GOOD, **wrong}))
+    (problem,) = problems(refusal.value)
+    assert (problem.field, problem.value) == (f"Schedule(s).{field}", value)
+    assert problem.expected.startswith(expected)
+
+
+def test_an_unknown_selection_is_refused_by_its_name() -> None:
+    """Dagster looks for the assets of a selection itself."""
+    with pytest.raises(Exception) as refusal:  # noqa: B017,PT011 - the chain is looked through
+        load(Schedule(**{**GOOD, "target": dg.AssetSelection.assets("chidl")}))
+    (problem,) = problems(refusal.value)
+    assert problem.field == "Schedule(s).target"
+    assert "chidl" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target": {"assets": ["child"]}, "partitions": "each"},
+        {"target": {"assets": ["child"]}, "partitions": "range"},
+        {"target": {"assets": ["parent"]}},
+        {"target": {"assets": ["whole"]}},
+        {"target": {"assets": ["grandchild"]}},
+        {"target": dg.AssetSelection.all(), "partitions": "each"},
+        {"target": work},
+        {"trigger": on.run("of another", location="there")},
+        {"trigger": on.run(assets=["of another"], location="there")},
+        {"trigger": on.partitions("raw/a") | on.run("work", status="failure")},
+    ],
+)
+def test_what_is_there_is_accepted(fields: dict[str, Any]) -> None:
+    """Also the runs of other locations, which this one cannot know."""
+    load(Schedule(**{**GOOD, **fields}))
+
+
+def test_dagster_fails_an_unpartitioned_run_of_a_partitioned_child() -> None:
+    """The reason for the refusal above: when this no longer fails, the refusal can go."""
+    repository = dg.Definitions(assets=ASSETS).get_repository_def()
+    job = repository.get_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        outcomes = {}
+        for asset in (parent, whole, grandchild, child):
+            ran = job.execute_in_process(
+                instance=instance, asset_selection=[asset.key], raise_on_error=False
+            )
+            outcomes[asset.key.to_user_string()] = ran.success
+    assert outcomes == {"parent": True, "whole": True, "grandchild": True, "child": False}
+
+
+def test_a_name_is_used_once() -> None:
+    """Both places are named."""
+    twice = [Schedule(**{**GOOD, "name": name}) for name in ("a", "b", "a")]
+    with pytest.raises(InvalidDefinition) as refusal:
+        Arctic(schedules=twice)
+    found = [(p.field, p.value, p.expected) for p in refusal.value.problems]
+    expected = "a name used once"
+    assert found == [
+        ("schedules[0].name", "a", expected),
+        ("schedules[2].name", "a", expected),
+    ]
+
+
+def test_an_interval_is_positive() -> None:
+    """A dispatcher that never rests would be all the daemon does."""
+    with pytest.raises(InvalidDefinition) as refusal:
+        Arctic(schedules=[], interval_seconds=0)
+    (problem,) = refusal.value.problems
+    assert (problem.field, problem.value, problem.expected) == ("interval_seconds", 0, "at least 1")
+
+
+def test_loading_a_location_touches_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file, no connection, with a database that does not exist."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection while definitions were loaded")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    here = Path(__file__).with_name("lake_of_tests.py")
+    names = runpy.run_path(str(here))
+    dg.Definitions.validate_loadable(names["defs"])
+    assert list(tmp_path.iterdir()) == []

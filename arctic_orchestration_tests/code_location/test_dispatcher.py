@@ -1,0 +1,173 @@
+"""The dispatcher's tick over a real instance: from what arrived to what Dagster is asked for."""
+
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.database.tables import events, job_history, schedules
+from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.code_location.lake_of_tests import defs
+
+
+def requests(*ticks: SensorExecutionData) -> dict[str, list[dg.RunRequest]]:
+    """The run requests of ticks by schedule; one that was handed out again counts once."""
+    by_key = {request.run_key: request for tick in ticks for request in tick.run_requests or ()}
+    found: dict[str, list[dg.RunRequest]] = {}
+    for request in by_key.values():
+        found.setdefault(request.tags["arctic/schedule"], []).append(request)
+    return found
+
+
+def test_each_schedule_asks_for_the_runs_that_it_describes(place: Place) -> None:
+    """One run for all, a run each, a run of each range, and new partitions of a dynamic asset."""
+    assert place.tick(defs).run_requests == []
+    place.announce("2026-01-02", "2026-01-01", "feed-1", "2026-01-05")
+    first = place.tick(defs)
+    found = requests(first, place.tick(defs))
+    assert sorted(found) == ["a_day_each", "days_together", "gather_three", "new_feeds"]
+
+    (gathered,) = found["gather_three"]
+    assert (gathered.job_name, gathered.partition_key) == ("gather", None)
+    assert gathered.asset_selection is None
+    assert gathered.tags["arctic/trigger"] == "partitions"
+
+    days = sorted(found["a_day_each"], key=lambda request: str(request.partition_key))
+    assert [day.partition_key for day in days] == ["2026-01-01", "2026-01-02", "2026-01-05"]
+    assert {day.job_name for day in days} == {"__ASSET_JOB"}
+    assert all(day.asset_selection == [dg.AssetKey("daily")] for day in days)
+
+    ranges = {
+        request.partition_key
+        or (
+            request.tags["dagster/asset_partition_range_start"],
+            request.tags["dagster/asset_partition_range_end"],
+        )
+        for request in found["days_together"]
+    }
+    assert ranges == {("2026-01-01", "2026-01-02"), "2026-01-05"}
+
+    (feed,) = found["new_feeds"]
+    assert feed.partition_key == "feed-1"
+    (added,) = first.dynamic_partitions_requests or ()
+    assert (added.partitions_def_name, list(added.partition_keys)) == ("feeds", ["feed-1"])
+
+
+def test_a_request_is_repeated_under_its_key_until_its_run_is_seen(place: Place) -> None:
+    """Dagster makes one run of a key, however often it is handed out."""
+    place.tick(defs)
+    place.announce("feed-1")
+    first, again = place.tick(defs), place.tick(defs)
+    (one,), (two,) = first.run_requests or (), again.run_requests or ()
+    assert one.run_key == two.run_key
+    assert one.run_key == f"{one.tags['arctic/job']}-1"
+    assert again.dynamic_partitions_requests == []
+    job = defs.get_repository_def().get_job("__ASSET_JOB")
+    ran = job.execute_in_process(
+        instance=place.instance,
+        asset_selection=one.asset_selection,
+        partition_key=one.partition_key,
+        tags=one.tags,
+    )
+    assert ran.success
+    assert place.tick(defs).run_requests == []
+    assert [(name, state) for name, state, _ in place.states()] == [
+        ("gather_three", "waiting_trigger"),
+        ("new_feeds", "succeeded"),
+    ]
+
+
+def test_a_partition_that_the_target_has_not_fails_its_job_alone(place: Place) -> None:
+    """The job says so, and the other partitions run."""
+    place.tick(defs)
+    place.announce("2026-13-01", "2026-01-31")
+    found = requests(place.tick(defs), place.tick(defs))
+    assert [request.partition_key for request in found["a_day_each"]] == ["2026-01-31"]
+    failed = [(name, reason) for name, state, reason in place.states() if state == "failed"]
+    assert failed == [
+        ("a_day_each", "partition '2026-13-01' is none of the partitions of daily"),
+    ]
+
+
+def test_broken_metadata_is_still_an_arrival(place: Place) -> None:
+    """What cannot be understood stands on the event and in the job's history."""
+    place.tick(defs)
+    place.announce("feed-1", bytes="a great deal")
+    found = requests(place.tick(defs))
+    assert [request.partition_key for request in found["new_feeds"]] == ["feed-1"]
+    ((_, details),) = place.rows(events, "number", "details")
+    assert "a great deal" in details
+    reasons = [reason for _, reason in place.rows(job_history, "id", "reason")]
+    assert any("a great deal" in reason for reason in reasons), reasons
+
+
+def test_the_cursor_and_the_skip_message_tell_what_a_tick_did(place: Place) -> None:
+    """For people who look at the sensor in Dagster's UI."""
+    first = place.tick(defs)
+    assert first.skip_message == "created 4"
+    assert first.cursor == '{"created": 4}'
+    assert place.tick(defs).skip_message == "nothing new and nothing due"
+    place.announce("nobody waits for this", asset="raw/b")
+    assert place.tick(defs).skip_message == "events 1"
+
+
+def _definitions(*declared: Schedule, **options: Any) -> dg.Definitions:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def work() -> None:
+        nothing()
+
+    arctic = Arctic(schedules=declared, **options)
+    return dg.Definitions.merge(
+        dg.Definitions(assets=[dg.AssetSpec("raw/a"), dg.AssetSpec("raw/b")], jobs=[work]),
+        arctic.definitions(),
+    )
+
+
+def _schedule(name: str, **fields: Any) -> Schedule:
+    return Schedule(
+        **{"name": name, "target": "work", "trigger": on.partitions("raw/a"), **fields}
+    )
+
+
+def test_the_first_tick_after_a_change_deploys_it(place: Place) -> None:
+    """What is new is created, what differs updated, what is gone deleted, the rest left alone."""
+    keep, change, go = _schedule("keep"), _schedule("change"), _schedule("go")
+    assert place.tick(_definitions(keep, change, go)).skip_message == "created 3"
+    assert place.tick(_definitions(keep, change, go)).skip_message == "nothing new and nothing due"
+    changed = _schedule("change", priority=5)
+    after = place.tick(_definitions(changed, _schedule("new", enabled=True), keep))
+    assert after.skip_message == "created 1, deleted 1, updated 1"
+    assert place.rows(schedules, "name", "version", "status") == [
+        ("change", 2, "suspended"),
+        ("keep", 1, "suspended"),
+        ("new", 1, "enabled"),
+    ]
+    assert place.tick(_definitions()).skip_message == "deleted 3"
+
+
+def test_two_locations_share_a_database_and_not_their_schedules(place: Place) -> None:
+    """Each has names, jobs and a feed position of its own."""
+    here, there = (
+        _definitions(_schedule("s", enabled=True), location=name) for name in ("here", "there")
+    )
+    place.tick(here)
+    place.announce("1")
+    assert len(place.tick(here).run_requests or ()) == 1
+    assert place.tick(there).skip_message == "created 1"
+    place.announce("2")
+    assert len(place.tick(there).run_requests or ()) == 1
+    assert len(place.rows(schedules, "id")) == 2
+
+
+def test_one_dispatcher_that_is_always_on_comes_with_the_definitions() -> None:
+    """At the interval that is asked for; and the resource by which runs learn what they are for."""
+    definitions = _definitions(_schedule("s"), interval_seconds=7)
+    (sensor,) = definitions.get_repository_def().sensor_defs
+    assert sensor.name == "arctic_dispatcher"
+    assert sensor.minimum_interval_seconds == 7
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    assert "arctic" in definitions.get_repository_def().get_top_level_resources()

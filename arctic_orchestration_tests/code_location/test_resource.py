@@ -1,0 +1,113 @@
+"""What a run is told through the ``arctic`` resource."""
+
+import json
+import os
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import Arctic, ArcticResource, Schedule, on
+from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.code_location.lake_of_tests import defs
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_run_in_a_process_of_its_own_sees_exactly_its_partitions(place: Place) -> None:
+    """Those of its job in the order of their arrival; and the schedule's properties."""
+    place.tick(defs)
+    place.announce("feed-2", "feed-1", "feed-2", "feed-3")
+    (request,) = [r for r in place.tick(defs).run_requests or () if r.job_name == "gather"]
+    place.announce("feed-4")
+    place.tick(defs)
+    module = "arctic_orchestration_tests.code_location.lake_of_tests"
+    command = [sys.executable, "-m", "dagster", "job", "execute", "-m", module, "-j", "gather"]
+    ran = subprocess.run(
+        [*command, "--tags", json.dumps(dict(request.tags))],
+        env={**os.environ, "DAGSTER_HOME": place.instance.root_directory},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "PARTITIONS feed-2,feed-1,feed-3\n" in ran.stderr
+    assert "COLOR blue\n" in ran.stderr
+    place.tick(defs)
+    states = [(name, state) for name, state, _ in place.states() if name == "gather_three"]
+    assert states == [("gather_three", "succeeded"), ("gather_three", "waiting_trigger")]
+
+
+def _told(told: list[ArcticResource]) -> dg.JobDefinition:
+    @dg.op
+    def listen(arctic: ArcticResource) -> None:
+        assert arctic.events is arctic.events, "read once"
+        told.append(arctic)
+
+    @dg.job
+    def listener() -> None:
+        listen()
+
+    return listener
+
+
+def _definitions(told: list[ArcticResource], schedule: Schedule) -> dg.Definitions:
+    return dg.Definitions.merge(
+        dg.Definitions(assets=[dg.AssetSpec("raw/a")], jobs=[_told(told)]),
+        Arctic(schedules=[schedule]).definitions(),
+    )
+
+
+def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> None:
+    """Path, bytes and rows of each arrival."""
+    told: list[ArcticResource] = []
+    schedule = Schedule(
+        name="listen", target="listener", trigger=on.partitions("raw/a", count=2), enabled=True
+    )
+    definitions = _definitions(told, schedule)
+    place.tick(definitions)
+    place.announce("1", path=dg.MetadataValue.path("/in/1"), bytes=100, rows=7)
+    place.announce("2")
+    (request,) = place.tick(definitions).run_requests or ()
+    job = definitions.get_repository_def().get_job("listener")
+    assert job.execute_in_process(instance=place.instance, tags=request.tags).success
+    (arctic,) = told
+    one, two = arctic.events
+    assert (one.subject, one.partition, one.bytes, one.rows) == ("raw/a", "1", 100, 7)
+    assert one.metadata["path"] == "/in/1"
+    assert (two.partition, two.bytes, two.rows) == ("2", None, None)
+    assert arctic.partitions == ["1", "2"]
+    assert arctic.upstream_run_ids == []
+    assert arctic.properties == {}
+    assert (arctic.firing.schedule, arctic.firing.job_id) == ("listen", request.tags["arctic/job"])
+
+
+def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
+    """Their ids; a run has no partitions of its own to hand on."""
+    told: list[ArcticResource] = []
+    schedule = Schedule(
+        name="after",
+        target="listener",
+        trigger=on.run(assets=["made"], location="elsewhere") | on.partitions("raw/a"),
+        enabled=True,
+    )
+    definitions = _definitions(told, schedule)
+    place.tick(definitions)
+    place.announce("1")
+    (request,) = place.tick(definitions).run_requests or ()
+    job = definitions.get_repository_def().get_job("listener")
+    assert job.execute_in_process(instance=place.instance, tags=request.tags).success
+    assert told[0].upstream_run_ids == []
+
+
+def test_a_run_that_nobody_scheduled_is_for_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And asks no database for it."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
+    told: list[ArcticResource] = []
+    assert _told(told).execute_in_process(
+        instance=place.instance, resources={"arctic": ArcticResource()}
+    ).success
+    (arctic,) = told
+    assert (arctic.events, arctic.partitions, dict(arctic.properties)) == ((), [], {})
+    assert arctic.firing.schedule is None
