@@ -458,7 +458,7 @@ def test_a_schedule_of_another_version_stops_only_itself(world: MakeWorld) -> No
     assert here.tick(1) == ["run-1"]
     with here.database.read() as tx:
         found = tx.execute(sa.select(schedules.c.name, schedules.c.problem))
-        rows = {name: problem for name, problem in found}
+        rows = {row.name: row.problem for row in found}
     assert rows["good"] is None
     assert "spec.trigger" in str(rows["old"])
     here.schedules = [schedule("old", description="anew"), schedule("good", target="other")]
