@@ -121,12 +121,15 @@ def _state_database() -> list[Finding]:
     settings = Settings.from_environment()
     database = Database(settings.database_url)
     shown = database.engine.url.render_as_string(hide_password=True)
-    revision = database.revision()
+    file = database.engine.url.database
+    is_sqlite = database.engine.url.get_backend_name() == "sqlite"
+    # Looking must not make a database where there is none.
+    revision = None if is_sqlite and not Path(file or "").exists() else database.revision()
     database.close()
     found = f"{shown}, cluster {settings.cluster}, revision {revision or 'none'}"
     if revision == SCHEMA_REVISION:
         return [Finding(check="state database", status=GOOD, found=found)]
-    if database.engine.url.get_backend_name() == "sqlite":
+    if is_sqlite:
         advice = "nothing: it is migrated on first use"
         return [Finding(check="state database", status=WARNING, found=found, advice=advice)]
     return [Finding(check="state database", status=BAD, found=found, advice="arctic db upgrade")]

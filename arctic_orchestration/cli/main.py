@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from arctic_orchestration.cli import database, doctor, partitions
 from arctic_orchestration.errors import ArcticError
@@ -24,5 +25,5 @@ def main() -> None:
     try:
         app()
     except ArcticError as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, markup=True)
+        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import ConfigurationError, InvalidInput
 
 app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
 
@@ -46,13 +46,22 @@ def add(
         name, separator, text = entry.partition("=")
         if not separator or not name:
             raise InvalidInput("--metadata", entry, "key=value")
+        if name in ("path", "bytes", "rows"):
+            raise InvalidInput("--metadata", entry, f"another key: use --{name}")
         described[name] = _value(text)
     parts = [part for part in asset.split("/") if part]
     if not parts or "/".join(parts) != asset:
         raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
     if not key:
         raise InvalidInput("KEY", key, "a partition key")
-    with dg.DagsterInstance.get() as instance:
+    try:
+        found = dg.DagsterInstance.get()
+    except dg.DagsterError as error:
+        raise ConfigurationError(
+            f"Dagster's instance cannot be opened: {str(error).splitlines()[0].strip()} "
+            "Set DAGSTER_HOME to the folder that holds dagster.yaml"
+        ) from error
+    with found as instance:
         instance.report_runless_asset_event(
             dg.AssetMaterialization(asset_key=dg.AssetKey(parts), partition=key, metadata=described)
         )
@@ -62,6 +71,11 @@ def add(
 def _value(text: str) -> Any:
     """Numbers, true, false and JSON as such; anything else as text."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except ValueError:
         return text
+
+
+def _no_number(name: str) -> None:
+    """NaN and Infinity are none in JSON, and what stores metadata refuses them."""
+    raise ValueError(name)

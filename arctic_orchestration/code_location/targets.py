@@ -7,6 +7,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.errors import DagsterInvalidSubsetError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.scheduling.schedule import Schedule, Target
@@ -21,18 +22,20 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
     """The schedule with its target as names.
 
     Errors:
-        InvalidDefinition: the selection is of nothing.
+        InvalidDefinition: the selection is of nothing, or of what is not there.
     """
     if not schedule.target.is_selection:
         if schedule.target.given is None:
             return schedule
         return schedule.model_copy(update={"target": Target(job=schedule.target.job)})
-    keys = dg.AssetSelection.from_coercible(schedule.target.given).resolve(graph)
+    field, given = f"Schedule({schedule.name}).target", schedule.target.given
+    try:
+        keys = dg.AssetSelection.from_coercible(given).resolve(graph)
+    except DagsterInvalidSubsetError as error:
+        expected = f"a selection of assets of this code location ({error})"
+        raise InvalidDefinition([InvalidInput(field, str(given), expected)]) from error
     if not keys:
-        problem = InvalidInput(
-            f"Schedule({schedule.name}).target", str(schedule.target.given), "at least one asset"
-        )
-        raise InvalidDefinition([problem])
+        raise InvalidDefinition([InvalidInput(field, str(given), "at least one asset")])
     names = tuple(sorted(key.to_user_string() for key in keys))
     return schedule.model_copy(update={"target": Target(assets=names)})
 

@@ -46,6 +46,11 @@ class Place:
             )
         return result
 
+    @staticmethod
+    def tags_of(request: dg.RunRequest) -> dict[str, str]:
+        """The tags that the daemon gives to the run it makes of a request."""
+        return {**request.tags, "dagster/run_key": str(request.run_key)}
+
     def rows(self, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
         """Columns of all rows, in the order of the first."""
         query = sa.select(*(table.c[name] for name in columns)).order_by(table.c[columns[0]])

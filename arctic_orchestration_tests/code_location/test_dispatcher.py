@@ -68,7 +68,7 @@ def test_a_request_is_repeated_under_its_key_until_its_run_is_seen(place: Place)
         instance=place.instance,
         asset_selection=one.asset_selection,
         partition_key=one.partition_key,
-        tags=one.tags,
+        tags=place.tags_of(one),
     )
     assert ran.success
     assert place.tick(defs).run_requests == []

@@ -7,6 +7,13 @@ import sys
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import (
+    GrpcServerCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.storage.dagster_run import DagsterRun
+from dagster._core.utils import make_new_run_id
 
 from arctic_orchestration import Arctic, ArcticResource, Schedule, on
 from arctic_orchestration_tests.code_location.conftest import Place
@@ -24,7 +31,7 @@ def test_a_run_in_a_process_of_its_own_sees_exactly_its_partitions(place: Place)
     module = "arctic_orchestration_tests.code_location.lake_of_tests"
     command = [sys.executable, "-m", "dagster", "job", "execute", "-m", module, "-j", "gather"]
     ran = subprocess.run(
-        [*command, "--tags", json.dumps(dict(request.tags))],
+        [*command, "--tags", json.dumps(place.tags_of(request))],
         env={**os.environ, "DAGSTER_HOME": place.instance.root_directory},
         capture_output=True,
         text=True,
@@ -69,7 +76,7 @@ def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> No
     place.announce("2")
     (request,) = place.tick(definitions).run_requests or ()
     job = definitions.get_repository_def().get_job("listener")
-    assert job.execute_in_process(instance=place.instance, tags=request.tags).success
+    assert job.execute_in_process(instance=place.instance, tags=place.tags_of(request)).success
     (arctic,) = told
     one, two = arctic.events
     assert (one.subject, one.partition, one.bytes, one.rows) == ("raw/a", "1", 100, 7)
@@ -82,21 +89,28 @@ def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> No
 
 
 def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
-    """Their ids; a run has no partitions of its own to hand on."""
+    """The id of the run whose end made it; such an end is no partition."""
     told: list[ArcticResource] = []
     schedule = Schedule(
         name="after",
         target="listener",
-        trigger=on.run(assets=["made"], location="elsewhere") | on.partitions("raw/a"),
+        trigger=on.run("listener", status="failure"),
         enabled=True,
     )
     definitions = _definitions(told, schedule)
     place.tick(definitions)
-    place.announce("1")
+    # A run that the daemon or the UI makes knows its code location.
+    code = GrpcServerCodeLocationOrigin(host="127.0.0.1", port=1, location_name="local")
+    repository = RemoteRepositoryOrigin(code, "__repository__")
+    origin = RemoteJobOrigin(repository, "listener")
+    run = DagsterRun(job_name="listener", run_id=make_new_run_id(), remote_job_origin=origin)
+    place.instance.report_run_failed(place.instance.add_run(run))
     (request,) = place.tick(definitions).run_requests or ()
     job = definitions.get_repository_def().get_job("listener")
-    assert job.execute_in_process(instance=place.instance, tags=request.tags).success
-    assert told[0].upstream_run_ids == []
+    assert job.execute_in_process(instance=place.instance, tags=place.tags_of(request)).success
+    (arctic,) = told
+    assert arctic.upstream_run_ids == [run.run_id]
+    assert arctic.partitions == []
 
 
 def test_a_run_that_nobody_scheduled_is_for_nothing(

@@ -53,7 +53,7 @@ class DagsterProcesses:
     """Daemons and the code server of one instance of Dagster."""
 
     def __init__(
-        self, home: Path, database_url: str, *, with_run_key: bool = True, monitored: bool = False
+        self, home: Path, database_url: str, *, without_run_key: str = "", monitored: bool = False
     ) -> None:
         """Prepares ``home``, which has a ``dagster.yaml``; starts nothing."""
         self._home = home
@@ -64,7 +64,7 @@ class DagsterProcesses:
             "DAGSTER_HOME": str(home),
             "ARCTIC_DATABASE_URL": database_url,
             crash_points.DIRECTORY: str(self.points),
-            crash_points.WITHOUT_RUN_KEY: "" if with_run_key else "1",
+            crash_points.WITHOUT_RUN_KEY: without_run_key,
         }
         self._started: list[BaseProcess] = []
         file = home / "dagster.yaml"

@@ -93,9 +93,6 @@ def test_without_the_lock_a_group_is_fuller_than_its_limit(race: Any) -> None:
     assert max(counted) > LIMIT
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a release wakes jobs of other locations while it has rows of its own"
-)
 def test_two_locations_that_give_back_a_slot_at_once_are_both_let_through(
     postgres_server: PostgresServer, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
