@@ -81,6 +81,7 @@ def examine() -> list[Finding]:
         findings += _guarded("feed", lambda: _feed(instance))
         findings += _guarded("daemon", lambda: _daemon(instance))
         findings += _guarded("dispatcher", lambda: _dispatcher(instance))
+        findings += _guarded("run monitoring", lambda: _run_monitoring(instance))
     return findings
 
 
@@ -183,6 +184,19 @@ def _daemon(instance: "DagsterInstance") -> list[Finding]:
     if sensor.healthy:
         return [Finding(check="daemon", status=GOOD, found=found)]
     return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+
+
+def _run_monitoring(instance: "DagsterInstance") -> list[Finding]:
+    if instance.run_monitoring_enabled:
+        return [Finding(check="run monitoring", status=GOOD, found="enabled")]
+    return [
+        Finding(
+            check="run monitoring",
+            status=WARNING,
+            found="disabled: a run whose daemon dies while starting it stays STARTING for ever",
+            advice="run_monitoring: {enabled: true} in dagster.yaml",
+        )
+    ]
 
 
 def _dispatcher(instance: "DagsterInstance") -> list[Finding]:

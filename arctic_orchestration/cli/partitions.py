@@ -21,8 +21,10 @@ def add(
     asset: Annotated[str, typer.Argument(help="The asset's key, as raw/flights.")],
     key: Annotated[str, typer.Argument(help="The partition key.")],
     path: Annotated[str | None, typer.Option(help="Where the partition's data is.")] = None,
-    size: Annotated[int | None, typer.Option("--bytes", help="How many bytes arrived.")] = None,
-    rows: Annotated[int | None, typer.Option(help="How many rows arrived.")] = None,
+    size: Annotated[
+        str | None, typer.Option("--bytes", metavar="N", help="How many bytes arrived.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option(metavar="N", help="How many rows arrived.")] = None,
     metadata: Annotated[
         list[str] | None, typer.Option(help="More metadata, key=value; repeatable.")
     ] = None,
@@ -39,9 +41,9 @@ def add(
         described["path"] = dg.MetadataValue.path(path)
     for name, value in (("bytes", size), ("rows", rows)):
         if value is not None:
-            if value < 0:
-                raise InvalidInput(f"--{name}", value, "a number that is not negative")
-            described[name] = value
+            if not (value.isascii() and value.isdecimal()):
+                raise InvalidInput(f"--{name}", value, "a whole number that is not negative")
+            described[name] = int(value)
     for entry in metadata or ():
         name, separator, text = entry.partition("=")
         if not separator or not name:

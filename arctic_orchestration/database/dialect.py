@@ -7,6 +7,7 @@ row locks is guarded there by the transaction itself, and ``FOR UPDATE`` has not
 import io
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -90,7 +91,7 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
         # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
         # go on to write would then deadlock. We say BEGIN ourselves.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_write_ahead_log(connection)
         # A commit that a power cut takes back would forget a job whose run Dagster has started.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -102,6 +103,20 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
     sa.event.listen(engine, "connect", connect)
     sa.event.listen(engine, "begin", begin)
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Lets readers and the writer work at once; kept in the file from then on."""
+    give_up_at = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            # SQLite does not wait here when two connections switch a new file at once.
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.01)
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

@@ -21,6 +21,8 @@ _DAGSTER_YAML = {
         "class": "QueuedRunCoordinator",
         "config": {"max_concurrent_runs": 2},
     },
+    # A run whose daemon died while starting it is given up, and asked for again.
+    "run_monitoring": {"enabled": True},
     # A run whose process was killed with the demo is run again; its tables are the same after.
     "run_retries": {"enabled": True, "max_retries": 3},
 }

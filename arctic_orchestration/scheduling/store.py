@@ -59,10 +59,11 @@ class StoredSchedule:
 
 
 class ScheduleStore:
-    """Reads and writes schedules; parsed ones are kept by id and version."""
+    """Reads and writes schedules; parsed ones are kept."""
 
     def __init__(self) -> None:
-        self._parsed: dict[tuple[str, int], tuple[Schedule, tuple[Leaf, ...]]] = {}
+        # By time of writing, too: a version that was rolled back may be given again.
+        self._parsed: dict[tuple[str, int, datetime], tuple[Schedule, tuple[Leaf, ...]]] = {}
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
         """The schedules with these ids; those that are gone or cannot be read are left out."""
@@ -73,10 +74,11 @@ class ScheduleStore:
             schedules.c.version,
             schedules.c.origin,
             schedules.c.status,
+            schedules.c.updated_at,
         ).where(dialect.among(tx, schedules.c.id, wanted))
         rows = tx.execute(light).all()
-        self._parse(tx, [row.id for row in rows if (row.id, row.version) not in self._parsed])
-        readable = [row for row in rows if (row.id, row.version) in self._parsed]
+        self._parse(tx, [row.id for row in rows if _key(row) not in self._parsed])
+        readable = [row for row in rows if _key(row) in self._parsed]
         return {row.id: self._stored(row) for row in readable}
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
@@ -233,7 +235,9 @@ class ScheduleStore:
             return
         if len(self._parsed) > _CACHED:
             self._parsed.clear()
-        query = sa.select(schedules.c.id, schedules.c.version, schedules.c.spec)
+        query = sa.select(
+            schedules.c.id, schedules.c.version, schedules.c.updated_at, schedules.c.spec
+        )
         for row in tx.execute(query.where(dialect.among(tx, schedules.c.id, ids))):
             try:
                 schedule = Schedule.parse(json.loads(row.spec), field="spec")
@@ -241,14 +245,14 @@ class ScheduleStore:
                 # Written by another version of the package. The others must not wait for it.
                 self._set_problem(tx, row.id, str(error))
                 continue
-            self._parsed[row.id, row.version] = (schedule, schedule.trigger.leaves)
+            self._parsed[_key(row)] = (schedule, schedule.trigger.leaves)
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:
         this = (schedules.c.id == id) & schedules.c.problem.is_distinct_from(problem)
         tx.execute(sa.update(schedules).where(this).values(problem=problem))
 
     def _stored(self, row: Any) -> StoredSchedule:
-        schedule, leaves = self._parsed[row.id, row.version]
+        schedule, leaves = self._parsed[_key(row)]
         return StoredSchedule(
             id=row.id,
             name=row.name,
@@ -258,3 +262,7 @@ class ScheduleStore:
             schedule=schedule,
             leaves=leaves,
         )
+
+
+def _key(row: Any) -> tuple[str, int, datetime]:
+    return row.id, row.version, row.updated_at

@@ -31,7 +31,7 @@ class Place:
             )
 
     def tick(self, definitions: dg.Definitions) -> SensorExecutionData:
-        """The dispatcher's tick, as the code server evaluates it; partitions it asks for are added."""
+        """The dispatcher's tick, as a code server evaluates it; new partitions are added."""
         repository = definitions.get_repository_def()
         with dg.SensorEvaluationContext(
             instance_ref=self.instance.get_ref(),

@@ -128,9 +128,7 @@ def _definitions(*declared: Schedule, **options: Any) -> dg.Definitions:
 
 
 def _schedule(name: str, **fields: Any) -> Schedule:
-    return Schedule(
-        **{"name": name, "target": "work", "trigger": on.partitions("raw/a"), **fields}
-    )
+    return Schedule(**{"name": name, "target": "work", "trigger": on.partitions("raw/a"), **fields})
 
 
 def test_the_first_tick_after_a_change_deploys_it(place: Place) -> None:

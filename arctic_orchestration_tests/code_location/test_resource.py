@@ -119,9 +119,11 @@ def test_a_run_that_nobody_scheduled_is_for_nothing(
     """And asks no database for it."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
     told: list[ArcticResource] = []
-    assert _told(told).execute_in_process(
-        instance=place.instance, resources={"arctic": ArcticResource()}
-    ).success
+    assert (
+        _told(told)
+        .execute_in_process(instance=place.instance, resources={"arctic": ArcticResource()})
+        .success
+    )
     (arctic,) = told
     assert (arctic.events, arctic.partitions, dict(arctic.properties)) == ((), [], {})
     assert arctic.firing.schedule is None

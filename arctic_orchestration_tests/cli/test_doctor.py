@@ -1,0 +1,215 @@
+"""``arctic doctor``: what it checks, what it finds, what it advises."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.remote_origin import (
+    GrpcServerCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
+from dagster._daemon.types import DaemonHeartbeat
+
+from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
+from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.postgres import PostgresServer
+
+
+def found() -> dict[str, tuple[str, str, str]]:
+    """Status, finding and advice by check."""
+    return {f.check: (f.status, f.found, f.advice) for f in examine()}
+
+
+def alive(
+    instance: dg.DagsterInstance,
+    *,
+    ago: float = 0,
+    status: InstigatorStatus = InstigatorStatus.DECLARED_IN_CODE,
+) -> None:
+    """The daemon beats and the dispatcher of location ``flights`` ticks, or did so long ago."""
+    at = time.time() - ago
+    instance.add_daemon_heartbeat(DaemonHeartbeat(at, "SENSOR", "daemon-1", []))
+    location = GrpcServerCodeLocationOrigin(host="127.0.0.1", port=1, location_name="flights")
+    origin = RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(location, "__repository__"), "arctic_dispatcher"
+    )
+    data = SensorInstigatorData(last_tick_timestamp=at)
+    instance.add_instigator_state(InstigatorState(origin, InstigatorType.SENSOR, status, data))
+
+
+@pytest.fixture
+def instance(
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> dg.DagsterInstance:
+    """An instance and a state database that is empty."""
+    made = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    return made
+
+
+def test_all_is_well_where_all_is_well(
+    backend: str, instance: dg.DagsterInstance, database_url: str, arctic: Callable[..., Outcome]
+) -> None:
+    """Every check is good, and the command ends with 0."""
+    database = Database(database_url)
+    database.upgrade()
+    database.close()
+    alive(instance)
+    findings = found()
+    assert {check: status for check, (status, _, _) in findings.items()} == {
+        "versions": GOOD,
+        "java": GOOD,
+        "state database": GOOD,
+        **({"postgres scheme": GOOD} if backend == "postgres" else {}),
+        "feed": GOOD,
+        "daemon": GOOD,
+        "dispatcher of flights": GOOD,
+    }
+    assert "dagster 1.13.27" in findings["versions"][1]
+    assert f"cluster default, revision {SCHEMA_REVISION}" in findings["state database"][1]
+    assert findings["feed"][1].startswith("exact: ")
+    said = arctic("doctor")
+    assert said.code == 0
+    for check in findings:
+        assert check in said.out
+
+
+def test_a_daemon_that_never_ran_is_found(
+    instance: dg.DagsterInstance, arctic: Callable[..., Outcome]
+) -> None:
+    """Neither heartbeat nor dispatcher: what to start and what to merge; exit code 1."""
+    findings = found()
+    start = "start it: dagster-daemon run, or dagster dev"
+    assert findings["daemon"] == (BAD, "the sensor daemon was never seen", start)
+    status, _, advice = findings["dispatcher"]
+    assert (status, advice) == (
+        BAD,
+        "merge arctic.definitions() into a code location of workspace.yaml",
+    )
+    said = arctic("doctor")
+    assert said.code == 1
+    assert "dagster-daemon run" in said.out
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_daemon_that_fell_silent_is_found(instance: dg.DagsterInstance) -> None:
+    """An hour ago is too long for both."""
+    alive(instance, ago=3600)
+    findings = found()
+    assert findings["daemon"][0] == BAD
+    assert findings["daemon"][1].startswith("last heartbeat 2")
+    assert findings["daemon"][2] == "start it: dagster-daemon run, or dagster dev"
+    assert findings["dispatcher of flights"][0] == BAD
+    assert findings["dispatcher of flights"][1].startswith("running, last tick 2")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_dispatcher_that_was_stopped_is_found(instance: dg.DagsterInstance) -> None:
+    """Somebody did, on the Automation page."""
+    alive(instance, status=InstigatorStatus.STOPPED)
+    status, what, advice = found()["dispatcher of flights"]
+    assert (status, what) == (BAD, "stopped")
+    assert "Automation page" in advice
+
+
+def test_a_schema_that_is_missing_is_found(
+    backend: str, instance: dg.DagsterInstance, database_url: str
+) -> None:
+    """SQLite follows on first use, and is left alone; Postgres has its command."""
+    status, what, advice = found()["state database"]
+    assert "revision none" in what
+    if backend == "sqlite":
+        assert (status, advice) == (WARNING, "nothing: it is migrated on first use")
+    else:
+        assert (status, advice) == (BAD, "arctic db upgrade")
+    database = Database(database_url)
+    assert database.revision() is None
+    database.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_state_database_that_does_not_answer_is_found(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other checks go on; the password is not shown."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://u:secret@127.0.0.1:1/db")
+    findings = found()
+    status, what, _ = findings["state database"]
+    assert status == BAD
+    assert "did not answer" in what
+    assert "secret" not in what
+    assert "daemon" in findings
+
+
+@pytest.mark.parametrize(
+    ("storage", "status"),
+    [
+        ({"postgres_db": {"scheme": "postgresql"}}, BAD),
+        ({"postgres_db": {}}, BAD),
+        ({"postgres_url": "postgresql://u:p@h/d"}, BAD),
+        ({"postgres_url": "postgresql+psycopg2://u:p@h/d"}, GOOD),
+        ({"postgres_db": {"scheme": "postgresql+psycopg2"}}, GOOD),
+        ({"postgres_url": {"env": "PG_URL"}}, GOOD),
+    ],
+)
+def test_a_scheme_that_means_another_driver_is_found(
+    storage: dict[str, object], status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy 2.1 reads postgresql:// as psycopg 3, with which Dagster does not work."""
+    from arctic_orchestration.cli.doctor import _postgres_scheme
+
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"storage": {"postgres": storage}}))
+    (finding,) = _postgres_scheme()
+    assert finding.status == status
+    assert "u:p" not in finding.found
+    if status == BAD:
+        assert "postgresql+psycopg2" in finding.advice
+
+
+def test_an_instance_that_cannot_be_loaded_is_a_finding_too(
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With scheme postgresql the storage cannot even be opened; the table says why, exit code 1."""
+    db = {"scheme": "postgresql", "username": "postgres", "password": "x", "hostname": "127.0.0.1",
+          "port": postgres_server.port, "db_name": "postgres"}  # fmt: skip
+    config = {"storage": {"postgres": {"postgres_db": db}}}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
+    said = arctic("doctor")
+    assert said.code == 1
+    assert "postgres scheme" in said.out
+    assert "postgresql+psycopg2" in said.out
+    assert "Traceback" not in said.out + said.err
+
+
+def test_without_dagster_home_the_rest_is_still_checked(
+    arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The advice names the variable, and nothing is made in the directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
+    said = arctic("doctor")
+    assert said.code == 1
+    assert "set DAGSTER_HOME to the folder that holds dagster.yaml" in said.out
+    assert list(tmp_path.iterdir()) == []

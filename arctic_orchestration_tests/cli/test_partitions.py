@@ -1,0 +1,102 @@
+"""``arctic partitions add``: announces a partition through Dagster's own event log."""
+
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.events.event import EventKind
+from arctic_orchestration_tests.cli.conftest import Outcome
+
+
+@pytest.fixture
+def instance(
+    backend: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> dg.DagsterInstance:
+    """The instance that the environment names."""
+    made = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
+    return made
+
+
+def test_an_announcement_is_seen_by_the_feed(
+    instance: dg.DagsterInstance, arctic: Callable[..., Outcome]
+) -> None:
+    """With its path, bytes, rows and more; everything but the first two is optional."""
+    log = DagsterLog(instance)
+    before = log.end()
+    said = arctic(
+        "partitions", "add", "raw/flights", "2026-01-01|EWR", "--path", "/in/a b.csv",
+        "--bytes", "1048576", "--rows", "305", "--metadata", "source=ftp",
+        "--metadata", "checked=true", "--metadata", "share=0.5", "--metadata", "note=a=b",
+        "--metadata", "mean=NaN",
+    )  # fmt: skip
+    assert (said.code, said.out) == (0, "announced raw/flights 2026-01-01|EWR\n")
+    assert arctic("partitions", "add", "plain", "1").code == 0
+    first, second = log.read(before, 10).events
+    assert (first.kind, first.subject, first.partition) == (
+        EventKind.PARTITION,
+        "raw/flights",
+        "2026-01-01|EWR",
+    )
+    assert (first.bytes, first.rows, first.run_id) == (1048576, 305, None)
+    assert dict(first.metadata) == {
+        "path": "/in/a b.csv",
+        "bytes": 1048576,
+        "rows": 305,
+        "source": "ftp",
+        "checked": True,
+        "share": 0.5,
+        "note": "a=b",
+        "mean": "NaN",
+    }
+    assert (second.subject, second.partition, second.bytes) == ("plain", "1", None)
+    log.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("raw//flights", "1"), "ASSET: got 'raw//flights', expected an asset key such as"),
+        (("/raw", "1"), "ASSET: got '/raw', expected an asset key such as raw/flights"),
+        (("", "1"), "ASSET: got '', expected an asset key such as raw/flights"),
+        (("a", ""), "KEY: got '', expected a partition key"),
+        (("a", "1", "--bytes", "-5"), "--bytes: got '-5', expected a whole number that is not"),
+        (("a", "1", "--rows", "1.5"), "--rows: got '1.5', expected a whole number that is not"),
+        (("a", "1", "--metadata", "x"), "--metadata: got 'x', expected key=value"),
+        (("a", "1", "--metadata", "=x"), "--metadata: got '=x', expected key=value"),
+        (("a", "1", "--metadata", "[/]"), "--metadata: got '[/]', expected key=value"),
+        (("a", "1", "--metadata", "rows=5"), "got 'rows=5', expected another key: use --rows"),
+        (("a", "1", "--bytes", "5MB"), "--bytes: got '5MB', expected a whole number that is not"),
+        (("a",), "Missing argument 'key'"),
+    ],
+)
+def test_bad_input_is_one_message_and_announces_nothing(
+    instance: dg.DagsterInstance,
+    arctic: Callable[..., Outcome],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    """Exit code 2; the message names the field, the value and what was expected."""
+    said = arctic("partitions", "add", *arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert "Traceback" not in said.err
+    log = DagsterLog(instance)
+    assert list(log.read(None, 10).events) == []
+    log.close()
+
+
+def test_without_an_instance_the_message_says_what_to_set(
+    arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DAGSTER_HOME names it."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    said = arctic("partitions", "add", "a", "1")
+    assert said.code == 2
+    assert "DAGSTER_HOME" in said.err
+    assert "Traceback" not in said.err
