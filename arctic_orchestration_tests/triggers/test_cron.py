@@ -266,6 +266,15 @@ def test_a_week_without_a_dispatcher_is_made_up() -> None:
     assert due(on.cron("0 4 * * *"), "01-02 04:00", "01-08 12:00") == (nights[-1:], "01-09 04:00")
 
 
+def test_what_is_made_up_on_a_day_of_change_is_in_order_and_once() -> None:
+    """Two wall times in one gap are one tick; an hour that repeats is caught up in real time."""
+    cron = on.cron("0,30 2 * * *", timezone="America/New_York", catch_up="all")
+    assert due(cron, "03-08 07:00", "03-08 12:00")[0] == ["03-08 07:00"]
+    cron = on.cron("0,30 1 * * *", timezone="America/New_York", catch_up="all", dst="both")
+    wanted = ["11-01 05:00", "11-01 05:30", "11-01 06:00", "11-01 06:30"]
+    assert due(cron, "11-01 05:00", "11-01 12:00")[0] == wanted
+
+
 def test_a_year_without_a_dispatcher_costs_no_year_of_ticks() -> None:
     """Half a million missed minutes: only the newest are looked for."""
     begun = time.process_time()
