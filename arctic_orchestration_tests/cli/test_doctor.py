@@ -70,6 +70,9 @@ def test_all_is_well_where_all_is_well(
     database.upgrade()
     database.close()
     alive(instance)
+    assert found()["run monitoring"][0] == WARNING
+    with (Path(instance.root_directory) / "dagster.yaml").open("a") as configuration:
+        configuration.write("run_monitoring:\n  enabled: true\n")
     findings = found()
     assert {check: status for check, (status, _, _) in findings.items()} == {
         "versions": GOOD,
@@ -79,6 +82,7 @@ def test_all_is_well_where_all_is_well(
         "feed": GOOD,
         "daemon": GOOD,
         "dispatcher of flights": GOOD,
+        "run monitoring": GOOD,
     }
     assert "dagster 1.13.27" in findings["versions"][1]
     assert f"cluster default, revision {SCHEMA_REVISION}" in findings["state database"][1]
