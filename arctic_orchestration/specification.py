@@ -81,7 +81,7 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
         fields = {"of": fields}
     if not isinstance(fields, dict):
         raise ValueError(f"a mapping of the fields of {kind}")
-    return {"kind": kind, **fields}
+    return {**fields, "kind": kind}
 
 
 def problems_of(error: ValidationError, field: str) -> list[InvalidInput]:

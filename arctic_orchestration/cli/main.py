@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from arctic_orchestration.cli import database, doctor, partitions
+from arctic_orchestration.cli import database, doctor, feed, partitions
 from arctic_orchestration.errors import ArcticError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(database.app, name="db")
+app.add_typer(feed.app, name="feed")
 app.command(name="doctor")(doctor.doctor)
 
 

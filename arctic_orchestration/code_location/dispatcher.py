@@ -147,13 +147,21 @@ class DispatcherSensor(dg.SensorDefinition):
         for name, count in counts.items():
             context.log.debug(f"{name}: {count}")
         cursor = json.dumps(counts)
-        if not result.requests:
+        added = _new_partitions(result.requests, targets)
+        requests = []
+        for request in result.requests:
+            # One request that Dagster refuses would fail the tick, and all ticks after it.
+            try:
+                requests.append(_run_request(request, context, added))
+            except Exception as error:
+                problem = f"Dagster refuses its run: {error}"
+                context.log.error(f"job {request.job_id}: {problem}")
+                engine.refuse(request.job_id, problem, utc_now())
+        if not requests:
             text = ", ".join(f"{name} {count}" for name, count in counts.items())
             return dg.SensorResult(skip_reason=text or "nothing new and nothing due", cursor=cursor)
         return dg.SensorResult(
-            run_requests=[_run_request(request) for request in result.requests],
-            dynamic_partitions_requests=_new_partitions(result.requests, targets),
-            cursor=cursor,
+            run_requests=requests, dynamic_partitions_requests=added, cursor=cursor
         )
 
     def _engine(self, context: dg.SensorEvaluationContext) -> Engine:
@@ -167,7 +175,8 @@ class DispatcherSensor(dg.SensorDefinition):
         targets = RepositoryTargets(repository, context.instance)
         if key not in self._engines:
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
-            log = DagsterLog(context.instance, location=location)
+            known_as = origin.location_name if origin else None
+            log = DagsterLog(context.instance, location=location, known_as=known_as)
             self._engines[key] = Engine(
                 database=Database.open(settings.database_url),
                 cluster=settings.cluster,
@@ -182,7 +191,12 @@ class DispatcherSensor(dg.SensorDefinition):
         return self._engines[key]
 
 
-def _run_request(request: LaunchRequest) -> dg.RunRequest:
+def _run_request(
+    request: LaunchRequest,
+    context: dg.SensorEvaluationContext,
+    added: Sequence[dg.AddDynamicPartitionsRequest],
+) -> dg.RunRequest:
+    """What Dagster is asked for, its partition resolved as Dagster would resolve it."""
     tags = dict(request.tags)
     partition = request.partition_start
     if request.partition_start != request.partition_end:
@@ -190,13 +204,21 @@ def _run_request(request: LaunchRequest) -> dg.RunRequest:
         tags[_RANGE_END] = str(request.partition_end)
         partition = None
     assets = [asset_key(asset) for asset in request.target.assets]
-    return dg.RunRequest(
+    job = request.target.job or ASSET_JOB
+    made = dg.RunRequest(
         run_key=request.run_key,
-        job_name=request.target.job or ASSET_JOB,
+        job_name=job,
         asset_selection=assets or None,
         partition_key=partition,
         tags=tags,
         run_config=dict(request.run_config),
+    )
+    if partition is None or context.repository_def is None:
+        return made
+    return made.with_resolved_tags_and_config(
+        target_definition=context.repository_def.get_job(job),
+        dynamic_partitions_requests=added,
+        dynamic_partitions_store=context.caching_dynamic_partitions_loader,
     )
 
 

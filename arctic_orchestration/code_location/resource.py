@@ -10,14 +10,14 @@ import sqlalchemy as sa
 from pydantic import PrivateAttr
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import events, job_events, jobs, schedules
+from arctic_orchestration.database.tables import events, job_events, jobs
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG
 from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.settings import Settings
 
 
-class Firing:
+class RunCause:
     """What made a run: its job's events. Read from the state database when first asked for.
 
     A run that no schedule asked for has no job: there is nothing, and no database is opened.
@@ -47,14 +47,17 @@ class Firing:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The properties of the schedule, as they are now."""
-        return self._loaded[1]
+        """The properties of the schedule, as they were when the job was admitted."""
+        return self._loaded[2]
 
     @property
     def partitions(self) -> list[str]:
-        """The different partitions that arrived, in the order of their first arrival."""
-        keys = (e.partition for e in self.events if e.kind is EventKind.PARTITION and e.partition)
-        return list(dict.fromkeys(keys))
+        """The different partitions the run is for, in the order of their first arrival.
+
+        Those that arrived, and those of the runs that the schedule waited for; of a job that was
+        split, its own.
+        """
+        return self._loaded[1]
 
     @property
     def upstream_run_ids(self) -> list[str]:
@@ -63,29 +66,32 @@ class Firing:
         return list(dict.fromkeys(ids))
 
     @cached_property
-    def _loaded(self) -> tuple[tuple[Event, ...], Mapping[str, Any]]:
+    def _loaded(self) -> tuple[tuple[Event, ...], list[str], Mapping[str, Any]]:
         if self.job_id is None:
-            return (), {}
+            return (), [], {}
         database = Database.open(Settings.from_environment().database_url)
         try:
             with database.read() as tx:
-                numbers = sa.select(job_events.c.number).where(job_events.c.job_id == self.job_id)
-                location = sa.select(jobs.c.location_id).where(jobs.c.id == self.job_id)
                 found = tx.execute(
-                    sa.select(events.c.details)
-                    .where(events.c.location_id == location.scalar_subquery())
-                    .where(events.c.number.in_(numbers))
-                    .order_by(events.c.number)
-                )
-                taken = tuple(Event.from_json(json.loads(text)) for text in found.scalars())
-                spec = tx.execute(
-                    sa.select(schedules.c.spec)
-                    .join(jobs, jobs.c.schedule_id == schedules.c.id)
-                    .where(jobs.c.id == self.job_id)
+                    sa.select(events.c.details, job_events.c.partition)
+                    .join(
+                        job_events,
+                        (job_events.c.location_id == events.c.location_id)
+                        & (job_events.c.number == events.c.number),
+                    )
+                    .where(job_events.c.job_id == self.job_id)
+                    .order_by(events.c.number, job_events.c.leaf)
+                ).all()
+                launch = tx.execute(
+                    sa.select(jobs.c.launch).where(jobs.c.id == self.job_id)
                 ).scalar()
         finally:
             database.close()
-        return taken, json.loads(spec).get("properties", {}) if spec else {}
+        # An event that two leaves took is one event.
+        details = dict.fromkeys(row.details for row in found)
+        taken = tuple(Event.from_json(json.loads(text)) for text in details)
+        partitions = list(dict.fromkeys(row.partition for row in found if row.partition))
+        return taken, partitions, json.loads(launch)["properties"] if launch else {}
 
 
 class ArcticResource(dg.ConfigurableResource[Any]):
@@ -96,33 +102,33 @@ class ArcticResource(dg.ConfigurableResource[Any]):
     ``arctic.properties`` what the schedule hands to its runs.
     """
 
-    _firing: Firing = PrivateAttr(default_factory=lambda: Firing({}))
+    _cause: RunCause = PrivateAttr(default_factory=lambda: RunCause({}))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         run = context.run
-        self._firing = Firing(run.tags if run is not None else {})
+        self._cause = RunCause(run.tags if run is not None else {})
 
     @property
-    def firing(self) -> Firing:
+    def cause(self) -> RunCause:
         """The job behind the run, with everything it knows."""
-        return self._firing
+        return self._cause
 
     @property
     def partitions(self) -> list[str]:
         """The different partitions that arrived for this run."""
-        return self._firing.partitions
+        return self._cause.partitions
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events that made this run."""
-        return self._firing.events
+        return self._cause.events
 
     @property
     def upstream_run_ids(self) -> list[str]:
         """The runs whose end made this run."""
-        return self._firing.upstream_run_ids
+        return self._cause.upstream_run_ids
 
     @property
     def properties(self) -> Mapping[str, Any]:
         """The properties of the schedule that asked for this run."""
-        return self._firing.properties
+        return self._cause.properties

@@ -78,27 +78,31 @@ def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
 
 
 def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
-    """Schedules that ask for an unpartitioned run of what Dagster only runs by partition.
+    """Schedules whose ``partitions`` ask for runs that Dagster refuses or fails.
 
     Dagster looks up the versions of a partitioned asset's partitioned parents by the partition
     of the run, and fails the run when it has none.
     """
     problems = []
     for schedule in schedules:
-        if schedule.partitions != "none":
-            continue
-        for asset in schedule.target.assets:
-            node = graph.get(asset_key(asset))
-            parents = [key for key in node.parent_keys if graph.get(key).is_partitioned]
-            if node.is_partitioned and parents:
+        names = schedule.target.assets
+        nodes = {asset: graph.get(asset_key(asset)) for asset in names}
+        partitioned = [asset for asset in names if nodes[asset].is_partitioned]
+        expected = None
+        if schedule.partitions != "none" and names and not partitioned:
+            expected = f"none: {', '.join(names)} has no partitions"
+        for asset in partitioned if schedule.partitions == "none" else ():
+            parents = [key for key in nodes[asset].parent_keys if graph.get(key).is_partitioned]
+            if parents:
                 parent = min(key.to_user_string() for key in parents)
                 expected = (
                     f"each or range: {asset} and its parent {parent} are partitioned, "
                     "and Dagster fails an unpartitioned run of such an asset"
                 )
-                field = f"Schedule({schedule.name}).partitions"
-                problems.append(InvalidInput(field, schedule.partitions, expected))
                 break
+        if expected is not None:
+            field = f"Schedule({schedule.name}).partitions"
+            problems.append(InvalidInput(field, schedule.partitions, expected))
     return problems
 
 
@@ -121,13 +125,19 @@ class RepositoryTargets:
             key = asset_key(asset)
             if not graph.has(key) or not graph.get(key).is_executable:
                 return f"asset {asset} is not in this code location"
-        definition = self.partitions_definition(target)
-        if definition is None or isinstance(definition, dg.DynamicPartitionsDefinition):
+        partitions = {str(partition) for partition in (start, end) if partition is not None}
+        if not partitions:
+            return None
+        name = target.job or ", ".join(target.assets)
+        definitions = self._partitions_definitions(target)
+        if len(definitions) != 1:
+            found = "no partitions" if not definitions else "partitions of several kinds"
+            return f"{name} has {found}, and a run of {min(partitions)} was asked for"
+        if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
             return None
         with partition_loading_context(dynamic_partitions_store=self._instance):
-            for partition in {start, end} - {None}:
-                if not definition.has_partition_key(str(partition)):
-                    name = target.job or ", ".join(target.assets)
+            for partition in sorted(partitions):
+                if not definitions[0].has_partition_key(partition):
                     return f"partition {partition!r} is none of the partitions of {name}"
         return None
 
@@ -160,14 +170,20 @@ class RepositoryTargets:
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
         """How the target is partitioned, if it is."""
+        return next(iter(self._partitions_definitions(target)), None)
+
+    def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
+        """The different ways in which parts of the target are partitioned."""
         if target.job is not None:
-            return self._repository.get_job(target.job).partitions_def
+            definition = self._repository.get_job(target.job).partitions_def
+            return [definition] if definition is not None else []
         graph = self._repository.asset_graph
+        found: list[dg.PartitionsDefinition[Any]] = []
         for asset in target.assets:
             definition = graph.get(asset_key(asset)).partitions_def
-            if definition is not None:
-                return definition
-        return None
+            if definition is not None and definition not in found:
+                found.append(definition)
+        return found
 
 
 def _some(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from arctic_orchestration.constraints.delay import Delay
 from arctic_orchestration.specification import untag
 
 ConstraintUnion = (
-    Concurrency  #
+    Concurrency  # without a comment the formatter would join the lines
     | Delay
 )
 

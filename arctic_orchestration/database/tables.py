@@ -42,6 +42,8 @@ locations = sa.Table(
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("position", sa.Text),
+    # Which Dagster storage the position is of: another one under this name is refused.
+    sa.Column("storage_id", sa.Text),
     sa.Column("definitions_digest", sa.Text),
     sa.Column("next_event", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("ticked_at", UtcTime),
@@ -126,6 +128,8 @@ jobs = sa.Table(
     sa.Column("deadline_at", UtcTime),
     sa.Column("held_by", sa.Text),
     sa.Column("verdicts", sa.Text),
+    # Target, tags, run configuration and properties as they were when it was admitted.
+    sa.Column("launch", sa.Text),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("requested_at", UtcTime),
     sa.Column("requests", sa.Integer, nullable=False, server_default="0"),

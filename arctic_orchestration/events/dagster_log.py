@@ -6,6 +6,7 @@ the stored JSON of events and runs. Nothing outside of this room knows them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Protocol
 
 import sqlalchemy
@@ -31,6 +32,7 @@ from arctic_orchestration.events.runs import BulkSql, RunView, runs_by_id, runs_
 from arctic_orchestration.events.settled import Row
 from arctic_orchestration.events.sqlite_log import SqliteLog, SqliteSql
 
+_PARTITION_TAG = "dagster/partition"
 _PLANNED = (
     "select distinct run_id, asset_key from event_logs "
     "where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED' and run_id {in}"
@@ -56,21 +58,47 @@ class _Log(Protocol):
 class DagsterLog:
     """The feed of a Dagster instance, and what other rooms need to know of its runs."""
 
-    def __init__(self, instance: DagsterInstance, *, location: str | None = None) -> None:
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        *,
+        location: str | None = None,
+        known_as: str | None = None,
+    ) -> None:
         """Finds the storage; touches no database.
 
         Args:
             location: the code location that runs are counted to whose record names none, such
                 as runs of ``dagster job execute``.
+            known_as: the name by which Dagster knows that location, if it is another one: RUN
+                events of its runs get ``location`` instead. Other locations keep their names.
 
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
         """
         self._log = _log_of(instance)
-        self._runs = _run_sql_of(instance)
+        self._run_storage = _run_storage_of(instance)
+        self._runs = _run_sql_of(self._run_storage)
         self._location = location
+        self._known_as = known_as
         #: whether Dagster may retry failed runs itself
         self.retries_enabled = instance.run_retries_enabled
+
+    @cached_property
+    def storage_id(self) -> str:
+        """The id of this Dagster storage, the same in all processes and for as long as it lives.
+
+        Read when first asked for; a storage that has none yet is given one, by Dagster.
+
+        Errors:
+            DatabaseUnavailable: the storage did not answer.
+        """
+        known = self._stored_ids()
+        if not known:
+            self._run_storage.get_run_storage_id()
+            # Read again: of two processes that gave it one at once, both take the first.
+            known = self._stored_ids()
+        return str(known[0][0])
 
     @property
     def mode(self) -> FeedMode:
@@ -164,12 +192,23 @@ class DagsterLog:
             storage_id=row[0],
             run_id=run_id,
             status=RUN_STATUS_OF_TYPE[row[1]],
-            location=(run.location if run else None) or self._location,
+            partition=run.tags.get(_PARTITION_TAG) if run else None,
+            location=self._location_of(run),
             assets=tuple(sorted(assets)),
             tags=run.tags if run else {},
             started=run.started if run else False,
             problem=problem,
         )
+
+    def _stored_ids(self) -> list[Row]:
+        with self._runs.session() as run:
+            return list(run("select run_storage_id from instance_info"))
+
+    def _location_of(self, run: RunView | None) -> str | None:
+        named = run.location if run else None
+        if named is None or named == self._known_as:
+            return self._location or named
+        return named
 
 
 def _log_of(instance: DagsterInstance) -> _Log:
@@ -188,10 +227,14 @@ def _log_of(instance: DagsterInstance) -> _Log:
     )
 
 
-def _run_sql_of(instance: DagsterInstance) -> Any:
+def _run_storage_of(instance: DagsterInstance) -> Any:
     storage: Any = instance.run_storage
     while isinstance(storage, LegacyRunStorage):
         storage = storage._storage.run_storage
+    return storage
+
+
+def _run_sql_of(storage: Any) -> Any:
     if isinstance(storage, SqliteRunStorage):
         url = sqlalchemy.make_url(storage._conn_string)
         return SqliteSql(url.database or "")

@@ -87,11 +87,13 @@ class Event:
         at: when it happened, aware UTC.
         storage_id: the id in Dagster's event log; 0 for ticks.
         run_id: the run that wrote it or that it is about; None for what was reported without one.
-        partition: the partition key, if the asset is partitioned.
+        partition: the partition key: PARTITION events: if the asset is partitioned; RUN events: of
+            a run of one partition, as its tag ``dagster/partition`` says.
         bytes: how much arrived, if the metadata says it.
         rows: how many rows arrived, if the metadata says it.
         status: RUN events: the status reached.
-        location: RUN events: the code location of the run, if its record names one.
+        location: RUN events: the code location of the run, under the name by which its state is
+            kept; if its record names one.
         assets: RUN events: the assets that the run was to materialize.
         tags: RUN events: the run's tags.
         started: RUN events: the run got beyond the queue; its record has a start time.

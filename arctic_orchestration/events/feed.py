@@ -70,6 +70,10 @@ class Feed(Protocol):
     """A sequence of events that is read forwards, from a position on."""
 
     @property
+    def storage_id(self) -> str:
+        """Names the storage that is read; another one has another id."""
+
+    @property
     def mode(self) -> FeedMode:
         """How sure the feed is; asks the storage when it is not known yet."""
 

@@ -14,6 +14,9 @@ import yaml
 
 LOCATION = "flights"
 
+#: set in the environment of the demo's own processes, to the demo's folder
+_MARK = "ARCTIC_DEMO"
+
 _DAGSTER_YAML = {
     "telemetry": {"enabled": False},
     "run_coordinator": {
@@ -53,7 +56,12 @@ class DemoInstance:
     def environment(self) -> Mapping[str, str]:
         """The environment of the demo's processes."""
         ours = {key: value for key, value in os.environ.items() if not key.startswith("ARCTIC_")}
-        return {**ours, "DAGSTER_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
+        return {
+            **ours,
+            _MARK: str(self.home),
+            "DAGSTER_HOME": str(self.home),
+            "PYTHONUNBUFFERED": "1",
+        }
 
     @property
     def workspace(self) -> Path:
@@ -72,13 +80,16 @@ class DemoInstance:
         self.workspace.write_text(yaml.safe_dump(_WORKSPACE_YAML))
 
     def end_leftovers(self) -> int:
-        """Ends the processes of an earlier demo in this folder; returns how many there were."""
+        """Ends the processes of an earlier demo in this folder; returns how many there were.
+
+        Only what a demo started: never this process or one that it descends from, nor what only
+        has the folder as its ``DAGSTER_HOME``, as the shell of somebody who looks at it.
+        """
+        spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != os.getpid() and (
-                    process.environ().get("DAGSTER_HOME") == str(self.home)
-                ):
+                if process.pid not in spared and process.environ().get(_MARK) == str(self.home):
                     process.kill()
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -17,32 +16,20 @@ from arctic_orchestration.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.scheduling import resources
-from arctic_orchestration.scheduling.jobs import Job, JobState
+from arctic_orchestration.scheduling.firing import ask_trigger
+from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.launcher import fail_launch, frozen
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
-from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
-from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import by_range, partitions_of
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.targets import Targets, problem_of
 
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
 #: A release wakes the jobs that wait for it; this is for one that could not be seen.
 _LOOK_ANYWAY = timedelta(seconds=30)
-
-
-class Targets(Protocol):
-    """What the code location knows of its targets."""
-
-    def problem(
-        self, target: Target, partition_start: str | None, partition_end: str | None
-    ) -> str | None:
-        """Why a run of the target, for these partitions, could not be made; none: it can."""
-        ...
-
-    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
-        """The partitions in contiguous ranges of the target, each in the target's order."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,22 +53,21 @@ class Checker:
         location: Location,
         store: ScheduleStore,
         targets: Targets,
-        lookup: RunLookup,
     ) -> None:
         self._queue = queue
         self._location = location
         self._store = store
         self._targets = targets
-        self._lookup = lookup
         self._now = queue.now
         self._held: dict[str, set[str]] = {}
-        self._counts = {"checked": 0, "admitted": 0, "held": 0, "discarded": 0}
+        self._counts = {"checked": 0, "fired": 0, "admitted": 0, "held": 0, "discarded": 0}
 
     def check(self) -> dict[str, int]:
         """Looks at the jobs that are due, the most urgent first; returns counts."""
         query = (
             sa.select(jobs)
             .where(jobs.c.location_id == self._location.id, jobs.c.next_check_at <= self._now)
+            .where(jobs.c.state.in_([state.value for state in WAITING]))
             .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
             .limit(CHECKED_AT_ONCE)
         )
@@ -114,20 +100,15 @@ class Checker:
 
     def _check(self, job: Job, stored: StoredSchedule) -> None:
         timed_out = job.deadline_at is not None and job.deadline_at <= self._now
-        if job.state is JobState.WAITING_TRIGGER:
-            if timed_out:
-                self._discard(job, f"its trigger was not satisfied in time: {job.reason}")
-            else:
-                self._queue.change(job, next_check_at=job.deadline_at)
+        if stored.status is ScheduleStatus.SUSPENDED:
+            self._discard(job, "the schedule is suspended")
         elif job.state is JobState.WAITING_CONSTRAINTS:
-            if stored.status is ScheduleStatus.SUSPENDED:
-                self._queue.change(job, next_check_at=None)
-            else:
-                self._judge(job, stored.schedule, timed_out=timed_out)
-        elif job.state is JobState.LAUNCHED:
-            RunTracker(self._queue, self._location, self._lookup).verify_job(job)
-        else:
-            self._queue.change(job, next_check_at=None)
+            self._judge(job, stored.schedule, timed_out=timed_out)
+        elif ask_trigger(self._queue, job, stored.schedule, job.arrivals):
+            # What its constraints count is locked with that of the next round.
+            self._counts["fired"] += 1
+        elif timed_out:
+            self._discard(job, f"its trigger was not satisfied in time: {job.reason}")
 
     def _judge(self, job: Job, schedule: Schedule, *, timed_out: bool) -> None:
         assert job.satisfied_at is not None
@@ -170,17 +151,11 @@ class Checker:
             )
 
     def _admit(self, job: Job, schedule: Schedule, facts: _JobFacts, *, forced: bool) -> None:
-        if schedule.partitions == "range":
-            partitions = partitions_of(self._queue, job)
-            if partitions:
-                ranges = self._targets.ranges(schedule.target, partitions)
-                job = by_range(self._queue, job, ranges)
-        problem = self._targets.problem(schedule.target, job.partition_start, job.partition_end)
+        job = self._ranged(job, schedule) if schedule.partitions == "range" else job
+        problem = problem_of(self._targets, schedule.target, job.partition_start, job.partition_end)
         if problem is not None:
             self._counts["discarded"] += 1
-            self._queue.move(
-                job, JobState.FAILED, problem, next_check_at=None, held_by=None, ended_at=self._now
-            )
+            fail_launch(self._queue, job, problem)
             return
         held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
         held.update(facts.targets)
@@ -194,9 +169,22 @@ class Checker:
             "admitted past its constraints: timed out" if forced else "admitted",
             waiting_for=None,
             attempt=1,
+            launch=frozen(schedule),
             next_check_at=None,
             held_by=None,
         )
+
+    def _ranged(self, job: Job, schedule: Schedule) -> Job:
+        """The job for the first contiguous range of its partitions; the others get their own."""
+        partitions = partitions_of(self._queue, job)
+        if not partitions:
+            return job
+        try:
+            ranges = self._targets.ranges(schedule.target, partitions)
+        except Exception:
+            # The target cannot be looked up; the admission that follows says so.
+            ranges = [partitions]
+        return by_range(self._queue, job, ranges)
 
     def _hold(self, job: Job, holding: Sequence[Verdict], *, timed_out: bool) -> None:
         self._counts["held"] += 1

@@ -1,11 +1,15 @@
 """The engine: one tick turns events and time into jobs, and jobs into launch requests.
 
-A tick is three transactions, each of which locks the location's row first, so that two
+A tick is four transactions, each of which locks the location's row first, so that two
 dispatchers of one location take turns:
 
 1. *deploy and subscribe*: the feed position moves with what was made of the events before it;
-2. *check*: constraints are asked, and who is admitted holds its resources;
-3. *hand out*: the requests of admitted jobs, until their run is seen.
+2. *look up*: launches are confirmed, and active runs verified whose end nobody told;
+3. *check*: constraints are asked, and who is admitted holds its resources;
+4. *hand out*: the requests of admitted jobs, until their run is seen.
+
+The second and third are apart because the second releases resources, which touches the jobs of
+other locations, and the third locks resources, for which other locations may be waiting.
 
 A crash between them, or before Dagster has stored the requests, loses nothing: what was
 committed is found by the next tick, and a request handed out twice has the same run key.
@@ -18,24 +22,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import sqlalchemy as sa
+
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.events.feed import Feed, Position
-from arctic_orchestration.scheduling import deployment, launcher, retention, schedule
+from arctic_orchestration.scheduling import (
+    abandonment,
+    deployment,
+    launcher,
+    retention,
+    schedule,
+)
 from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker, Targets
+from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker
+from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.launcher import LaunchRequest
+from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.subscriber import Subscriber
+from arctic_orchestration.scheduling.targets import Targets
 
 #: events read and stored in one transaction
 EVENTS_AT_ONCE = 2_000
 #: transactions of events in one tick; the rest of a backlog waits for the next
 _READS_PER_TICK = 10
-#: how often a tick also deletes what is past its retention
-_PRUNE_EVERY = timedelta(minutes=5)
+#: how often a tick also says that it lives, deletes what is past its retention, and settles
+#: what silent locations left behind
+_KEEP_HOUSE_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +94,7 @@ class Engine:
     declared: Sequence[Schedule] | None = None
     store: ScheduleStore = field(default_factory=ScheduleStore)
     _digest: str | None = None
-    _pruned_at: datetime | None = None
+    _kept_at: datetime | None = None
 
     def tick(self, now: datetime) -> TickResult:
         """One round at ``now``.
@@ -92,15 +109,19 @@ class Engine:
                 position, more = self._subscribe(now, counts)
                 if not more:
                     break
-        while self._check(now, counts) == CHECKED_AT_ONCE:
-            pass
+        self._look_up(now, counts)
+        # A trigger that fired at its moment has its constraints asked in the next round.
+        while True:
+            checked, fired = self._check(now, counts)
+            if checked < CHECKED_AT_ONCE and not fired:
+                break
         requests = self._hand_out(now)
         counts["requested"] = len(requests)
         return TickResult(counts=counts, requests=requests, position=position)
 
     def _subscribe(self, now: datetime, counts: Counter[str]) -> tuple[Position, bool]:
         with self.database.begin() as tx:
-            location = locations.locked(tx, self.cluster, self.location)
+            location = self._locked(tx)
             if self.declared is not None:
                 if self._digest is None:
                     self._digest = schedule.digest(self.declared)
@@ -113,7 +134,7 @@ class Engine:
             if location.position is None:
                 # What arrived before anybody waited for it concerns nobody.
                 position = self.feed.end()
-                locations.update(tx, location, position=position.to_json(), ticked_at=now)
+                locations.update(tx, location, position=position.to_json())
                 return position, False
             before = Position.from_json(location.position)
             batch = self.feed.read(before, EVENTS_AT_ONCE)
@@ -124,29 +145,61 @@ class Engine:
             counts["events"] += len(batch.events)
             queue.flush()
             if batch.position != before:
-                locations.update(tx, location, position=batch.position.to_json(), ticked_at=now)
+                locations.update(tx, location, position=batch.position.to_json())
             return batch.position, batch.more
 
-    def _check(self, now: datetime, counts: Counter[str]) -> int:
+    def _look_up(self, now: datetime, counts: Counter[str]) -> None:
         with self.database.begin() as tx:
-            location = locations.locked(tx, self.cluster, self.location)
+            location = self._locked(tx)
             queue = JobQueue(tx, now)
             tracker = RunTracker(queue, location, self.lookup)
             tracker.confirm()
+            tracker.verify_jobs()
             tracker.verify_others()
             queue.flush()
-            checked = Checker(queue, location, self.store, self.targets, self.lookup).check()
+            if self._kept_at is None or now - self._kept_at >= _KEEP_HOUSE_EVERY:
+                self._kept_at = now
+                locations.update(tx, location, ticked_at=now)
+                counts["pruned"] += retention.prune(tx, location, now)
+                counts["abandoned"] += abandonment.settle(tx, location, self.lookup, now)
+
+    def _check(self, now: datetime, counts: Counter[str]) -> tuple[int, int]:
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            queue = JobQueue(tx, now)
+            checked = Checker(queue, location, self.store, self.targets).check()
             queue.flush()
             counts.update(checked)
-            if self._pruned_at is None or now - self._pruned_at >= _PRUNE_EVERY:
-                self._pruned_at = now
-                counts["pruned"] += retention.prune(tx, location, now)
-            return checked["checked"]
+            return checked["checked"], checked["fired"]
 
     def _hand_out(self, now: datetime) -> list[LaunchRequest]:
         with self.database.begin() as tx:
-            location = locations.locked(tx, self.cluster, self.location)
+            location = self._locked(tx)
             queue = JobQueue(tx, now)
-            requests = launcher.hand_out(queue, location, self.store)
+            requests = launcher.hand_out(queue, location, self.targets)
             queue.flush()
             return requests
+
+    def refuse(self, job_id: str, problem: str, now: datetime) -> None:
+        """Ends a launching job whose run Dagster turned out to refuse."""
+        with self.database.begin() as tx:
+            self._locked(tx)
+            queue = JobQueue(tx, now)
+            job = queue.by_ids([job_id]).get(job_id)
+            if job is not None and job.state is JobState.LAUNCHING:
+                launcher.fail_launch(queue, job, problem)
+            queue.flush()
+
+    def _locked(self, tx: sa.Connection) -> Location:
+        """This location's row; it is bound to one Dagster storage from its first tick on."""
+        location = locations.locked(tx, self.cluster, self.location)
+        if location.storage_id is None:
+            locations.update(tx, location, storage_id=self.feed.storage_id)
+        elif location.storage_id != self.feed.storage_id:
+            raise ConfigurationError(
+                f"location {self.location} of cluster {self.cluster} follows another Dagster "
+                "storage. Two Dagster instances that share a state database need different "
+                "names in ARCTIC_CLUSTER. If this instance was given a new storage, begin at its "
+                f"end with: arctic feed restart {self.location}"
+            )
+        return location

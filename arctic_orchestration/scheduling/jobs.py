@@ -95,6 +95,7 @@ class Job:
     deadline_at: datetime | None = None
     held_by: str | None = None
     verdicts: str | None = None
+    launch: str | None = None
     attempt: int = 0
     requested_at: datetime | None = None
     requests: int = 0

@@ -2,9 +2,11 @@
 
 A request names job and attempt in its run key, so Dagster makes one run of it however often it
 is handed out. Never is a second attempt begun while the fate of the first is open: its request
-may still lie in a tick that the daemon will resume.
+may still lie in a tick that the daemon will resume. What is asked for was written down when the
+job was admitted, and does not change with the schedule.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule, Target
-from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.targets import Targets, problem_of
 
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
 REQUESTED_AT_ONCE = 100
@@ -39,42 +41,63 @@ class LaunchRequest:
     run_config: Mapping[str, Any]
 
 
-def hand_out(queue: JobQueue, location: Location, store: ScheduleStore) -> list[LaunchRequest]:
-    """The requests of jobs that are launching, those that waited longest for one first."""
+def frozen(schedule: Schedule) -> str:
+    """What a run of the schedule is given, as a job holds it from its admission on."""
+    form = schedule.to_form()
+    return json.dumps(
+        {
+            "schedule": schedule.name,
+            "trigger": schedule.trigger.kind,
+            **{name: form[name] for name in ("target", "tags", "run_config", "properties")},
+        }
+    )
+
+
+def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[LaunchRequest]:
+    """The requests of jobs that are launching, those that waited longest for one first.
+
+    A job whose run Dagster would refuse by now fails with the reason: one request that is
+    refused fails all of a tick.
+    """
     query = (
         sa.select(jobs)
         .where(jobs.c.location_id == location.id, jobs.c.state == JobState.LAUNCHING.value)
         .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
         .limit(REQUESTED_AT_ONCE)
     )
-    launching = queue.load(query=query)
-    if not launching:
-        return []
-    stored = store.by_ids(queue.tx, {job.schedule_id for job in launching})
     requests = []
-    for job in launching:
-        if job.schedule_id not in stored:
+    for job in queue.load(query=query):
+        request = _request(job)
+        problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
+        if problem is not None:
+            fail_launch(queue, job, problem)
             continue
         reason = job.reason
         if job.requests:
             reason = f"its run was requested {job.requests + 1} times and is not seen yet"
         queue.change(job, requested_at=queue.now, requests=job.requests + 1, reason=reason)
-        requests.append(_request(job, stored[job.schedule_id].schedule))
+        requests.append(request)
     return requests
 
 
-def _request(job: Job, schedule: Schedule) -> LaunchRequest:
+def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:
+    """Ends a job whose run Dagster refuses to make."""
+    queue.move(job, JobState.FAILED, problem, next_check_at=None, ended_at=queue.now)
+
+
+def _request(job: Job) -> LaunchRequest:
+    launch = json.loads(job.launch or "{}")
     return LaunchRequest(
         run_key=job.run_key,
         job_id=job.id,
-        target=schedule.target,
+        target=Target.parse(launch["target"], field="target"),
         partition_start=job.partition_start,
         partition_end=job.partition_end,
         tags={
-            **schedule.tags,
-            SCHEDULE_TAG: schedule.name,
+            **launch["tags"],
+            SCHEDULE_TAG: launch["schedule"],
             JOB_TAG: job.id,
-            TRIGGER_TAG: schedule.trigger.kind,
+            TRIGGER_TAG: launch["trigger"],
         },
-        run_config=schedule.run_config,
+        run_config=launch["run_config"],
     )

@@ -1,7 +1,9 @@
 """A code location of a cluster, and its row: the lock under which its dispatcher works."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,8 +19,10 @@ class Location:
     cluster: str
     name: str
     position: str | None
+    storage_id: str | None
     definitions_digest: str | None
     next_event: int
+    ticked_at: datetime | None
 
     @property
     def place(self) -> str:
@@ -39,6 +43,11 @@ def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
         new = dialect.insert(tx, locations).values(cluster=cluster, name=name)
         tx.execute(new.on_conflict_do_nothing())
         row = tx.execute(query).mappings().one()
+    return from_row(row)
+
+
+def from_row(row: Mapping[Any, Any]) -> Location:
+    """The location that a row of ``arctic_locations`` holds."""
     return Location(**{field: row[field] for field in Location.__slots__})
 
 

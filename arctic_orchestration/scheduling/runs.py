@@ -29,9 +29,9 @@ RUN_KEY_TAG = "dagster/run_key"
 _WILL_RETRY_TAG = "dagster/will_retry"
 _PARENT_TAG = "dagster/parent_run_id"
 
-#: how long Dagster is given to say whether it retries a run that failed, and how often asked
+#: how long Dagster is given to retry a run that failed, or to say that it does not; how often asked
 _RETRY_UNKNOWN = timedelta(minutes=10)
-_LOOK_AGAIN = timedelta(seconds=5)
+_LOOK_AGAIN = timedelta(seconds=15)
 
 #: attempts to get a run beyond the queue, the first one counted
 LAUNCH_ATTEMPTS = 3
@@ -107,7 +107,12 @@ class RunTracker:
         if not events:
             return
         asked_for = {event.tags[JOB_TAG] for event in events if JOB_TAG in event.tags}
-        known = self._queue.by_ids(asked_for)
+        known = {
+            id: job
+            for id, job in self._queue.by_ids(asked_for).items()
+            if job.location_id == self._location.id
+        }
+        held: list[tuple[str, str]] = []
         others: dict[str, Event] = {}
         for event in events:
             if event.status is None or event.run_id is None:
@@ -120,10 +125,16 @@ class RunTracker:
                     status=event.status,
                     started=event.started,
                     tags=event.tags,
+                    ended_at=event.at if event.status.ended else None,
                 )
                 self._apply(job, seen)
+                if not event.status.ended:
+                    # A job of Dagster makes assets: whoever counts those counts it.
+                    resources_of = _resources(event, self._location.place)
+                    held.extend((name, job.id) for name in resources_of)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
+        resources.hold(self._queue.tx, self._location.id, held)
         self._note_others(others.values())
 
     def confirm(self) -> None:
@@ -143,22 +154,30 @@ class RunTracker:
                 if job.state is JobState.LAUNCHING and is_ours and run.submitted:
                     self._apply(job, _seen(run))
 
-    def verify_job(self, job: Job) -> None:
-        """Looks up the run of a launched job, in case its end was never told."""
-        assert job.run_id is not None
-        run = self._lookup.run_statuses([job.run_id]).get(job.run_id)
-        if run is None:
-            self._queue.move(
-                job,
-                JobState.FAILED,
-                f"its run {job.run_id} was deleted from Dagster",
-                next_check_at=None,
-                ended_at=self._queue.now,
-            )
-        elif run.status is not None and run.status.ended:
-            self._apply(job, _seen(run))
-        else:
-            self._queue.change(job, next_check_at=self._queue.now + _VERIFY_EVERY)
+    def verify_jobs(self) -> None:
+        """Looks up the runs of launched jobs that are due, in case their end was never told."""
+        due = self._queue.load(
+            jobs.c.location_id == self._location.id,
+            jobs.c.state == JobState.LAUNCHED.value,
+            jobs.c.next_check_at <= self._queue.now,
+        )
+        if not due:
+            return
+        found = self._lookup.run_statuses([job.run_id for job in due if job.run_id])
+        for job in due:
+            run = found.get(job.run_id or "")
+            if run is None:
+                self._queue.move(
+                    job,
+                    JobState.FAILED,
+                    f"its run {job.run_id} was deleted from Dagster",
+                    next_check_at=None,
+                    ended_at=self._queue.now,
+                )
+            elif _has_ended(run):
+                self._apply(job, _seen(run))
+            else:
+                self._queue.change(job, next_check_at=self._queue.now + _VERIFY_EVERY)
 
     def verify_others(self) -> None:
         """Forgets runs that ended, or were deleted, without an event that said so."""
@@ -224,18 +243,26 @@ class RunTracker:
         now = self._queue.now
         retried = seen.tags.get(_WILL_RETRY_TAG)
         if retried == "true":
-            reason, look_at = f"run {seen.run_id} failed, and Dagster retries it", _VERIFY_EVERY
-        elif (
-            retried is None
-            and self._lookup.retries_enabled
-            and (seen.ended_at is None or now - seen.ended_at < _RETRY_UNKNOWN)
-        ):
+            reason = f"run {seen.run_id} failed, and Dagster retries it"
+        elif retried is None and self._lookup.retries_enabled:
             reason = f"run {seen.run_id} failed, and Dagster has not said yet whether it retries it"
-            look_at = _LOOK_AGAIN
         else:
             return False
-        self._queue.change(job, reason=reason, next_check_at=now + look_at)
+        if seen.ended_at is not None and now - seen.ended_at >= _RETRY_UNKNOWN:
+            # Dagster gives up silently when a retry cannot be made.
+            retry = self._retry_of(job, seen.run_id)
+            if retry is None:
+                return False
+            self._queue.change(job, run_id=retry.run_id, reason=f"run {retry.run_id}, a retry")
+        self._queue.change(job, reason=reason, next_check_at=now + _LOOK_AGAIN)
         return True
+
+    def _retry_of(self, job: Job, run_id: str) -> RunView | None:
+        """The run by which Dagster retries another one, if it was made."""
+        for run in self._lookup.runs_by_tag(JOB_TAG, [job.id]).get(job.id, ()):
+            if run.tags.get(_PARENT_TAG) == run_id:
+                return run
+        return None
 
     def _note_others(self, events: Iterable[Event]) -> None:
         """Notes the last thing heard of each run that no job of ours asked for."""

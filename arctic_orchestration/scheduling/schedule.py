@@ -51,7 +51,11 @@ class Target(Specification):
     def _from_object(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"job": value}
-        if isinstance(value, (dict, Target)):
+        if isinstance(value, Target):
+            return value
+        if isinstance(value, dict):
+            if "given" in value:
+                raise ValueError("job or assets, and no other field")
             return value
         # A Dagster job has a name; a selection of assets has none until it is resolved.
         name = getattr(value, "name", None)
@@ -114,7 +118,7 @@ class Schedule(Specification):
     on_timeout: Literal["discard", "launch"] = "discard"
     #: suspended: ignore events and discard the waiting job
     suspend_mode: Literal["drop"] = "drop"
-    priority: int = Field(default=0, strict=True)
+    priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000)
     #: whether events join the waiting job; false: a job for each firing
     coalesce: bool = Field(default=True, strict=True)
     #: one unpartitioned run, a run for each partition, or one for each contiguous range
@@ -142,6 +146,10 @@ class Schedule(Specification):
         """
         if not isinstance(form, Mapping) or not all(isinstance(key, str) for key in form):
             raise InvalidDefinition([InvalidInput(field, form, "a mapping of fields")])
+        if "_field" in form:
+            raise InvalidDefinition(
+                [InvalidInput(f"{field}._field", form["_field"], "no such field")]
+            )
         return cls(_field=field, **form)
 
     @field_validator("name")
@@ -164,10 +172,11 @@ class Schedule(Specification):
     @classmethod
     def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            json.dumps(value, allow_nan=False)
+            text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(f"values that JSON can hold ({error})") from None
-        return value
+        # As it will be read back: a schedule that was stored must equal the one that was declared.
+        return dict(json.loads(text))
 
     def to_form(self) -> dict[str, Any]:
         """The form that YAML, REST and the database hold; :meth:`parse` reads it back."""

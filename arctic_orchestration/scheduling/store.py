@@ -20,6 +20,7 @@ from arctic_orchestration.database.tables import (
 )
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import ACTIVE
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -179,7 +180,10 @@ class ScheduleStore:
                 continue
             row = {"location_id": location.id, "run_id": run_id, "seen_at": now}
             tx.execute(dialect.insert(tx, runs).values(row).on_conflict_do_nothing())
-            tx.execute(sa.update(holders).where(holders.c.holder == job_id).values(holder=run_id))
+            kept = sa.select(holders.c.resource).where(holders.c.holder == job_id)
+            names = list(tx.execute(kept).scalars())
+            tx.execute(sa.delete(holders).where(holders.c.holder == job_id))
+            resources.hold(tx, location.id, [(name, run_id) for name in names])
         tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
 
     def set_status(

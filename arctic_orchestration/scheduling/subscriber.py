@@ -5,9 +5,11 @@ still takes events, or begins one. When a job's trigger is satisfied it goes on 
 constraints; with ``partitions: each`` it becomes a job for each partition.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,13 +27,13 @@ from arctic_orchestration.database.tables import (
 )
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location, update
 from arctic_orchestration.scheduling.queue import JobQueue
-from arctic_orchestration.scheduling.splitting import by_partition
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
-from arctic_orchestration.triggers import Arrivals, Firing
-from arctic_orchestration.triggers.base import NOTHING
+from arctic_orchestration.triggers import Arrivals
+from arctic_orchestration.triggers.base import NOTHING, Ticks
 
 _EVENT_COLUMNS = (
     "location_id",
@@ -100,20 +102,20 @@ class Subscriber:
             return []
         ids = {id for pairs in by_key.values() for id, _ in pairs}
         stored = self._store.by_ids(self._tx, ids)
-        matches = []
+        matches: list[_Match] = []
         for event in found:
             taken: set[tuple[str, int]] = set()
+            first = len(matches)
             for key in event.keys:
                 for id, leaf in by_key.get(str(key), ()):
                     schedule = stored.get(id)
                     # A run of several assets has a key for each; a leaf takes the run once.
                     if schedule is None or (id, leaf) in taken:
                         continue
-                    if schedule.status is ScheduleStatus.ENABLED and schedule.leaves[leaf].takes(
-                        event
-                    ):
+                    if schedule.status is ScheduleStatus.ENABLED and _takes(schedule, leaf, event):
                         taken.add((id, leaf))
                         matches.append(_Match(event=event, stored=schedule, leaf=leaf))
+            matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
         return matches
 
     def _due_ticks(self) -> Iterable[_Match]:
@@ -132,7 +134,7 @@ class Subscriber:
             schedule = stored.get(row.schedule_id)
             if schedule is None:
                 continue
-            ticks = schedule.leaves[row.leaf].ticks_due(row.due_at, self._now, schedule.name)
+            ticks = _ticks_due(schedule, row.leaf, row.due_at, self._now)
             for at in ticks.deliver:
                 event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
                 yield _Match(event=event, stored=schedule, leaf=row.leaf)
@@ -176,7 +178,7 @@ class Subscriber:
         number = self._location.next_event
         rows: list[tuple[Any, ...]] = []
         numbers: dict[int, int] = {}
-        for match in matches:
+        for match, following in itertools.zip_longest(matches, matches[1:]):
             event = match.event
             if id(event) not in numbers:
                 numbers[id(event)] = number
@@ -195,6 +197,12 @@ class Subscriber:
                 )
                 number += 1
             self._give(match, numbers[id(event)])
+            # Where each firing is a job, each event is asked about once all leaves have it.
+            same = following is not None and (
+                following.event is event and following.stored.id == match.stored.id
+            )
+            if not match.stored.schedule.coalesce and not same:
+                self._settle(match.stored)
         for stored in {match.stored.id: match.stored for match in matches}.values():
             if stored.id in self._open and self._open[stored.id].id in self._arrivals:
                 self._settle(stored)
@@ -216,9 +224,6 @@ class Subscriber:
         if event.problem is not None:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
-        # Joined events fire together at the end; where each firing is a job, order matters.
-        if not stored.schedule.coalesce:
-            self._settle(stored)
 
     def _begin(self, stored: StoredSchedule) -> Job:
         return self._queue.add(
@@ -245,34 +250,27 @@ class Subscriber:
         if job.state is JobState.WAITING_CONSTRAINTS:
             self._queue.change(job, arrivals=arrivals)
             return
-        try:
-            firing = stored.schedule.trigger.evaluate(arrivals, self._now)
-        except Exception as error:
-            # One schedule's bad rule must not stop the others: its job waits, and says why.
-            firing = Firing(satisfied=False, reason=f"its trigger could not be decided: {error!r}")
-        if not firing.satisfied:
-            looks = [at for at in (firing.look_again_at, job.deadline_at) if at]
-            self._open[stored.id] = self._queue.change(
-                job,
-                arrivals=arrivals,
-                reason=firing.reason,
-                next_check_at=min(looks, default=None),
-            )
-            return
-        self._fired += 1
-        keeps_open = stored.schedule.coalesce and stored.schedule.partitions != "each"
-        job = self._queue.move(
-            job,
-            JobState.WAITING_CONSTRAINTS,
-            firing.reason,
-            arrivals=arrivals,
-            satisfied_at=self._now,
-            next_check_at=self._now,
-            waiting_for="" if keeps_open else None,
-        )
-        del self._open[stored.id]
-        if stored.schedule.partitions == "each":
-            by_partition(self._queue, job, coalesce=stored.schedule.coalesce)
+        if ask_trigger(self._queue, job, stored.schedule, arrivals):
+            self._fired += 1
+            del self._open[stored.id]
+        else:
+            self._open[stored.id] = self._queue.current(job)
+
+
+def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
+    # One schedule's bad rule must not stop the others; and an arrival is not lost by it.
+    try:
+        return stored.leaves[leaf].takes(event)
+    except Exception:
+        return True
+
+
+def _ticks_due(stored: StoredSchedule, leaf: int, due_at: datetime, now: datetime) -> Ticks:
+    try:
+        return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
+    except Exception:
+        # Asked again a minute later, with the same tick still due.
+        return Ticks(deliver=(), next_at=now + timedelta(minutes=1))
 
 
 def _partition(event: Event) -> str:

@@ -11,8 +11,17 @@ from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
 
 
-def suspend(tx: sa.Connection, store: ScheduleStore, stored: StoredSchedule, now: datetime) -> None:
-    """Stops a schedule from taking events; what waits is discarded, what was admitted runs."""
+def suspend(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    stored: StoredSchedule,
+    now: datetime,
+) -> None:
+    """Stops a schedule from taking events; what waits is discarded, what was admitted runs.
+
+    ``location`` is the schedule's, locked by the caller.
+    """
     store.set_status(tx, stored.id, ScheduleStatus.SUSPENDED, now)
     store.stop_timers(tx, stored.id)
     discard_waiting(tx, stored.id, "the schedule was suspended", now)
@@ -25,7 +34,7 @@ def resume(
     stored: StoredSchedule,
     now: datetime,
 ) -> None:
-    """Lets a schedule take events again, from now on."""
+    """Lets a schedule take events again, from now on; ``location`` is locked by the caller."""
     store.set_status(tx, stored.id, ScheduleStatus.ENABLED, now)
     store.start_timers(tx, location, [(stored.id, stored.schedule)], now)
 

@@ -15,7 +15,7 @@ from arctic_orchestration.triggers.partitions import Partitions
 from arctic_orchestration.triggers.run import Run
 
 TriggerUnion = (
-    Cron  #
+    Cron  # without a comment the formatter would join the lines
     | Partitions
     | Run
     | AnyOf

@@ -3,9 +3,11 @@
 from typing import Any
 
 import dagster as dg
+import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.code_location.targets import RepositoryTargets
 from arctic_orchestration.database.tables import events, job_history, schedules
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.code_location.lake_of_tests import defs
@@ -169,3 +171,68 @@ def test_one_dispatcher_that_is_always_on_comes_with_the_definitions() -> None:
     assert sensor.minimum_interval_seconds == 7
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
     assert "arctic" in definitions.get_repository_def().get_top_level_resources()
+
+
+def a_location(first_day: str, **fields: Any) -> dg.Definitions:
+    """A daily asset from a day on, and two schedules: one of it, and one of something else."""
+
+    @dg.asset(partitions_def=dg.DailyPartitionsDefinition(first_day, end_date="2026-03-01"))
+    def daily() -> None: ...
+
+    @dg.asset
+    def whole() -> None: ...
+
+    trigger = on.partitions("raw/a")
+    each = {"target": {"assets": ["daily"]}, "partitions": "each", **fields}
+    schedules = [
+        Schedule(name="each", trigger=trigger, enabled=True, **each),
+        Schedule(
+            name="whole",
+            trigger=trigger,
+            target={"assets": ["whole"]},
+            enabled=True,
+            coalesce=False,
+        ),
+    ]
+    return dg.Definitions.merge(
+        dg.Definitions(assets=[dg.AssetSpec(["raw", "a"]), daily, whole]),
+        Arctic(schedules=schedules).definitions(),
+    )
+
+
+def test_a_partition_that_a_redeployment_took_away_fails_its_job_alone(place: Place) -> None:
+    """The job was admitted, its request not seen: Dagster would refuse it in every tick."""
+    place.tick(a_location("2026-01-01"))
+    place.announce("2026-01-05")
+    assert len(place.tick(a_location("2026-01-01")).run_requests or ()) == 2
+    place.announce("2026-02-05")
+    after = requests(place.tick(a_location("2026-02-01")))
+    assert [request.partition_key for request in after["each"]] == ["2026-02-05"]
+    assert len(after["whole"]) == 2
+    assert [reason for _, state, reason in place.states() if state == "failed"] == [
+        "partition '2026-01-05' is none of the partitions of daily"
+    ]
+
+
+def test_a_run_that_only_dagster_knows_to_refuse_fails_its_job_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Dagster says to one request, the others of the tick are asked for."""
+    place.tick(a_location("2026-01-01"))
+    place.announce("2026-01-05")
+    monkeypatch.setattr(RepositoryTargets, "problem", lambda *args: None)
+    place.tick(a_location("2026-01-01"))
+    after = requests(place.tick(a_location("2026-02-01")))
+    assert sorted(after) == ["whole"]
+    (reason,) = [reason for _, state, reason in place.states() if state == "failed"]
+    assert reason.startswith("Dagster refuses its run: ")
+
+
+def test_runs_by_partition_of_what_has_none_are_refused_when_built() -> None:
+    """``each`` and ``range`` need a target with partitions."""
+    wrong = a_location("2026-01-01", target={"assets": ["whole"]})
+    with pytest.raises(Exception) as caught:
+        wrong.get_repository_def().get_all_jobs()
+    assert "Schedule(each).partitions: got 'each', expected none: whole has no partitions" in str(
+        caught.value.__cause__ or caught.value
+    )

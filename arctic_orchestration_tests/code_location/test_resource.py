@@ -85,7 +85,7 @@ def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> No
     assert arctic.partitions == ["1", "2"]
     assert arctic.upstream_run_ids == []
     assert arctic.properties == {}
-    assert (arctic.firing.schedule, arctic.firing.job_id) == ("listen", request.tags["arctic/job"])
+    assert (arctic.cause.schedule, arctic.cause.job_id) == ("listen", request.tags["arctic/job"])
 
 
 def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
@@ -126,4 +126,4 @@ def test_a_run_that_nobody_scheduled_is_for_nothing(
     )
     (arctic,) = told
     assert (arctic.events, arctic.partitions, dict(arctic.properties)) == ((), [], {})
-    assert arctic.firing.schedule is None
+    assert arctic.cause.schedule is None

@@ -17,6 +17,7 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 from dagster._core.storage.dagster_run import DagsterRun
+from dagster._core.storage.legacy_storage import LegacyRunStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import make_new_run_id
 
@@ -221,6 +222,24 @@ def test_the_fast_reading_agrees_with_dagsters_own(kind: str) -> None:
     json.dumps(read.metadata, allow_nan=False)
 
 
+def queued_run(location: str, *, tags: dict[str, str] | None = None) -> DagsterRun:
+    """The record of a run of ``nightly``, for asset ``a/b``, from a code location of this name."""
+    origin = RemoteRepositoryOrigin(
+        ManagedGrpcPythonEnvCodeLocationOrigin(
+            loadable_target_origin=LoadableTargetOrigin(module_name="m"), location_name=location
+        ),
+        "repository",
+    )
+    return DagsterRun(
+        job_name="nightly",
+        run_id=make_new_run_id(),
+        tags=tags or {},
+        status=DagsterRunStatus.NOT_STARTED,
+        asset_selection={dg.AssetKey(["a", "b"])},
+        remote_job_origin=RemoteJobOrigin(origin, "nightly"),
+    )
+
+
 class TestRuns:
     """Run status changes become RUN events, with what the run's record says."""
 
@@ -241,6 +260,7 @@ class TestRuns:
         assert succeeded.subject == "nightly"
         assert succeeded.assets == ("rollup",)
         assert succeeded.tags["arctic/job"] == "j1"
+        assert (started.partition, succeeded.partition) == ("2026-01-01", "2026-01-01")
         assert succeeded.started
         assert succeeded.keys == (
             "run:here:job:nightly:success",
@@ -254,27 +274,12 @@ class TestRuns:
         assert started.status is RunStatus.STARTED
         assert failed.status is RunStatus.FAILURE
         assert (failed.subject, failed.assets, failed.location) == ("stumbling", (), None)
+        assert failed.partition is None
         assert failed.tags["team"] == "ops"
 
     def test_a_run_that_never_left_the_queue_says_so(self, instance: DagsterInstance) -> None:
         """Enqueued, then failed before it started: location and selection from its record."""
-        run = DagsterRun(
-            job_name="nightly",
-            run_id=make_new_run_id(),
-            tags={"k": "v"},
-            status=DagsterRunStatus.NOT_STARTED,
-            asset_selection={dg.AssetKey(["a", "b"])},
-            remote_job_origin=RemoteJobOrigin(
-                RemoteRepositoryOrigin(
-                    ManagedGrpcPythonEnvCodeLocationOrigin(
-                        loadable_target_origin=LoadableTargetOrigin(module_name="m"),
-                        location_name="lake",
-                    ),
-                    "repository",
-                ),
-                "nightly",
-            ),
-        )
+        run = queued_run("lake")
         instance.add_run(run)
         instance.report_dagster_event(
             dg.DagsterEvent(
@@ -288,6 +293,22 @@ class TestRuns:
         assert not failed.started
         assert failed.location == "lake"
         assert failed.assets == ("a/b",)
+
+    def test_runs_of_a_location_with_a_fixed_name_are_told_under_that_name(
+        self, instance: DagsterInstance
+    ) -> None:
+        """Dagster's ``code`` is kept as ``lake``; another location, and one named lake, stay."""
+        for location in ("code", "other", "lake"):
+            run = instance.add_run(queued_run(location))
+            instance.report_run_failed(run, "the process was lost")
+        stumbling.execute_in_process(instance=instance, raise_on_error=False)
+        log = DagsterLog(instance, location="lake", known_as="code")
+        failed = [event for event in read_all(log) if event.status is RunStatus.FAILURE]
+        assert [event.location for event in failed] == ["lake", "other", "lake", "lake"]
+        assert failed[0].keys == ("run:lake:job:nightly:failure", "run:lake:asset:a/b:failure")
+        unnamed = DagsterLog(instance, location="lake")
+        failed = [event for event in read_all(unnamed) if event.status is RunStatus.FAILURE]
+        assert [event.location for event in failed] == ["code", "other", "lake", "lake"]
 
     def test_a_run_whose_record_is_gone_is_still_an_event(self, instance: DagsterInstance) -> None:
         """The record was deleted, the log was not: the event says what is missing."""
@@ -322,3 +343,37 @@ class TestRuns:
             "j2": ids[2:],
         }
         assert log.run_statuses([]) == log.runs_by_tag("k", []) == {}
+
+
+class TestStorageId:
+    """Each storage of Dagster has an id of its own."""
+
+    def test_all_who_read_a_storage_know_it_by_one_id(self, instance: DagsterInstance) -> None:
+        """A second log, a second instance of one home, and Dagster itself say the same."""
+        first = DagsterLog(instance).storage_id
+        assert first
+        assert DagsterLog(instance).storage_id == first
+        with DagsterInstance.from_config(instance.root_directory) as again:
+            assert DagsterLog(again).storage_id == first
+        storage: Any = instance.run_storage
+        while isinstance(storage, LegacyRunStorage):
+            storage = storage._storage.run_storage
+        assert storage.get_run_storage_id() == first
+
+    def test_two_storages_have_two(
+        self, backend: str, dagster_instance: Callable[[str], DagsterInstance]
+    ) -> None:
+        """Two homes, or two databases of one server."""
+        one, other = dagster_instance(backend), dagster_instance(backend)
+        assert DagsterLog(one).storage_id != DagsterLog(other).storage_id
+
+    def test_it_is_not_asked_for_before_it_is_needed(self, instance: DagsterInstance) -> None:
+        """Making a log, and reading it, gives the storage no id; the second answer is kept."""
+        log = DagsterLog(instance)
+        read_all(log)
+        with log._runs.session() as run:
+            assert run("select count(*) from instance_info") == [(0,)]
+        assert log.storage_id
+        log.close()
+        instance.dispose()
+        assert log.storage_id

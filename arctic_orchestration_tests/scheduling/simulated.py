@@ -26,6 +26,7 @@ class ListFeed:
     events: list[Event] = field(default_factory=list)
     mode: FeedMode = FeedMode.EXACT
     mode_reason: str = "a list loses nothing"
+    storage_id: str = "list"
 
     def read(self, position: Position | None, limit: int) -> Batch:
         begin = int(position.state["read"]) if position else 0
@@ -107,6 +108,7 @@ class SimulatedDagster:
         *,
         started: bool = True,
         tags: Mapping[str, str] | None = None,
+        ended_at: datetime | None = None,
     ) -> None:
         """A run ends; ``tags`` are added to its own."""
         run = self.runs[run_id]
@@ -116,6 +118,7 @@ class SimulatedDagster:
             status=status,
             started=started,
             tags={**run.tags, **(tags or {})},
+            ended_at=ended_at,
         )
         self._tell(self.runs[run_id])
 
@@ -128,7 +131,7 @@ class SimulatedDagster:
             Event(
                 kind=EventKind.RUN,
                 subject=run.job,
-                at=EPOCH,
+                at=run.ended_at or EPOCH,
                 storage_id=len(self.feed.events) + 1,
                 run_id=run.run_id,
                 status=run.status,
@@ -172,6 +175,7 @@ class World:
     database: Database
     schedules: Sequence[Schedule]
     feed: ListFeed = field(default_factory=ListFeed)
+    location: str = "here"
 
     def __post_init__(self) -> None:
         self.dagster = SimulatedDagster(self.feed)
@@ -181,7 +185,7 @@ class World:
         return Engine(
             database=self.database,
             cluster="default",
-            location="here",
+            location=self.location,
             feed=self.feed,
             lookup=self.dagster,
             targets=AnyTargets(),
@@ -191,3 +195,7 @@ class World:
     def tick(self, seconds: float) -> list[str]:
         """One tick at a moment, and Dagster's part of it; returns the ids of new runs."""
         return self.dagster.submit(self.engine.tick(at(seconds)).requests)
+
+    def tick_without_submitting(self, seconds: float) -> None:
+        """One tick whose requests never reach Dagster."""
+        self.engine.tick(at(seconds))

@@ -132,7 +132,7 @@ def test_a_suspended_schedule_ignores_what_arrives(world: MakeWorld) -> None:
     here.feed.arrive("raw/a", "1")
     assert here.tick(1) == ["run-1"]
     with here.database.begin() as tx:
-        suspend(tx, here.engine.store, stored(here, tx, "s")[1], at(2))
+        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(2))
     assert (job_of(here, "s")["state"], job_of(here, "s")["reason"]) == (
         "discarded",
         "the schedule was suspended",
@@ -154,7 +154,7 @@ def test_ticks_of_a_suspended_schedule_are_not_made_up(world: MakeWorld) -> None
     """Suspended from 00:01 to 00:16, a five-minute cron goes on at 00:20, also with catch-up."""
     here = world([schedule(trigger=on.cron("*/5 * * * *", catch_up="all"))])
     with here.database.begin() as tx:
-        suspend(tx, here.engine.store, stored(here, tx, "s")[1], at(60))
+        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(60))
     assert here.tick(900) == []
     with here.database.begin() as tx:
         place, found = stored(here, tx, "s")

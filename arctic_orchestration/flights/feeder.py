@@ -1,0 +1,148 @@
+"""``python -m arctic_orchestration.flights.feeder``: the year arrives, file by file, at a pace.
+
+It waits until the dispatcher follows Dagster's event log, because what lands before concerns
+nobody. Ended at any point and started again, it goes on with the file that comes next.
+"""
+
+import argparse
+import fcntl
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import ArcticError, ConfigurationError
+from arctic_orchestration.flights.demo_instance import LOCATION
+from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
+from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
+from arctic_orchestration.flights.landing import LandedFile, Landing
+from arctic_orchestration.flights.source import FlightsSource
+from arctic_orchestration.scheduling.overview import overview
+from arctic_orchestration.settings import Settings
+
+_DAYS = 365
+_LOOK_EVERY_SECONDS = 1.0
+
+
+class Ending:
+    """Whether it is time to end: SIGTERM or SIGINT came, or the process beside is gone.
+
+    A file that is landing when a signal comes still lands, and is announced.
+    """
+
+    def __init__(self, beside: int | None = None) -> None:
+        """From now on signals end nothing but pauses.
+
+        Args:
+            beside: the id of the process that started this one, if it is to end with it.
+        """
+        self._beside = beside
+        self._signals, self._signalled = os.pipe()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: os.write(self._signalled, b"."))
+
+    def within(self, seconds: float) -> bool:
+        """Pauses for that long, or until it is time to end; returns whether it is."""
+        while True:
+            pause = min(seconds, _LOOK_EVERY_SECONDS)
+            if select.select([self._signals], [], [], pause)[0]:
+                return True
+            if self._beside is not None and os.getppid() != self._beside:
+                return True
+            seconds -= pause
+            if seconds <= 0:
+                return False
+
+
+def feed(settings: Settings, every: float, ending: Ending) -> None:
+    """Lands and announces one file every ``every`` seconds, until the year or the process ends.
+
+    Errors:
+        ConfigurationError: another feeder feeds this lake.
+    """
+    landing = Landing.of(settings)
+    with _alone(landing):
+        if not _followed(settings, ending):
+            return
+        _feed(landing, every, ending)
+
+
+def _feed(landing: Landing, every: float, ending: Ending) -> None:
+    files = _DAYS * len(ORIGINS) * len(FEEDS)
+    # Not before the dispatcher has ticked: two processes that make one instance's storage at
+    # once break it.
+    with dg.DagsterInstance.get() as instance:
+        feeding = feed_days(
+            FlightsSource.installed(), landing, DagsterAnnouncements(instance), first_days(_DAYS)
+        )
+        for landed in feeding:
+            there = sum(len(landing.landed(name)) for name in FEEDS)
+            _say(f"{_name(landed)} has landed, {there:,} of {files:,}; one more every {every:g} s")
+            if ending.within(every):
+                return
+        _say(f"all {files:,} files of the year have landed")
+
+
+def _followed(settings: Settings, ending: Ending) -> bool:
+    """Waits for the dispatcher's first tick; returns False when it is time to end instead."""
+    _say("waiting for the dispatcher's first tick")
+    database = Database(settings.database_url)
+    try:
+        while True:
+            # The dispatcher makes the tables.
+            if database.revision() is not None:
+                with database.read() as tx:
+                    if overview(tx, settings.cluster, LOCATION).following:
+                        return True
+            if ending.within(_LOOK_EVERY_SECONDS):
+                return False
+    finally:
+        database.close()
+
+
+@contextmanager
+def _alone(landing: Landing) -> Iterator[None]:
+    landing.root.mkdir(parents=True, exist_ok=True)
+    # The kernel lets go of the lock when its holder dies, however it dies.
+    with (landing.root / ".feeder").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(f"another feeder feeds {landing.root}; end it first") from None
+        yield
+
+
+def _name(landed: LandedFile) -> str:
+    return f"{asset_of(landed.feed)} {landed.file.key}"
+
+
+def _say(what: str) -> None:
+    if sys.stdout.isatty():
+        # The cursor stays at the beginning, so that Dagster's lines do not go on behind ours.
+        print(f"feeder: {what}\x1b[K", end="\r", flush=True)
+    else:
+        print(f"feeder: {what}", flush=True)
+
+
+def main() -> None:
+    """The command; exit code 0 when the year is over or the feeder was told to end."""
+    parser = argparse.ArgumentParser(prog="feeder", description=__doc__)
+    parser.add_argument("--every", type=float, default=20, help="seconds from file to file")
+    parser.add_argument("--beside", type=int, help="id of the parent process, to end with it")
+    given = parser.parse_args()
+    if given.every <= 0:
+        parser.error(f"--every: got {given.every:g}, expected more than 0 seconds")
+    ending = Ending(given.beside)
+    try:
+        feed(Settings.from_environment(), given.every, ending)
+    except ArcticError as error:
+        sys.exit(f"feeder: {error}")
+
+
+if __name__ == "__main__":
+    main()

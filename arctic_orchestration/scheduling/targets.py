@@ -1,0 +1,26 @@
+"""What the scheduler asks about targets; the code location answers."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from arctic_orchestration.scheduling.schedule import Target
+
+
+class Targets(Protocol):
+    """What the code location knows of its targets."""
+
+    def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
+        """Why a run of the target, for these partitions, could not be made; none: it can."""
+        ...
+
+    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        """The partitions in contiguous ranges of the target, each in the target's order."""
+        ...
+
+
+def problem_of(targets: Targets, target: Target, start: str | None, end: str | None) -> str | None:
+    """The problem of a run, where looking for one may itself fail."""
+    try:
+        return targets.problem(target, start, end)
+    except Exception as error:
+        return f"its target could not be looked up: {error!r}"
