@@ -22,7 +22,7 @@ dev: $(STAMP)  ## Dagster's UI with the flights lake alive, a file every 20 s, o
 
 test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 proof: $(STAMP)  ## the long proofs at their full counts
 	sh tools/ensure_postgres

@@ -33,6 +33,8 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
+
 #: name → asset, count, limit on concurrency, coalesce
 SHAPES = {
     "single": ("a", 1, None, True),
