@@ -45,7 +45,7 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
         if value is None:
             return None
         if isinstance(value, str):
-            return datetime.fromisoformat(value).replace(tzinfo=UTC)
+            return datetime.fromisoformat(value + "+00:00")
         return value.astimezone(UTC)  # type: ignore[no-any-return]
 
 
@@ -54,10 +54,14 @@ def _check_aware(value: datetime) -> None:
         raise TypeError(f"a naive datetime cannot be stored: {value!r}")
 
 
+#: characters of a moment as SQLite holds it, without the zone, which is always UTC
+_NAIVE = len("2026-01-01 00:00:00.000000")
+
+
 def _utc_text(value: datetime) -> str:
     _check_aware(value)
     moment = value if value.tzinfo is UTC else value.astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return moment.isoformat(" ", "microseconds")[:_NAIVE]
 
 
 def make_engine(url: sa.URL) -> sa.Engine:
@@ -157,7 +161,7 @@ def insert_rows(
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(columns))
         statement = f"insert into {table.name} ({names}) values ({marks})"
-        connection.exec_driver_sql(statement, [_plain(row) for row in rows])
+        connection.exec_driver_sql(statement, _plain(table, columns, rows))
         return
     lines = io.StringIO("".join("\t".join(map(_copied, row)) + "\n" for row in rows))
     with _driver_cursor(connection) as cursor:
@@ -177,7 +181,7 @@ def update_rows(
     if connection.dialect.name == "sqlite":
         sets = ", ".join(f'"{column}" = ?' for column in columns)
         connection.exec_driver_sql(
-            f"update {table.name} set {sets} where id = ?", [_plain(row) for row in rows]
+            f"update {table.name} set {sets} where id = ?", _plain(table, columns, rows)
         )
         return
     from psycopg2.extras import execute_values
@@ -213,9 +217,19 @@ def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
         cursor.close()
 
 
-def _plain(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row with values that SQLite's driver knows."""
-    return tuple(_utc_text(value) if isinstance(value, datetime) else value for value in row)
+def _plain(
+    table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> list[tuple[Any, ...]]:
+    """The rows with values that SQLite's driver knows: moments as text."""
+    moments = [n for n, column in enumerate(columns) if isinstance(table.c[column].type, UtcTime)]
+    plain = []
+    for row in rows:
+        values = list(row)
+        for n in moments:
+            if values[n] is not None:
+                values[n] = _utc_text(values[n])
+        plain.append(tuple(values))
+    return plain
 
 
 def _copied(value: Any) -> str:

@@ -47,9 +47,9 @@ from arctic_orchestration.scheduling.subscriber import Subscriber
 from arctic_orchestration.scheduling.targets import Targets
 
 #: events read and stored in one transaction
-EVENTS_AT_ONCE = 2_000
+EVENTS_AT_ONCE = 4_000
 #: transactions of events in one tick; the rest of a backlog waits for the next
-_READS_PER_TICK = 10
+_READS_PER_TICK = 5
 #: how often a tick also says that it lives, deletes what is past its retention, and settles
 #: what silent locations left behind
 _KEEP_HOUSE_EVERY = timedelta(minutes=5)
@@ -103,6 +103,13 @@ class Engine:
             DatabaseUnavailable: a database did not answer; what was committed stands, and the
                 next tick goes on from there.
         """
+        try:
+            return self._tick(now)
+        except BaseException:
+            self.store.forget()
+            raise
+
+    def _tick(self, now: datetime) -> TickResult:
         counts: Counter[str] = Counter()
         with _collector_paused():
             for _ in range(_READS_PER_TICK):

@@ -43,7 +43,7 @@ class JobQueue:
         rows = self.tx.execute(statement)
         names = list(rows.keys())
         for row in rows:
-            values = dict(zip(names, row, strict=True))
+            values = dict(zip(names, row, strict=False))
             job = self._jobs.get(values["id"]) or Job.from_row(values)
             self._jobs[job.id] = job
             found.append(job)

@@ -1,7 +1,7 @@
 """Schedules in the database, with the index by which events find them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -27,7 +27,7 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import Leaf
 
 #: how many parsed schedules a process keeps
-_CACHED = 200_000
+_KEPT = 200_000
 
 
 class ScheduleStatus(StrEnum):
@@ -63,8 +63,11 @@ class ScheduleStore:
     """Reads and writes schedules; parsed ones are kept."""
 
     def __init__(self) -> None:
-        # By time of writing, too: a version that was rolled back may be given again.
-        self._parsed: dict[tuple[str, int, datetime], tuple[Schedule, tuple[Leaf, ...]]] = {}
+        self._known: dict[tuple[Any, ...], StoredSchedule] = {}
+
+    def forget(self) -> None:
+        """Drops what was kept: after a transaction that failed, it may never have been stored."""
+        self._known.clear()
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
         """The schedules with these ids; those that are gone or cannot be read are left out."""
@@ -75,12 +78,12 @@ class ScheduleStore:
             schedules.c.version,
             schedules.c.origin,
             schedules.c.status,
-            schedules.c.updated_at,
         ).where(dialect.among(tx, schedules.c.id, wanted))
-        rows = tx.execute(light).all()
-        self._parse(tx, [row.id for row in rows if _key(row) not in self._parsed])
-        readable = [row for row in rows if _key(row) in self._parsed]
-        return {row.id: self._stored(row) for row in readable}
+        rows = [tuple(row) for row in tx.execute(light)]
+        missing = {row[0]: row for row in rows if row not in self._known}
+        if missing:
+            self._parse(tx, missing)
+        return {row[0]: self._known[row] for row in rows if row in self._known}
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
         """All schedules of a location, by name."""
@@ -234,39 +237,29 @@ class ScheduleStore:
         if rows:
             tx.execute(sa.insert(schedule_keys), rows)
 
-    def _parse(self, tx: sa.Connection, ids: list[str]) -> None:
-        if not ids:
-            return
-        if len(self._parsed) > _CACHED:
-            self._parsed.clear()
-        query = sa.select(
-            schedules.c.id, schedules.c.version, schedules.c.updated_at, schedules.c.spec
-        )
-        for row in tx.execute(query.where(dialect.among(tx, schedules.c.id, ids))):
+    def _parse(self, tx: sa.Connection, missing: Mapping[str, tuple[Any, ...]]) -> None:
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        query = sa.select(schedules.c.id, schedules.c.spec)
+        wanted = dialect.among(tx, schedules.c.id, list(missing))
+        for id, spec in tx.execute(query.where(wanted)).all():
             try:
-                schedule = Schedule.parse(json.loads(row.spec), field="spec")
+                schedule = Schedule.parse(json.loads(spec), field="spec")
             except InvalidDefinition as error:
                 # Written by another version of the package. The others must not wait for it.
-                self._set_problem(tx, row.id, str(error))
+                self._set_problem(tx, id, str(error))
                 continue
-            self._parsed[_key(row)] = (schedule, schedule.trigger.leaves)
+            _, name, version, origin, status = missing[id]
+            self._known[missing[id]] = StoredSchedule(
+                id=id,
+                name=name,
+                version=version,
+                origin=Origin(origin),
+                status=ScheduleStatus(status),
+                schedule=schedule,
+                leaves=schedule.trigger.leaves,
+            )
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:
         this = (schedules.c.id == id) & schedules.c.problem.is_distinct_from(problem)
         tx.execute(sa.update(schedules).where(this).values(problem=problem))
-
-    def _stored(self, row: Any) -> StoredSchedule:
-        schedule, leaves = self._parsed[_key(row)]
-        return StoredSchedule(
-            id=row.id,
-            name=row.name,
-            version=row.version,
-            origin=Origin(row.origin),
-            status=ScheduleStatus(row.status),
-            schedule=schedule,
-            leaves=leaves,
-        )
-
-
-def _key(row: Any) -> tuple[str, int, datetime]:
-    return row.id, row.version, row.updated_at
