@@ -144,8 +144,6 @@ class DispatcherSensor(dg.SensorDefinition):
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
-        for name, count in counts.items():
-            context.log.debug(f"{name}: {count}")
         cursor = json.dumps(counts)
         added = _new_partitions(result.requests, targets)
         requests = []
@@ -170,9 +168,11 @@ class DispatcherSensor(dg.SensorDefinition):
         location = self._location_name or (origin.location_name if origin else "local")
         repository = context.repository_def
         assert repository is not None
-        storage = str(context.instance.get_ref().event_storage_data)
+        # The instance is made when it is first asked for, and costs more than an idle tick.
+        reference = context.instance_ref or context.instance.get_ref()
+        storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.cluster, location, storage)
-        targets = RepositoryTargets(repository, context.instance)
+        targets = RepositoryTargets(repository, lambda: context.instance)
         if key not in self._engines:
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
             known_as = origin.location_name if origin else None

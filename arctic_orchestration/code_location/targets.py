@@ -1,6 +1,7 @@
 """What a schedule may name: the jobs, assets and partitions of the code location."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
@@ -109,9 +110,16 @@ def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[In
 class RepositoryTargets:
     """The targets of a loaded code location, as the engine asks for them."""
 
-    def __init__(self, repository: RepositoryDefinition, instance: dg.DagsterInstance) -> None:
+    def __init__(
+        self, repository: RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
+    ) -> None:
+        """``instance`` is called where dynamic partitions are looked up, and only there."""
         self._repository = repository
-        self._instance = instance
+        self._make_instance = instance
+
+    @cached_property
+    def _instance(self) -> dg.DagsterInstance:
+        return self._make_instance()
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
         """Why Dagster would refuse a run of the target for these partitions; none: it would not.
