@@ -6,8 +6,9 @@ change under its feet are counted under locks: :meth:`Constraint.resources` name
 locked before it is asked.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, Protocol
 
@@ -51,6 +52,25 @@ class Facts(Protocol):
         """How many runs hold one of ``resources``, or are on their way to."""
         ...
 
+    def launches(self, resources: tuple[str, ...], since: datetime) -> Sequence[datetime]:
+        """When runs that hold one of ``resources`` were launched after ``since``, in order."""
+        ...
+
+    def last_end(self, resources: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
+        """When the last run that held one of ``resources`` ended in one of the statuses.
+
+        Statuses are those of :class:`~arctic_orchestration.events.event.RunStatus`.
+        """
+        ...
+
+    def load(self, probe: str) -> float | None:
+        """The load as a share of the capacity, 0 to 1 and above; none: it cannot be measured."""
+        ...
+
+    def fresh_at(self, parent: str) -> datetime | None:
+        """When an asset was materialized last, or a job of the location succeeded; none: never."""
+        ...
+
 
 class Constraint(Tagged):
     """The base of all constraints."""
@@ -60,6 +80,21 @@ class Constraint(Tagged):
 
     def resources(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """The resources whose holders it counts, for a job with these targets."""
+        return ()
+
+    @property
+    def looks_back(self) -> timedelta | None:
+        """How far back it asks for launches of its resources."""
+        return None
+
+    @property
+    def asks_for_ends(self) -> bool:
+        """Whether it asks when runs of its resources ended."""
+        return False
+
+    @property
+    def named_parents(self) -> tuple[str, ...]:
+        """The assets and jobs whose freshness it asks for."""
         return ()
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:

@@ -4,19 +4,23 @@ A *location* is one code location of one cluster: its feed position, schedules a
 to it, and its row is the lock under which its dispatcher works. Resources, by which
 concurrency is counted, belong to all clusters that share the database.
 
-======================  ===================================================================
-``arctic_locations``    feed position, digest of the deployed definitions
-``arctic_schedules``    what fires, as data
-``arctic_schedule_keys``  the reverse index: event key → schedule and leaf of its trigger
-``arctic_timers``       the next tick of each time leaf of an enabled schedule
-``arctic_events``       each event that some schedule took, once
-``arctic_jobs``         one firing of a schedule on its way to a run
-``arctic_job_events``   which events a job has, at which leaf of its trigger
-``arctic_job_history``  each move of a job, with its reason
-``arctic_runs``         Dagster's active runs that no job of ours asked for
-``arctic_holders``      which job or run holds which resource
-``arctic_resources``    one row for each resource that is counted: its lock
-======================  ===================================================================
+===========================  ===============================================================
+``arctic_locations``         feed position, digest of the deployed definitions
+``arctic_schedules``         what fires, as data
+``arctic_schedule_history``  what was done to schedules, those that are deleted too
+``arctic_schedule_keys``     the reverse index: event key → schedule and leaf of its trigger
+``arctic_timers``            the next tick of each time leaf of a schedule that takes them
+``arctic_events``            each event that some schedule took, once
+``arctic_jobs``              one firing of a schedule on its way to a run
+``arctic_job_events``        which events a job has, at which leaf of its trigger
+``arctic_job_history``       each move of a job, with its reason
+``arctic_runs``              Dagster's active runs that no job of ours asked for
+``arctic_holders``           which job or run holds which resource
+``arctic_launches``          when jobs were admitted and other runs begun, by resource
+``arctic_run_ends``          when the last run of a resource ended in a status
+``arctic_notices``           what people are to be told, until they were
+``arctic_resources``         one row for each resource that is counted: its lock
+===========================  ===============================================================
 """
 
 import sqlalchemy as sa
@@ -68,6 +72,21 @@ schedules = sa.Table(
     sa.UniqueConstraint("location_id", "name"),
 )
 
+schedule_history = sa.Table(
+    "arctic_schedule_history",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    # Not a foreign key: the history of what was deleted is kept.
+    sa.Column("schedule_id", _Id, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Index(None, "location_id", "name", "id"),
+)
+
 schedule_keys = sa.Table(
     "arctic_schedule_keys",
     metadata,
@@ -85,6 +104,8 @@ timers = sa.Table(
     sa.Column("leaf", sa.Integer, primary_key=True),
     sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
     sa.Column("due_at", UtcTime, nullable=False),
+    # The newest tick that was delivered: it is not delivered again when a clock is set back.
+    sa.Column("last_at", UtcTime),
     sa.Index(None, "location_id", "due_at"),
 )
 
@@ -135,6 +156,8 @@ jobs = sa.Table(
     sa.Column("requests", sa.Integer, nullable=False, server_default="0"),
     sa.Column("run_id", sa.Text),
     sa.Column("ended_at", UtcTime),
+    # Why it is launched past its constraints, all but limits on concurrency; usually null.
+    sa.Column("forced", sa.Text),
     sa.Index("uq_arctic_jobs_one_waiting", "schedule_id", "waiting_for", unique=True,
              sqlite_where=_waiting, postgresql_where=_waiting),
     sa.Index("ix_arctic_jobs_due", "location_id", "next_check_at"),
@@ -194,4 +217,41 @@ holders = sa.Table(
     sa.Column("holder", sa.Text, primary_key=True),
     sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
     sa.Index(None, "holder"),
+)
+
+launches = sa.Table(
+    "arctic_launches",
+    metadata,
+    sa.Column("resource", sa.Text, primary_key=True),
+    # A job's id or, for a run that no job asked for, the run's.
+    sa.Column("holder", sa.Text, primary_key=True),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Index(None, "resource", "at"),
+    sa.Index(None, "at"),
+)
+
+run_ends = sa.Table(
+    "arctic_run_ends",
+    metadata,
+    sa.Column("resource", sa.Text, primary_key=True),
+    sa.Column("status", sa.Text, primary_key=True),
+    sa.Column("ended_at", UtcTime, nullable=False),
+)
+
+notices = sa.Table(
+    "arctic_notices",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("schedule", sa.Text, nullable=False),
+    sa.Column("job_id", _Id),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("tags", sa.Text, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    # Null: it was sent, or given up.
+    sa.Column("send_at", UtcTime),
+    sa.Column("problem", sa.Text),
+    sa.Index(None, "location_id", "send_at"),
 )

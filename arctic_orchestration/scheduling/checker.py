@@ -195,9 +195,9 @@ class Checker:
             look_at = min(look_at, job.deadline_at)
         waits_for = [name for verdict in holding for name in verdict.waits_for]
         occupied = [name for name in waits_for if self._held.get(name)]
-        self._queue.change(
+        self._queue.wait(
             job,
-            reason="; ".join(verdict.reason for verdict in holding),
+            "; ".join(verdict.reason for verdict in holding),
             next_check_at=look_at,
             held_by=next(iter([*occupied, *waits_for]), None),
         )

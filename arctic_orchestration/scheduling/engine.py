@@ -36,7 +36,7 @@ from arctic_orchestration.scheduling import (
 )
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker
-from arctic_orchestration.scheduling.jobs import JobState
+from arctic_orchestration.scheduling.jobs import JobMove, JobState
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -62,6 +62,8 @@ class TickResult:
     counts: Counter[str]
     requests: Sequence[LaunchRequest]
     position: Position | None
+    #: what happened to jobs, in order
+    moves: Sequence[JobMove] = ()
 
 
 @contextmanager
@@ -111,22 +113,25 @@ class Engine:
 
     def _tick(self, now: datetime) -> TickResult:
         counts: Counter[str] = Counter()
+        moves: list[JobMove] = []
         with _collector_paused():
             for _ in range(_READS_PER_TICK):
-                position, more = self._subscribe(now, counts)
+                position, more = self._subscribe(now, counts, moves)
                 if not more:
                     break
-        self._look_up(now, counts)
+        self._look_up(now, counts, moves)
         # A trigger that fired at its moment has its constraints asked in the next round.
         while True:
-            checked, fired = self._check(now, counts)
+            checked, fired = self._check(now, counts, moves)
             if checked < CHECKED_AT_ONCE and not fired:
                 break
-        requests = self._hand_out(now)
+        requests = self._hand_out(now, moves)
         counts["requested"] = len(requests)
-        return TickResult(counts=counts, requests=requests, position=position)
+        return TickResult(counts=counts, requests=requests, position=position, moves=moves)
 
-    def _subscribe(self, now: datetime, counts: Counter[str]) -> tuple[Position, bool]:
+    def _subscribe(
+        self, now: datetime, counts: Counter[str], moves: list[JobMove]
+    ) -> tuple[Position, bool]:
         with self.database.begin() as tx:
             location = self._locked(tx)
             if self.declared is not None:
@@ -153,9 +158,10 @@ class Engine:
             queue.flush()
             if batch.position != before:
                 locations.update(tx, location, position=batch.position.to_json())
-            return batch.position, batch.more
+        moves += queue.moves
+        return batch.position, batch.more
 
-    def _look_up(self, now: datetime, counts: Counter[str]) -> None:
+    def _look_up(self, now: datetime, counts: Counter[str], moves: list[JobMove]) -> None:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
@@ -169,23 +175,26 @@ class Engine:
                 locations.update(tx, location, ticked_at=now)
                 counts["pruned"] += retention.prune(tx, location, now)
                 counts["abandoned"] += abandonment.settle(tx, location, self.lookup, now)
+        moves += queue.moves
 
-    def _check(self, now: datetime, counts: Counter[str]) -> tuple[int, int]:
+    def _check(self, now: datetime, counts: Counter[str], moves: list[JobMove]) -> tuple[int, int]:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
             checked = Checker(queue, location, self.store, self.targets).check()
             queue.flush()
-            counts.update(checked)
-            return checked["checked"], checked["fired"]
+        moves += queue.moves
+        counts.update(checked)
+        return checked["checked"], checked["fired"]
 
-    def _hand_out(self, now: datetime) -> list[LaunchRequest]:
+    def _hand_out(self, now: datetime, moves: list[JobMove]) -> list[LaunchRequest]:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
             requests = launcher.hand_out(queue, location, self.targets)
             queue.flush()
-            return requests
+        moves += queue.moves
+        return requests
 
     def refuse(self, job_id: str, problem: str, now: datetime) -> None:
         """Ends a launching job whose run Dagster turned out to refuse."""

@@ -101,6 +101,7 @@ class Job:
     requests: int = 0
     run_id: str | None = None
     ended_at: datetime | None = None
+    forced: str | None = None
 
     @property
     def run_key(self) -> str:
@@ -119,6 +120,17 @@ class Job:
         if "arrivals" in row:
             row["arrivals"] = arrivals_to_text(self.arrivals)
         return row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobMove:
+    """What happened to a job: a move to another state, or a new reason for which it waits."""
+
+    #: the job as it was left
+    job: Job
+    #: the state it was in before
+    before: JobState
+    reason: str
 
 
 def arrivals_to_text(arrivals: Sequence[Arrivals]) -> str:

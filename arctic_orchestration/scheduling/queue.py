@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import job_events, job_history, jobs
 from arctic_orchestration.scheduling import resources
-from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState, check_move
+from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobMove, JobState, check_move
 
 _EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
 
@@ -26,6 +26,8 @@ class JobQueue:
     def __init__(self, tx: sa.Connection, now: datetime) -> None:
         self.tx = tx
         self.now = now
+        #: what happened to jobs, in order; true only when the transaction is committed
+        self.moves: list[JobMove] = []
         self._jobs: dict[str, Job] = {}
         self._new: dict[str, Job] = {}
         #: the fields that changed, for jobs that are in the database already
@@ -89,7 +91,17 @@ class JobQueue:
         )
         if before in ACTIVE and to not in ACTIVE:
             self._released.add(job.id)
-        return self.change(job, state=to, reason=reason, **values)
+        moved = self.change(job, state=to, reason=reason, **values)
+        self.moves.append(JobMove(job=moved, before=before, reason=reason))
+        return moved
+
+    def wait(self, job: Job, reason: str, **values: Any) -> Job:
+        """Notes for what reason a job goes on waiting."""
+        before = self._jobs[job.id]
+        waiting = self.change(job, reason=reason, **values)
+        if before.reason != reason:
+            self.moves.append(JobMove(job=waiting, before=before.state, reason=reason))
+        return waiting
 
     def remark(self, job: Job, text: str) -> None:
         """Adds a line to the job's history that is no move: something worth knowing."""

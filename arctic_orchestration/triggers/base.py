@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from arctic_orchestration.events.event import Event, EventKey
+from arctic_orchestration.events.event import Event, EventKey, EventKind
 from arctic_orchestration.specification import Tagged
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class Arrivals:
     bytes: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
+    #: how many of the events are moments of time
+    ticks: int = 0
+    #: when the leaf alone was satisfied for the first time; noted for triggers that ask for it
+    fired_at: datetime | None = None
 
     def with_event(self, event: Event, *, new_partition: bool, now: datetime) -> "Arrivals":
         """These arrivals and one more, taken at ``now``."""
@@ -38,24 +42,32 @@ class Arrivals:
             bytes=self.bytes + (event.bytes or 0),
             first_at=self.first_at or now,
             last_at=now,
+            ticks=self.ticks + (event.kind is EventKind.TICK),
+            fired_at=self.fired_at,
         )
 
     def to_json(self) -> list[Any]:
         """A compact form for the database; :meth:`from_json` reads it back."""
         first = self.first_at.isoformat() if self.first_at else None
         last = self.last_at.isoformat() if self.last_at else None
-        return [self.events, self.partitions, self.bytes, first, last]
+        form = [self.events, self.partitions, self.bytes, first, last]
+        if self.ticks or self.fired_at:
+            form += [self.ticks, self.fired_at.isoformat() if self.fired_at else None]
+        return form
 
     @classmethod
     def from_json(cls, form: Sequence[Any]) -> "Arrivals":
         """The arrivals that :meth:`to_json` wrote."""
-        events, partitions, size, first, last = form
+        events, partitions, size, first, last, *more = form
+        ticks, fired = more or (0, None)
         return cls(
             events=events,
             partitions=partitions,
             bytes=size,
             first_at=datetime.fromisoformat(first) if first else None,
             last_at=datetime.fromisoformat(last) if last else None,
+            ticks=ticks,
+            fired_at=datetime.fromisoformat(fired) if fired else None,
         )
 
 
@@ -70,6 +82,9 @@ class Firing:
     reason: str
     look_again_at: datetime | None = None
     children: tuple["Firing", ...] = ()
+    #: satisfied only: when it fired for the first time since the last job, and for the last time
+    first_at: datetime | None = None
+    last_at: datetime | None = None
 
 
 class Trigger(Tagged):
@@ -79,6 +94,11 @@ class Trigger(Tagged):
     def leaves(self) -> tuple["Leaf", ...]:
         """The leaves of the tree, from left to right."""
         raise NotImplementedError
+
+    @property
+    def notes_firings(self) -> bool:
+        """Whether it must know when each leaf alone was first satisfied."""
+        return False
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         """The answer at ``now``, given the arrivals of each leaf in order."""
@@ -113,6 +133,15 @@ class Leaf(Trigger):
     def named_jobs(self) -> tuple[str, ...]:
         """The jobs of its own code location that it names, which must exist."""
         return ()
+
+    @property
+    def restarts_at_launch(self) -> bool:
+        """Whether its timer begins anew, at ``next_tick(now)``, when a job was admitted."""
+        return False
+
+    def restarts_at(self, arrivals: Arrivals, now: datetime) -> bool:
+        """Whether an event that it just took lets its timer begin anew."""
+        return False
 
     def next_tick(self, after: datetime, name: str) -> datetime | None:
         """The first moment after ``after`` at which time itself is an event, if any.
