@@ -149,6 +149,13 @@ class RepositoryTargets:
                     return f"partition {partition!r} is none of the partitions of {name}"
         return None
 
+    def exists(self, target: Target) -> bool:
+        """Whether the location has the job, or at least one of the assets."""
+        if target.job is not None:
+            return self._repository.has_job(target.job)
+        graph = self._repository.asset_graph
+        return any(graph.has(asset_key(asset)) for asset in target.assets)
+
     def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:
         """The name of the target's dynamic partitions, and those keys it has not yet."""
         definition = self.partitions_definition(target)

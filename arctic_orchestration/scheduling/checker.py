@@ -7,7 +7,6 @@ before it is counted, for all due jobs at once and in one order.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -16,32 +15,23 @@ from arctic_orchestration.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.launcher import fail_launch, frozen
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import by_range, partitions_of
-from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.targets import Targets, problem_of
 
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
+_TIMED_OUT = "timed out"
 #: A release wakes the jobs that wait for it; this is for one that could not be seen.
 _LOOK_ANYWAY = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _JobFacts:
-    """The facts of one job, for its constraints."""
-
-    satisfied_at: datetime
-    targets: tuple[str, ...]
-    held: dict[str, set[str]]
-
-    def active(self, resources: tuple[str, ...]) -> int:
-        return len(set().union(*(self.held.get(name, set()) for name in resources)))
 
 
 class Checker:
@@ -53,13 +43,14 @@ class Checker:
         location: Location,
         store: ScheduleStore,
         targets: Targets,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self._queue = queue
         self._location = location
         self._store = store
         self._targets = targets
         self._now = queue.now
-        self._held: dict[str, set[str]] = {}
+        self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
         self._counts = {"checked": 0, "fired": 0, "admitted": 0, "held": 0, "discarded": 0}
 
     def check(self) -> dict[str, int]:
@@ -75,7 +66,12 @@ class Checker:
         if not due:
             return self._counts
         stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})
-        self._count_holders(due, stored)
+        self._facts.gather(
+            (constraint, self._target_resources(stored[job.schedule_id].schedule))
+            for job in due
+            if job.state is JobState.WAITING_CONSTRAINTS and job.schedule_id in stored
+            for constraint in stored[job.schedule_id].schedule.constraints
+        )
         for job in due:
             self._counts["checked"] += 1
             schedule = stored.get(job.schedule_id)
@@ -86,37 +82,37 @@ class Checker:
                 self._check(self._queue.current(job), schedule)
         return self._counts
 
-    def _count_holders(self, due: Sequence[Job], stored: dict[str, StoredSchedule]) -> None:
-        names: set[str] = set()
-        for job in due:
-            if job.state is JobState.WAITING_CONSTRAINTS and job.schedule_id in stored:
-                schedule = stored[job.schedule_id].schedule
-                targets = self._target_resources(schedule)
-                for constraint in schedule.constraints:
-                    names.update(constraint.resources(targets))
-        if names:
-            resources.lock(self._queue.tx, names)
-            self._held = resources.holders_of(self._queue.tx, names)
-
     def _check(self, job: Job, stored: StoredSchedule) -> None:
-        timed_out = job.deadline_at is not None and job.deadline_at <= self._now
-        if stored.status is ScheduleStatus.SUSPENDED:
+        # The timeout stands still while the schedule is suspended.
+        timed_out = (
+            job.deadline_at is not None and job.deadline_at <= self._now and not stored.suspended
+        )
+        if stored.suspended and stored.schedule.suspend_mode == "drop":
             self._discard(job, "the schedule is suspended")
         elif job.state is JobState.WAITING_CONSTRAINTS:
-            self._judge(job, stored.schedule, timed_out=timed_out)
-        elif ask_trigger(self._queue, job, stored.schedule, job.arrivals):
+            if stored.launches or job.forced is not None:
+                self._judge(job, stored, timed_out=timed_out)
+            else:
+                self._keep(job)
+        elif ask_trigger(self._queue, job, stored, job.arrivals):
             # What its constraints count is locked with that of the next round.
             self._counts["fired"] += 1
         elif timed_out:
-            self._discard(job, f"its trigger was not satisfied in time: {job.reason}")
+            self._discard(
+                job,
+                f"its trigger was not satisfied in time: {job.reason}",
+                notice=Notice.JOB_TIMED_OUT,
+            )
 
-    def _judge(self, job: Job, schedule: Schedule, *, timed_out: bool) -> None:
+    def _judge(self, job: Job, stored: StoredSchedule, *, timed_out: bool) -> None:
         assert job.satisfied_at is not None
-        forced = timed_out and schedule.on_timeout == "launch"
-        facts = _JobFacts(
+        schedule, forced = stored.schedule, job.forced
+        if forced is None and timed_out and schedule.on_timeout == "launch":
+            forced = _TIMED_OUT
+        facts = JobFacts(
             satisfied_at=job.satisfied_at,
             targets=self._target_resources(schedule),
-            held=self._held,
+            gathered=self._facts,
         )
         verdicts = [
             (constraint, self._verdict(constraint, facts)) for constraint in schedule.constraints
@@ -125,7 +121,7 @@ class Checker:
         binding = [
             verdict
             for constraint, verdict in verdicts
-            if not forced or isinstance(constraint, Concurrency)
+            if forced is None or isinstance(constraint, Concurrency)
         ]
         job = self._queue.change(job, verdicts=_verdicts_text(verdicts))
         canceled = [v for v in binding if v.decision is Decision.CANCEL]
@@ -133,13 +129,14 @@ class Checker:
         if canceled:
             self._discard(job, canceled[0].reason)
         elif not holding:
-            self._admit(job, schedule, facts, forced=forced)
-        elif timed_out and not forced:
-            self._discard(job, f"timed out: {holding[0].reason}")
+            self._admit(job, stored, facts, forced=forced)
+        elif timed_out and forced is None:
+            self._discard(job, f"timed out: {holding[0].reason}", notice=Notice.JOB_TIMED_OUT)
         else:
-            self._hold(job, holding, timed_out=timed_out)
+            deadline = None if timed_out or stored.suspended else job.deadline_at
+            self._hold(job, holding, deadline)
 
-    def _verdict(self, constraint: Constraint, facts: _JobFacts) -> Verdict:
+    def _verdict(self, constraint: Constraint, facts: JobFacts) -> Verdict:
         # One schedule's bad rule must not stop the others: its job waits, and says why.
         try:
             return constraint.decide(facts, self._now)
@@ -150,7 +147,10 @@ class Checker:
                 look_again_at=self._now + _LOOK_ANYWAY,
             )
 
-    def _admit(self, job: Job, schedule: Schedule, facts: _JobFacts, *, forced: bool) -> None:
+    def _admit(
+        self, job: Job, stored: StoredSchedule, facts: JobFacts, *, forced: str | None
+    ) -> None:
+        schedule = stored.schedule
         job = self._ranged(job, schedule) if schedule.partitions == "range" else job
         problem = problem_of(self._targets, schedule.target, job.partition_start, job.partition_end)
         if problem is not None:
@@ -159,19 +159,24 @@ class Checker:
             return
         held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
         held.update(facts.targets)
-        for name in held:
-            self._held.setdefault(name, set()).add(job.id)
-        resources.hold(self._queue.tx, self._location.id, [(name, job.id) for name in sorted(held)])
+        self._facts.admitted(job.id, held)
+        pairs = [(name, job.id) for name in sorted(held)]
+        resources.hold(self._queue.tx, self._location.id, pairs, self._now)
+        self._store.restart_timers(
+            self._queue.tx, [(stored, leaf) for leaf in stored.restarted], self._now
+        )
         self._counts["admitted"] += 1
         self._queue.move(
             job,
             JobState.LAUNCHING,
-            "admitted past its constraints: timed out" if forced else "admitted",
+            f"admitted past its constraints: {forced}" if forced else "admitted",
+            notice=Notice.JOB_TIMED_OUT if forced == _TIMED_OUT else None,
             waiting_for=None,
             attempt=1,
             launch=frozen(schedule),
             next_check_at=None,
             held_by=None,
+            forced=forced,
         )
 
     def _ranged(self, job: Job, schedule: Schedule) -> Job:
@@ -186,15 +191,21 @@ class Checker:
             ranges = [partitions]
         return by_range(self._queue, job, ranges)
 
-    def _hold(self, job: Job, holding: Sequence[Verdict], *, timed_out: bool) -> None:
+    def _keep(self, job: Job) -> None:
+        """Holds a job until its schedule is resumed."""
+        self._counts["held"] += 1
+        reason = "the schedule is suspended, and launches what it collects when it is resumed"
+        self._queue.wait(job, reason, next_check_at=None, held_by=None)
+
+    def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
         self._counts["held"] += 1
         looks = [verdict.look_again_at for verdict in holding if verdict.look_again_at]
         # All must admit, so nothing changes before the latest of the moments they named.
         look_at = max(looks, default=self._now + _LOOK_ANYWAY)
-        if job.deadline_at is not None and not timed_out:
-            look_at = min(look_at, job.deadline_at)
+        if deadline_at is not None:
+            look_at = min(look_at, deadline_at)
         waits_for = [name for verdict in holding for name in verdict.waits_for]
-        occupied = [name for name in waits_for if self._held.get(name)]
+        occupied = [name for name in waits_for if self._facts.is_held(name)]
         self._queue.wait(
             job,
             "; ".join(verdict.reason for verdict in holding),
@@ -202,12 +213,13 @@ class Checker:
             held_by=next(iter([*occupied, *waits_for]), None),
         )
 
-    def _discard(self, job: Job, reason: str) -> None:
+    def _discard(self, job: Job, reason: str, *, notice: Notice = Notice.JOB_DISCARDED) -> None:
         self._counts["discarded"] += 1
         self._queue.move(
             job,
             JobState.DISCARDED,
             reason,
+            notice=notice,
             next_check_at=None,
             held_by=None,
             ended_at=self._now,

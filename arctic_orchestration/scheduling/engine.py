@@ -25,22 +25,26 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import jobs, runs
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.events.feed import Feed, Position
 from arctic_orchestration.scheduling import (
     abandonment,
+    clock_change,
     deployment,
     launcher,
+    notices,
     retention,
     schedule,
 )
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker
+from arctic_orchestration.scheduling.facts import Surroundings
 from arctic_orchestration.scheduling.jobs import JobMove, JobState
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
-from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
+from arctic_orchestration.scheduling.runs import VERIFY_EVERY, RunLookup, RunTracker
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.subscriber import Subscriber
@@ -94,8 +98,12 @@ class Engine:
     targets: Targets
     #: what the code declares; none: nothing is deployed
     declared: Sequence[Schedule] | None = None
+    #: whether a deployment changes what is stored, or only deletes what has no target any more
+    update_schedules: bool = True
+    surroundings: Surroundings = field(default_factory=Surroundings)
     store: ScheduleStore = field(default_factory=ScheduleStore)
     _digest: str | None = None
+    _deployed: bool = False
     _kept_at: datetime | None = None
 
     def tick(self, now: datetime) -> TickResult:
@@ -116,38 +124,39 @@ class Engine:
         moves: list[JobMove] = []
         with _collector_paused():
             for _ in range(_READS_PER_TICK):
-                position, more = self._subscribe(now, counts, moves)
+                position, more, work = self._subscribe(now, counts, moves)
+                self._deployed = True
                 if not more:
                     break
-        self._look_up(now, counts, moves)
-        # A trigger that fired at its moment has its constraints asked in the next round.
-        while True:
-            checked, fired = self._check(now, counts, moves)
-            if checked < CHECKED_AT_ONCE and not fired:
-                break
-        requests = self._hand_out(now, moves)
+        # An idle tick is one transaction: the others have nothing to look at.
+        keeps_house = self._keeps_house(now)
+        if work or keeps_house:
+            self._look_up(now, counts, moves, keeps_house=keeps_house)
+            # A trigger that fired at its moment has its constraints asked in the next round.
+            while True:
+                checked, fired = self._check(now, counts, moves)
+                if checked < CHECKED_AT_ONCE and not fired:
+                    break
+            requests = self._hand_out(now, moves)
+        else:
+            requests = []
         counts["requested"] = len(requests)
         return TickResult(counts=counts, requests=requests, position=position, moves=moves)
 
     def _subscribe(
         self, now: datetime, counts: Counter[str], moves: list[JobMove]
-    ) -> tuple[Position, bool]:
+    ) -> tuple[Position, bool, bool]:
+        """Reads and stores events; returns the position, and whether there are more, and work."""
         with self.database.begin() as tx:
             location = self._locked(tx)
-            if self.declared is not None:
-                if self._digest is None:
-                    self._digest = schedule.digest(self.declared)
-                if self._digest != location.definitions_digest:
-                    counts.update(
-                        deployment.deploy(
-                            tx, self.store, location, self.declared, self._digest, now
-                        )
-                    )
+            if clock_change.was_set_back(location, now):
+                clock_change.settle(tx, location, self.store, now)
+            self._deploy(tx, location, now, counts)
             if location.position is None:
                 # What arrived before anybody waited for it concerns nobody.
                 position = self.feed.end()
                 locations.update(tx, location, position=position.to_json())
-                return position, False
+                return position, False, True
             before = Position.from_json(location.position)
             batch = self.feed.read(before, EVENTS_AT_ONCE)
             queue = JobQueue(tx, now)
@@ -158,10 +167,41 @@ class Engine:
             queue.flush()
             if batch.position != before:
                 locations.update(tx, location, position=batch.position.to_json())
+            work = _has_work(tx, location, now)
         moves += queue.moves
-        return batch.position, batch.more
+        return batch.position, batch.more, work
 
-    def _look_up(self, now: datetime, counts: Counter[str], moves: list[JobMove]) -> None:
+    def _deploy(
+        self, tx: sa.Connection, location: Location, now: datetime, counts: Counter[str]
+    ) -> None:
+        """Deploys what the code declares, if it is not what was deployed last."""
+        if self.declared is None or self._deployed:
+            return
+        if self._digest is None:
+            self._digest = schedule.digest(self.declared)
+        # Without updates, a target may be gone though the schedules are declared as before.
+        if self._digest != location.definitions_digest or not self.update_schedules:
+            counts.update(
+                deployment.deploy(
+                    tx,
+                    self.store,
+                    location,
+                    self.declared,
+                    self._digest,
+                    now,
+                    update_schedules=self.update_schedules,
+                    exists=self.targets.exists,
+                )
+            )
+
+    def _keeps_house(self, now: datetime) -> bool:
+        # Never but for a short while: a clock may be set back.
+        since = now - self._kept_at if self._kept_at is not None else _KEEP_HOUSE_EVERY
+        return not timedelta(0) <= since < _KEEP_HOUSE_EVERY
+
+    def _look_up(
+        self, now: datetime, counts: Counter[str], moves: list[JobMove], *, keeps_house: bool
+    ) -> None:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
@@ -170,10 +210,11 @@ class Engine:
             tracker.verify_jobs()
             tracker.verify_others()
             queue.flush()
-            if self._kept_at is None or now - self._kept_at >= _KEEP_HOUSE_EVERY:
+            if keeps_house:
                 self._kept_at = now
                 locations.update(tx, location, ticked_at=now)
                 counts["pruned"] += retention.prune(tx, location, now)
+                notices.prune(tx, location.id, now)
                 counts["abandoned"] += abandonment.settle(tx, location, self.lookup, now)
         moves += queue.moves
 
@@ -181,7 +222,7 @@ class Engine:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
-            checked = Checker(queue, location, self.store, self.targets).check()
+            checked = Checker(queue, location, self.store, self.targets, self.surroundings).check()
             queue.flush()
         moves += queue.moves
         counts.update(checked)
@@ -219,3 +260,14 @@ class Engine:
                 f"end with: arctic feed restart {self.location}"
             )
         return location
+
+
+def _has_work(tx: sa.Connection, location: Location, now: datetime) -> bool:
+    """Whether a job is launching or due, or a run of somebody else is to be looked up."""
+    here = jobs.c.location_id == location.id
+    launching = sa.exists().where(here, jobs.c.state == JobState.LAUNCHING.value)
+    due = sa.exists().where(here, jobs.c.next_check_at <= now)
+    others = sa.exists().where(
+        runs.c.location_id == location.id, runs.c.seen_at <= now - VERIFY_EVERY
+    )
+    return bool(tx.execute(sa.select(launching | due | others)).scalar())

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule, Target
@@ -82,7 +83,14 @@ def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[Laun
 
 def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:
     """Ends a job whose run Dagster refuses to make."""
-    queue.move(job, JobState.FAILED, problem, next_check_at=None, ended_at=queue.now)
+    queue.move(
+        job,
+        JobState.FAILED,
+        problem,
+        notice=Notice.LAUNCH_FAILED,
+        next_check_at=None,
+        ended_at=queue.now,
+    )
 
 
 def _request(job: Job) -> LaunchRequest:

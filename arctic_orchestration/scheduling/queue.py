@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import job_events, job_history, jobs
-from arctic_orchestration.scheduling import resources
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.scheduling import notices, resources
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobMove, JobState, check_move
+from arctic_orchestration.scheduling.notices import Notice
 
 _EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
 
@@ -34,7 +36,10 @@ class JobQueue:
         self._changed: dict[str, set[str]] = defaultdict(set)
         self._history: list[dict[str, Any]] = []
         self._events: list[tuple[str, int, int, int, str]] = []
+        self._notices: list[tuple[JobMove, Notice]] = []
         self._released: set[str] = set()
+        #: how, and when, the runs of those that are released ended
+        self._ended: dict[str, tuple[str, datetime]] = {}
 
     def load(
         self, *where: sa.ColumnElement[bool], query: sa.Select[Any] | None = None
@@ -78,8 +83,25 @@ class JobQueue:
             self._changed[job.id].update(values)
         return changed
 
-    def move(self, job: Job, to: JobState, reason: str, **values: Any) -> Job:
+    def move(
+        self,
+        job: Job,
+        to: JobState,
+        reason: str,
+        *,
+        run_end: tuple[RunStatus, datetime] | None = None,
+        notice: Notice | None = None,
+        **values: Any,
+    ) -> Job:
         """Gives a job another state, with a line of history.
+
+        Args:
+            job: what moves.
+            to: its new state.
+            reason: why, for people.
+            run_end: how and when its run ended.
+            notice: what people are told of it.
+            values: other fields of the job.
 
         Errors:
             TransitionRefused: the state cannot be left that way.
@@ -91,8 +113,13 @@ class JobQueue:
         )
         if before in ACTIVE and to not in ACTIVE:
             self._released.add(job.id)
+            if run_end is not None:
+                self._ended[job.id] = (run_end[0].value, run_end[1])
         moved = self.change(job, state=to, reason=reason, **values)
-        self.moves.append(JobMove(job=moved, before=before, reason=reason))
+        move = JobMove(job=moved, before=before, reason=reason)
+        self.moves.append(move)
+        if notice is not None:
+            self._notices.append((move, notice))
         return moved
 
     def wait(self, job: Job, reason: str, **values: Any) -> Job:
@@ -124,11 +151,16 @@ class JobQueue:
             dialect.insert_rows(self.tx, job_events, _EVENT_COLUMNS, self._events)
         if self._history:
             self.tx.execute(sa.insert(job_history), self._history)
+        by_location: dict[int, list[tuple[JobMove, Notice]]] = defaultdict(list)
+        for move, notice in self._notices:
+            by_location[move.job.location_id].append((move, notice))
+        for location_id, pairs in by_location.items():
+            notices.write(self.tx, location_id, notices.of_moves(self.tx, pairs), self.now)
         if self._released:
-            resources.release(self.tx, self._released, self.now)
-        self._new, self._released = {}, set()
+            resources.release(self.tx, self._released, self.now, self._ended)
+        self._new, self._released, self._ended = {}, set(), {}
         self._changed.clear()
-        self._events, self._history = [], []
+        self._events, self._history, self._notices = [], [], []
 
     def _update(self) -> None:
         """One statement for each set of fields that changed together."""

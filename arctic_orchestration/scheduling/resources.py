@@ -5,14 +5,17 @@ live, under the lock of the resource's row, so a permit can neither leak nor be 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import holders, jobs, resources, runs
+from arctic_orchestration.database.tables import holders, jobs, launches, resources, run_ends, runs
 from arctic_orchestration.scheduling.jobs import ACTIVE, JobState
+
+#: Names of groups begin with it; all other resources are targets.
+GROUP = "group:"
 
 
 def lock(tx: sa.Connection, names: Iterable[str]) -> None:
@@ -47,26 +50,74 @@ def holders_of(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
     return held
 
 
-def hold(tx: sa.Connection, location_id: int, rows: Iterable[tuple[str, str]]) -> None:
-    """Notes that holders have resources, given as pairs of resource and holder."""
+def launches_of(
+    tx: sa.Connection, names: Iterable[str], since: datetime
+) -> dict[str, dict[str, datetime]]:
+    """When the holders of each resource were launched, as far as that was after ``since``."""
+    query = sa.select(launches.c.resource, launches.c.holder, launches.c.at).where(
+        dialect.among(tx, launches.c.resource, sorted(set(names))), launches.c.at > since
+    )
+    found: dict[str, dict[str, datetime]] = defaultdict(dict)
+    for resource, holder, at in tx.execute(query):
+        found[resource][holder] = at
+    return found
+
+
+def last_ends(tx: sa.Connection, names: Iterable[str]) -> dict[tuple[str, str], datetime]:
+    """When the last run of each resource ended, by resource and status of the run.
+
+    Asked after :func:`holders_of`: a run that ends in between is then seen as active or as ended,
+    never as neither.
+    """
+    wanted = dialect.among(tx, run_ends.c.resource, sorted(set(names)))
+    query = sa.select(run_ends.c.resource, run_ends.c.status, run_ends.c.ended_at).where(wanted)
+    return {(resource, status): at for resource, status, at in tx.execute(query)}
+
+
+def hold(
+    tx: sa.Connection,
+    location_id: int,
+    rows: Iterable[tuple[str, str]],
+    launched_at: datetime | None = None,
+) -> None:
+    """Notes that holders have resources, given as pairs of resource and holder.
+
+    With ``launched_at`` they were launched then, if they were not known to be before.
+    """
+    pairs = list(rows)
+    if not pairs:
+        return
     values = [
         {"resource": resource, "holder": holder, "location_id": location_id}
-        for resource, holder in rows
+        for resource, holder in pairs
     ]
-    if values:
-        tx.execute(dialect.insert(tx, holders).on_conflict_do_nothing(), values)
+    tx.execute(dialect.insert(tx, holders).on_conflict_do_nothing(), values)
+    if launched_at is not None:
+        begun = [
+            {"resource": resource, "holder": holder, "at": launched_at}
+            for resource, holder in pairs
+        ]
+        tx.execute(dialect.insert(tx, launches).on_conflict_do_nothing(), begun)
 
 
-def release(tx: sa.Connection, held_by: Iterable[str], now: datetime) -> int:
+def release(
+    tx: sa.Connection,
+    held_by: Iterable[str],
+    now: datetime,
+    ended: Mapping[str, tuple[str, datetime]],
+) -> int:
     """Takes all resources from holders, and wakes the jobs that wait for one of them.
 
-    Returns how many jobs were woken.
+    ``ended`` says of the holders that were runs how they ended, and when. Returns how many jobs
+    were woken.
     """
     wanted = dialect.among(tx, holders.c.holder, sorted(set(held_by)))
-    freed = set(tx.execute(sa.select(holders.c.resource).where(wanted)).scalars())
+    held = tx.execute(sa.select(holders.c.resource, holders.c.holder).where(wanted)).all()
+    freed = {row.resource for row in held}
     if not freed:
         return 0
     tx.execute(sa.delete(holders).where(wanted))
+    _note_ends(tx, [(row.resource, *ended[row.holder]) for row in held if row.holder in ended])
     # A job that another location's dispatcher is working on is left to its next look: two
     # dispatchers that wake each other's jobs would wait for each other.
     waiting = (
@@ -80,3 +131,28 @@ def release(tx: sa.Connection, held_by: Iterable[str], now: datetime) -> int:
         woken = sa.update(jobs).where(dialect.among(tx, jobs.c.id, ids))
         tx.execute(woken.values(next_check_at=now))
     return len(ids)
+
+
+def _note_ends(tx: sa.Connection, ends: Iterable[tuple[str, str, datetime]]) -> None:
+    """Keeps the newest end of each resource and status.
+
+    Of targets only, which belong to one location: the dispatchers of several locations would
+    wait for each other's rows of a group.
+    """
+    newest: dict[tuple[str, str], datetime] = {}
+    for resource, status, at in ends:
+        if not resource.startswith(GROUP):
+            newest[resource, status] = max(at, newest.get((resource, status), at))
+    if not newest:
+        return
+    new = dialect.insert(tx, run_ends)
+    statement = new.on_conflict_do_update(
+        index_elements=["resource", "status"],
+        set_={"ended_at": new.excluded.ended_at},
+        where=run_ends.c.ended_at < new.excluded.ended_at,
+    )
+    rows = [
+        {"resource": resource, "status": status, "ended_at": at}
+        for (resource, status), at in sorted(newest.items())
+    ]
+    tx.execute(statement, rows)

@@ -18,6 +18,7 @@ from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import asset_resource, job_resource
 
@@ -36,7 +37,7 @@ _LOOK_AGAIN = timedelta(seconds=15)
 #: attempts to get a run beyond the queue, the first one counted
 LAUNCH_ATTEMPTS = 3
 #: how often an active run is looked up, in case its end was never told
-_VERIFY_EVERY = timedelta(minutes=5)
+VERIFY_EVERY = timedelta(minutes=5)
 _VERIFIED_AT_ONCE = 200
 
 _ENDS = {
@@ -134,7 +135,7 @@ class RunTracker:
                     held.extend((name, job.id) for name in resources_of)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
-        resources.hold(self._queue.tx, self._location.id, held)
+        resources.hold(self._queue.tx, self._location.id, held, self._queue.now)
         self._note_others(others.values())
 
     def confirm(self) -> None:
@@ -177,14 +178,14 @@ class RunTracker:
             elif _has_ended(run):
                 self._apply(job, _seen(run))
             else:
-                self._queue.change(job, next_check_at=self._queue.now + _VERIFY_EVERY)
+                self._queue.change(job, next_check_at=self._queue.now + VERIFY_EVERY)
 
     def verify_others(self) -> None:
         """Forgets runs that ended, or were deleted, without an event that said so."""
         tx, now = self._queue.tx, self._queue.now
         query = (
             sa.select(runs.c.run_id)
-            .where(runs.c.location_id == self._location.id, runs.c.seen_at <= now - _VERIFY_EVERY)
+            .where(runs.c.location_id == self._location.id, runs.c.seen_at <= now - VERIFY_EVERY)
             .limit(_VERIFIED_AT_ONCE)
         )
         ids = list(tx.execute(query).scalars())
@@ -192,7 +193,8 @@ class RunTracker:
             return
         found = self._lookup.run_statuses(ids)
         gone = [id for id in ids if id not in found or _has_ended(found[id])]
-        self._forget(gone)
+        ends = {id: _end_of(found[id], now) for id in gone if id in found}
+        self._forget(gone, ends)
         here = runs.c.location_id == self._location.id
         tx.execute(
             sa.update(runs).where(here, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
@@ -208,7 +210,7 @@ class RunTracker:
                 JobState.LAUNCHED,
                 f"run {seen.run_id}",
                 run_id=seen.run_id,
-                next_check_at=now + _VERIFY_EVERY,
+                next_check_at=now + VERIFY_EVERY,
             )
         elif job.run_id != seen.run_id:
             job = self._queue.change(
@@ -234,9 +236,19 @@ class RunTracker:
             )
             return
         reason = f"run {seen.run_id} ended: {seen.status.value}"
+        notice = Notice.RUN_FAILED if failed else None
         if never_ran:
+            notice = Notice.LAUNCH_FAILED
             reason = f"{LAUNCH_ATTEMPTS} runs failed before they started, the last {seen.run_id}"
-        self._queue.move(job, _ENDS[seen.status], reason, next_check_at=None, ended_at=now)
+        self._queue.move(
+            job,
+            _ENDS[seen.status],
+            reason,
+            run_end=_end_of(seen, now),
+            notice=notice,
+            next_check_at=None,
+            ended_at=now,
+        )
 
     def _waits_for_retry(self, job: Job, seen: _Seen) -> bool:
         """Keeps a job that Dagster retries, or may retry: it says so shortly after the failure."""
@@ -266,41 +278,47 @@ class RunTracker:
 
     def _note_others(self, events: Iterable[Event]) -> None:
         """Notes the last thing heard of each run that no job of ours asked for."""
-        tx, location = self._queue.tx, self._location
-        begun: list[Event] = []
-        ended: list[Event] = []
+        tx, location, now = self._queue.tx, self._location, self._queue.now
+        begun: list[str] = []
+        ends: dict[str, tuple[RunStatus, datetime]] = {}
+        held: list[tuple[str, str]] = []
+        # The launch of a run that a job asked for was noted when the job was admitted.
+        launched: list[tuple[str, str]] = []
         for event in events:
             assert event.run_id is not None and event.status is not None
-            (ended if event.status.ended else begun).append(event)
+            pairs = [(name, event.run_id) for name in _resources(event, location.place)]
+            if event.status.ended:
+                ends[event.run_id] = (event.status, min(event.at, now))
+            else:
+                begun.append(event.run_id)
+            # A run that began and ended between two readings was never held, but it did end.
+            (held if JOB_TAG in event.tags else launched).extend(pairs)
         if begun:
-            rows = [
-                {"location_id": location.id, "run_id": event.run_id, "seen_at": self._queue.now}
-                for event in begun
-            ]
+            rows = [{"location_id": location.id, "run_id": id, "seen_at": now} for id in begun]
             tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
-            resources.hold(
-                tx,
-                location.id,
-                [
-                    (resource, event.run_id)
-                    for event in begun
-                    if event.run_id
-                    for resource in _resources(event, location.place)
-                ],
-            )
-        self._forget([event.run_id for event in ended if event.run_id])
+        resources.hold(tx, location.id, held)
+        resources.hold(tx, location.id, launched, now)
+        self._forget(list(ends), ends)
 
-    def _forget(self, run_ids: Sequence[str]) -> None:
+    def _forget(
+        self, run_ids: Sequence[str], ends: Mapping[str, tuple[RunStatus, datetime]]
+    ) -> None:
         if not run_ids:
             return
         tx = self._queue.tx
         here = runs.c.location_id == self._location.id
         tx.execute(sa.delete(runs).where(here, dialect.among(tx, runs.c.run_id, run_ids)))
-        resources.release(tx, run_ids, self._queue.now)
+        ended = {id: (status.value, at) for id, (status, at) in ends.items()}
+        resources.release(tx, run_ids, self._queue.now, ended)
 
 
 def _has_ended(run: RunView) -> bool:
     return run.status is not None and run.status.ended
+
+
+def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
+    """How and when a run ended; never later than now, whatever another host's clock says."""
+    return run.status or RunStatus.FAILURE, min(run.ended_at or now, now)
 
 
 def _seen(run: RunView) -> _Seen:

@@ -18,7 +18,7 @@ from pydantic import (
 from arctic_orchestration.constraints import AnyConstraint
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import Duration
-from arctic_orchestration.specification import Specification, problems_of
+from arctic_orchestration.specification import Specification, problems_of, unwritable
 from arctic_orchestration.triggers import AnyTrigger
 
 #: Tags that say which run is whose, and for what: what they say is not the schedule's to say.
@@ -116,8 +116,9 @@ class Schedule(Specification):
     timeout: Duration = timedelta(days=1)
     #: at the end of the timeout: give up, or launch whatever constraints but concurrency say
     on_timeout: Literal["discard", "launch"] = "discard"
-    #: suspended: ignore events and discard the waiting job
-    suspend_mode: Literal["drop"] = "drop"
+    #: suspended: ignore events and discard the waiting job (drop), finish what waits (drain),
+    #: or go on taking events: a job for each firing (backlog), or all in one (collect)
+    suspend_mode: Literal["drop", "drain", "backlog", "collect"] = "drop"
     priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000)
     #: whether events join the waiting job; false: a job for each firing
     coalesce: bool = Field(default=True, strict=True)
@@ -130,11 +131,14 @@ class Schedule(Specification):
     enabled: bool = Field(default=False, strict=True)
 
     def __init__(self, /, *, _field: str = "", **data: Any) -> None:
+        name = data.get("name")
+        field = _field or (f"Schedule({name})" if isinstance(name, str) else "Schedule")
+        problems = unwritable(data, field)
+        if problems:
+            raise InvalidDefinition(problems)
         try:
             super().__init__(**data)
         except ValidationError as error:
-            name = data.get("name")
-            field = _field or (f"Schedule({name})" if isinstance(name, str) else "Schedule")
             raise InvalidDefinition(problems_of(error, field)) from error
 
     @classmethod
@@ -151,6 +155,15 @@ class Schedule(Specification):
                 [InvalidInput(f"{field}._field", form["_field"], "no such field")]
             )
         return cls(_field=field, **form)
+
+    @classmethod
+    def stored(cls, form: Mapping[str, Any]) -> Self:
+        """Reads the form that the database holds, which was checked when it was defined.
+
+        Errors:
+            InvalidDefinition: it was written by a version of the package that knew other fields.
+        """
+        return cls.parse(form, field="spec")
 
     @field_validator("name")
     @classmethod
@@ -173,7 +186,7 @@ class Schedule(Specification):
     def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             text = json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"values that JSON can hold ({error})") from None
         # As it will be read back: a schedule that was stored must equal the one that was declared.
         return dict(json.loads(text))

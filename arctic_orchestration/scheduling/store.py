@@ -14,6 +14,7 @@ from arctic_orchestration.database.tables import (
     holders,
     jobs,
     runs,
+    schedule_history,
     schedule_keys,
     schedules,
     timers,
@@ -46,6 +47,20 @@ class Origin(StrEnum):
     API = "api"
 
 
+class Action(StrEnum):
+    """What was done to a schedule."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
+
+
+#: Modes in which a suspended schedule goes on taking events.
+_COLLECTING = ("backlog", "collect")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSchedule:
     """A schedule and what the store knows of it."""
@@ -57,6 +72,42 @@ class StoredSchedule:
     status: ScheduleStatus
     schedule: Schedule
     leaves: tuple[Leaf, ...]
+    #: whether its trigger must know when each leaf was first satisfied
+    notes_firings: bool
+    #: the leaves whose timer begins anew with each launch
+    restarted: tuple[int, ...]
+    status_at: datetime
+
+    @property
+    def suspended(self) -> bool:
+        """Whether somebody suspended it, or never enabled it."""
+        return self.status is ScheduleStatus.SUSPENDED
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether events and ticks are given to it."""
+        return takes_events(self.status, self.schedule)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether events join a job whose trigger is satisfied."""
+        if self.suspended and self.takes_events:
+            return self.schedule.suspend_mode == "collect"
+        return self.schedule.coalesce
+
+    @property
+    def launches(self) -> bool:
+        """Whether its jobs may be launched: not while it collects for the day it is resumed."""
+        return not self.suspended or self.schedule.suspend_mode == "drain"
+
+
+def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
+    """Whether a schedule of this status takes events."""
+    return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
+
+
+def _first_status(schedule: Schedule) -> ScheduleStatus:
+    return ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
 
 
 class ScheduleStore:
@@ -78,6 +129,7 @@ class ScheduleStore:
             schedules.c.version,
             schedules.c.origin,
             schedules.c.status,
+            schedules.c.status_at,
         ).where(dialect.among(tx, schedules.c.id, wanted))
         rows = [tuple(row) for row in tx.execute(light)]
         missing = {row[0]: row for row in rows if row not in self._known}
@@ -105,8 +157,10 @@ class ScheduleStore:
         new: Sequence[Schedule],
         origin: Origin,
         now: datetime,
+        *,
+        reason: str = "",
     ) -> None:
-        """Stores new schedules with their index and timers."""
+        """Stores new schedules with their index and timers; ``reason`` goes into their history."""
         with_ids = [(new_id(now), schedule) for schedule in new]
         rows = [
             {
@@ -115,9 +169,7 @@ class ScheduleStore:
                 "name": schedule.name,
                 "version": 1,
                 "origin": origin.value,
-                "status": (
-                    ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
-                ).value,
+                "status": _first_status(schedule).value,
                 "spec": json.dumps(schedule.to_form()),
                 "created_at": now,
                 "updated_at": now,
@@ -127,9 +179,21 @@ class ScheduleStore:
         ]
         if rows:
             tx.execute(sa.insert(schedules), rows)
+            self._record(
+                tx,
+                location,
+                [(id, schedule.name, 1) for id, schedule in with_ids],
+                Action.CREATED,
+                reason,
+                now,
+            )
             self._index(tx, location, with_ids)
-            enabled = [(id, schedule) for id, schedule in with_ids if schedule.enabled]
-            self.start_timers(tx, location, enabled, now)
+            taking = [
+                (id, schedule)
+                for id, schedule in with_ids
+                if takes_events(_first_status(schedule), schedule)
+            ]
+            self.start_timers(tx, location, taking, now)
 
     def replace(
         self,
@@ -138,6 +202,8 @@ class ScheduleStore:
         stored: StoredSchedule,
         schedule: Schedule,
         now: datetime,
+        *,
+        reason: str = "",
     ) -> None:
         """Gives a schedule a new version: new index, status kept.
 
@@ -149,6 +215,8 @@ class ScheduleStore:
             .where(schedules.c.id == stored.id)
             .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
         )
+        this = (stored.id, stored.name, stored.version + 1)
+        self._record(tx, location, [this], Action.UPDATED, reason, now)
         tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
         self._index(tx, location, [(stored.id, schedule)])
         unchanged = [
@@ -156,22 +224,32 @@ class ScheduleStore:
             for leaf, (old, new) in enumerate(
                 zip(stored.leaves, schedule.trigger.leaves, strict=False)
             )
-            if old == new
+            if old == new and takes_events(stored.status, schedule)
         ]
         tx.execute(
             sa.delete(timers)
             .where(timers.c.schedule_id == stored.id)
             .where(timers.c.leaf.not_in(unchanged))
         )
-        if stored.status is ScheduleStatus.ENABLED:
+        if takes_events(stored.status, schedule):
             self.start_timers(tx, location, [(stored.id, schedule)], now)
 
     def remove(
-        self, tx: sa.Connection, location: Location, ids: Sequence[str], now: datetime
+        self,
+        tx: sa.Connection,
+        location: Location,
+        ids: Sequence[str],
+        now: datetime,
+        *,
+        reason: str = "",
     ) -> None:
         """Deletes schedules with their jobs; runs that are active go on, and still count."""
         if not ids:
             return
+        known = sa.select(schedules.c.id, schedules.c.name, schedules.c.version)
+        rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
+        gone = [(row.id, row.name, row.version) for row in rows]
+        self._record(tx, location, gone, Action.DELETED, reason, now)
         active = tx.execute(
             sa.select(jobs.c.id, jobs.c.run_id)
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
@@ -190,14 +268,34 @@ class ScheduleStore:
         tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
 
     def set_status(
-        self, tx: sa.Connection, schedule_id: str, status: ScheduleStatus, now: datetime
+        self,
+        tx: sa.Connection,
+        location: Location,
+        stored: StoredSchedule,
+        status: ScheduleStatus,
+        now: datetime,
+        *,
+        reason: str = "",
     ) -> None:
-        """Writes whether a schedule takes events."""
+        """Writes whether a schedule is enabled."""
         tx.execute(
             sa.update(schedules)
-            .where(schedules.c.id == schedule_id)
+            .where(schedules.c.id == stored.id)
             .values(status=status.value, status_at=now)
         )
+        action = Action.ENABLED if status is ScheduleStatus.ENABLED else Action.SUSPENDED
+        this = (stored.id, stored.name, stored.version)
+        self._record(tx, location, [this], action, reason, now)
+
+    def history(self, tx: sa.Connection, location: Location, name: str) -> list[dict[str, Any]]:
+        """What was done to the schedules that had this name: at, action, version and reason."""
+        columns = schedule_history.c
+        query = (
+            sa.select(columns.at, columns.action, columns.version, columns.reason)
+            .where(columns.location_id == location.id, columns.name == name)
+            .order_by(columns.id)
+        )
+        return [dict(row) for row in tx.execute(query).mappings()]
 
     def start_timers(
         self,
@@ -216,9 +314,52 @@ class ScheduleStore:
         if rows:
             tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
 
+    def restart_timers(
+        self,
+        tx: sa.Connection,
+        of: Iterable[tuple[StoredSchedule, int]],
+        now: datetime,
+    ) -> None:
+        """Sets the timers of time leaves anew, as if they began now."""
+        rows = [
+            {"of": stored.id, "at_leaf": leaf, "next_at": due_at}
+            for stored, leaf in of
+            if (due_at := stored.leaves[leaf].next_tick(now, stored.name)) is not None
+        ]
+        if rows:
+            this = (timers.c.schedule_id == sa.bindparam("of")) & (
+                timers.c.leaf == sa.bindparam("at_leaf")
+            )
+            tx.execute(sa.update(timers).where(this).values(due_at=sa.bindparam("next_at")), rows)
+
     def stop_timers(self, tx: sa.Connection, schedule_id: str) -> None:
         """Forgets the timers of a schedule."""
         tx.execute(sa.delete(timers).where(timers.c.schedule_id == schedule_id))
+
+    def _record(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        of: Sequence[tuple[str, str, int]],
+        action: Action,
+        reason: str,
+        now: datetime,
+    ) -> None:
+        """A line of history for each schedule, given by id, name and version."""
+        rows = [
+            {
+                "location_id": location.id,
+                "schedule_id": id,
+                "name": name,
+                "at": now,
+                "action": action.value,
+                "version": version,
+                "reason": reason,
+            }
+            for id, name, version in of
+        ]
+        if rows:
+            tx.execute(sa.insert(schedule_history), rows)
 
     def _index(
         self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]
@@ -244,12 +385,13 @@ class ScheduleStore:
         wanted = dialect.among(tx, schedules.c.id, list(missing))
         for id, spec in tx.execute(query.where(wanted)).all():
             try:
-                schedule = Schedule.parse(json.loads(spec), field="spec")
+                schedule = Schedule.stored(json.loads(spec))
             except InvalidDefinition as error:
                 # Written by another version of the package. The others must not wait for it.
                 self._set_problem(tx, id, str(error))
                 continue
-            _, name, version, origin, status = missing[id]
+            _, name, version, origin, status, status_at = missing[id]
+            leaves = schedule.trigger.leaves
             self._known[missing[id]] = StoredSchedule(
                 id=id,
                 name=name,
@@ -257,7 +399,10 @@ class ScheduleStore:
                 origin=Origin(origin),
                 status=ScheduleStatus(status),
                 schedule=schedule,
-                leaves=schedule.trigger.leaves,
+                leaves=leaves,
+                notes_firings=schedule.trigger.notes_firings,
+                restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
+                status_at=status_at,
             )
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:

@@ -8,7 +8,7 @@ constraints; with ``partitions: each`` it becomes a job for each partition.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location, update
 from arctic_orchestration.scheduling.queue import JobQueue
-from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.triggers import Arrivals
 from arctic_orchestration.triggers.base import NOTHING, Ticks
 
@@ -73,6 +73,8 @@ class Subscriber:
         self._arrivals: dict[str, list[Arrivals]] = {}
         #: partitions each leaf of an open job has seen, as far as this transaction asked
         self._seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+        #: schedules and leaves whose timers an event let begin anew
+        self._restarted: dict[tuple[str, int], StoredSchedule] = {}
         self._matched = 0
         self._fired = 0
 
@@ -83,6 +85,9 @@ class Subscriber:
             matches.append(match)
         self._load(matches)
         self._number(matches)
+        self._store.restart_timers(
+            self._tx, [(of, leaf) for (_, leaf), of in self._restarted.items()], self._now
+        )
         return {"matched": self._matched, "fired": self._fired}
 
     def _match(self, found: Sequence[Event]) -> list[_Match]:
@@ -112,7 +117,7 @@ class Subscriber:
                     # A run of several assets has a key for each; a leaf takes the run once.
                     if schedule is None or (id, leaf) in taken:
                         continue
-                    if schedule.status is ScheduleStatus.ENABLED and _takes(schedule, leaf, event):
+                    if schedule.takes_events and _takes(schedule, leaf, event):
                         taken.add((id, leaf))
                         matches.append(_Match(event=event, stored=schedule, leaf=leaf))
             matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
@@ -120,7 +125,7 @@ class Subscriber:
 
     def _due_ticks(self) -> Iterable[_Match]:
         query = (
-            sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at)
+            sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at)
             .where(timers.c.location_id == self._location.id, timers.c.due_at <= self._now)
             .order_by(timers.c.due_at)
         )
@@ -135,20 +140,26 @@ class Subscriber:
             if schedule is None:
                 continue
             ticks = _ticks_due(schedule, row.leaf, row.due_at, self._now)
-            for at in ticks.deliver:
+            # Where a clock was set back, the newest tick that was delivered comes again.
+            deliver = [at for at in ticks.deliver if at != row.last_at]
+            for at in deliver:
                 event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
                 yield _Match(event=event, stored=schedule, leaf=row.leaf)
             here = {"of": row.schedule_id, "at_leaf": row.leaf}
             if ticks.next_at is None:
                 ended.append(here)
             else:
-                moved.append({**here, "next_at": ticks.next_at})
+                last_at = deliver[-1] if deliver else row.last_at
+                moved.append({**here, "next_at": ticks.next_at, "newest_at": last_at})
         this = (timers.c.schedule_id == sa.bindparam("of")) & (
             timers.c.leaf == sa.bindparam("at_leaf")
         )
         if moved:
             self._tx.execute(
-                sa.update(timers).where(this).values(due_at=sa.bindparam("next_at")), moved
+                sa.update(timers)
+                .where(this)
+                .values(due_at=sa.bindparam("next_at"), last_at=sa.bindparam("newest_at")),
+                moved,
             )
         if ended:
             self._tx.execute(sa.delete(timers).where(this), ended)
@@ -201,7 +212,7 @@ class Subscriber:
             same = following is not None and (
                 following.event is event and following.stored.id == match.stored.id
             )
-            if not match.stored.schedule.coalesce and not same:
+            if not match.stored.takes_more and not same:
                 self._settle(match.stored)
         for stored in {match.stored.id: match.stored for match in matches}.values():
             if stored.id in self._open and self._open[stored.id].id in self._arrivals:
@@ -216,14 +227,29 @@ class Subscriber:
         self._open[stored.id] = job
         arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
         partition, seen = _partition(event), self._seen[job.id, match.leaf]
-        arrivals[match.leaf] = arrivals[match.leaf].with_event(
+        taken = arrivals[match.leaf].with_event(
             event, new_partition=partition not in seen, now=self._now
         )
+        arrivals[match.leaf] = self._noted(match, taken)
         seen.add(partition)
         self._queue.attach(job, match.leaf, number, partition)
         if event.problem is not None:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
+
+    def _noted(self, match: _Match, taken: Arrivals) -> Arrivals:
+        """The arrivals of a leaf, with what its own answer to them is needed for."""
+        stored, leaf = match.stored, match.stored.leaves[match.leaf]
+        try:
+            if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, self._now):
+                self._restarted[stored.id, match.leaf] = stored
+            unnoted = stored.notes_firings and taken.fired_at is None
+            if unnoted and leaf.evaluate((taken,), self._now).satisfied:
+                return replace(taken, fired_at=self._now)
+        except Exception:
+            # What cannot be decided is said when the whole trigger is asked.
+            return taken
+        return taken
 
     def _begin(self, stored: StoredSchedule) -> Job:
         return self._queue.add(
@@ -250,7 +276,7 @@ class Subscriber:
         if job.state is JobState.WAITING_CONSTRAINTS:
             self._queue.change(job, arrivals=arrivals)
             return
-        if ask_trigger(self._queue, job, stored.schedule, arrivals):
+        if ask_trigger(self._queue, job, stored, arrivals):
             self._fired += 1
             del self._open[stored.id]
         else:

@@ -1,11 +1,23 @@
-"""Suspends and resumes schedules: events that arrive in between are ignored."""
+"""Suspends and resumes schedules.
+
+What happens meanwhile is the schedule's ``suspend_mode``:
+
+===========  ==============================================================================
+``drop``     events are ignored, and what waits is discarded
+``drain``    events are ignored; what waits goes on, and is launched as usual
+``backlog``  events are taken; each firing is a job of its own, launched after the resume
+``collect``  events are taken; all firings fill one job, launched after the resume
+===========  ==============================================================================
+
+The timeouts of waiting jobs stand still while a schedule is suspended.
+"""
 
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import jobs
-from arctic_orchestration.scheduling.jobs import WAITING, JobState
+from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
@@ -17,14 +29,30 @@ def suspend(
     location: Location,
     stored: StoredSchedule,
     now: datetime,
-) -> None:
-    """Stops a schedule from taking events; what waits is discarded, what was admitted runs.
+    *,
+    reason: str = "",
+) -> bool:
+    """Suspends a schedule as its mode says; what was admitted runs on.
 
-    ``location`` is the schedule's, locked by the caller.
+    ``location`` is the schedule's, locked by the caller. Returns whether it was enabled.
     """
-    store.set_status(tx, stored.id, ScheduleStatus.SUSPENDED, now)
-    store.stop_timers(tx, stored.id)
-    discard_waiting(tx, stored.id, "the schedule was suspended", now)
+    if stored.suspended:
+        return False
+    store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
+    mode = stored.schedule.suspend_mode
+    if mode in ("drop", "drain"):
+        store.stop_timers(tx, stored.id)
+    if mode == "drop":
+        discard_waiting(tx, stored.id, "the schedule was suspended", now)
+        return True
+    queue = JobQueue(tx, now)
+    for job in _waiting(queue, stored):
+        # Their next look says how they stand now, and is no longer at their timeout.
+        queue.change(job, next_check_at=now)
+        if mode == "backlog" and job.state is JobState.WAITING_CONSTRAINTS and not job.waiting_for:
+            queue.change(job, waiting_for=None)
+    queue.flush()
+    return True
 
 
 def resume(
@@ -33,10 +61,30 @@ def resume(
     location: Location,
     stored: StoredSchedule,
     now: datetime,
-) -> None:
-    """Lets a schedule take events again, from now on; ``location`` is locked by the caller."""
-    store.set_status(tx, stored.id, ScheduleStatus.ENABLED, now)
+    *,
+    reason: str = "",
+) -> bool:
+    """Enables a schedule; ``location`` is locked by the caller. Returns whether it was suspended.
+
+    What it collected is launched as its constraints admit.
+    """
+    if not stored.suspended:
+        return False
+    store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason)
     store.start_timers(tx, location, [(stored.id, stored.schedule)], now)
+    queue = JobQueue(tx, now)
+    for job in _waiting(queue, stored):
+        stood_still = now - max(stored.status_at, job.created_at)
+        queue.change(
+            job,
+            deadline_at=job.deadline_at and job.deadline_at + stood_still,
+            next_check_at=now,
+        )
+        collected = job.state is JobState.WAITING_CONSTRAINTS and job.waiting_for == ""
+        if collected and not stored.schedule.coalesce:
+            queue.change(job, waiting_for=None)
+    queue.flush()
+    return True
 
 
 def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datetime) -> int:
@@ -49,3 +97,8 @@ def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datet
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()
     return len(waiting)
+
+
+def _waiting(queue: JobQueue, stored: StoredSchedule) -> list[Job]:
+    states = [state.value for state in WAITING]
+    return queue.load(jobs.c.schedule_id == stored.id, jobs.c.state.in_(states))

@@ -13,6 +13,10 @@ class Targets(Protocol):
         """Why a run of the target, for these partitions, could not be made; none: it can."""
         ...
 
+    def exists(self, target: Target) -> bool:
+        """Whether the location has the target: the job, or at least one of the assets."""
+        ...
+
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
         """The partitions in contiguous ranges of the target, each in the target's order."""
         ...

@@ -158,6 +158,9 @@ class AnyTargets:
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
         return "there is no such partition" if start == "missing" else None
 
+    def exists(self, target: Target) -> bool:
+        return target.job != "gone"
+
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
         groups: list[list[str]] = []
         for key in sorted(partitions, key=int):

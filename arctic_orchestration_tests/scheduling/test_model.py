@@ -120,11 +120,11 @@ class Machine(RuleBasedStateMachine):
         engine: Any = self.world.engine
         original = getattr(engine, step)
 
-        def dies(*args: Any) -> Any:
+        def dies(*args: Any, **named: Any) -> Any:
             if not committed:
                 with _failing_commit(self.database):
-                    original(*args)
-            result = original(*args)
+                    original(*args, **named)
+            result = original(*args, **named)
             if step == "_hand_out" and resumed:
                 # Dagster had stored the requests; its daemon resumes that tick, late.
                 self.stored.extend(result)
