@@ -178,7 +178,9 @@ class Engine:
         if self.declared is None or self._deployed:
             return
         if self._digest is None:
-            self._digest = schedule.digest(self.declared)
+            # What was declared while nothing was updated is yet to be deployed.
+            mode = "" if self.update_schedules else "kept:"
+            self._digest = mode + schedule.digest(self.declared)
         # Without updates, a target may be gone though the schedules are declared as before.
         if self._digest != location.definitions_digest or not self.update_schedules:
             counts.update(

@@ -1,0 +1,139 @@
+"""Deployment in both modes, and who owns a schedule."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.tables import schedules
+from arctic_orchestration.scheduling.location import locked
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import Origin
+from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.scheduling.simulated import World, at
+
+MakeWorld = Callable[[Sequence[Schedule]], World]
+
+
+def schedule(name: str, **fields: Any) -> Schedule:
+    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
+    return Schedule(name=name, **fields)
+
+
+def deploy(here: World, seconds: float, *declared: Schedule, update: bool = True) -> None:
+    """A new code server with other definitions has its first tick."""
+    here.schedules = declared
+    here.engine = here.new_engine()
+    here.engine.update_schedules = update
+    here.tick(seconds)
+
+
+def stored(here: World) -> dict[str, tuple[str, int, str]]:
+    """Description, version and origin of each schedule."""
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        found = here.engine.store.in_location(tx, location.id)
+        return {s.name: (s.schedule.description, s.version, s.origin.value) for s in found}
+
+
+def by_hand(here: World, seconds: float, made: Schedule) -> None:
+    """A person makes a schedule, or changes it, over the command."""
+    store = here.engine.store
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        old = {s.name: s for s in store.in_location(tx, location.id)}.get(made.name)
+        if old is None:
+            store.add(tx, location, [made], Origin.API, at(seconds), reason="by hand")
+        else:
+            store.replace(tx, location, old, made, at(seconds), reason="by hand")
+
+
+def test_true_creates_updates_and_deletes_what_differs(world: MakeWorld) -> None:
+    """What is the same keeps its version: it was left alone."""
+    here = world([schedule("same"), schedule("changed"), schedule("gone")])
+    deploy(here, 1, schedule("same"), schedule("changed", description="new"), schedule("added"))
+    assert stored(here) == {
+        "same": ("", 1, "code"),
+        "changed": ("new", 2, "code"),
+        "added": ("", 1, "code"),
+    }
+
+
+def test_false_changes_nothing(world: MakeWorld) -> None:
+    """Neither what was removed from the code, nor what was changed, nor what was added."""
+    here = world([schedule("same"), schedule("changed"), schedule("removed")])
+    deploy(
+        here,
+        1,
+        schedule("same"),
+        schedule("changed", description="new"),
+        schedule("added"),
+        update=False,
+    )
+    assert stored(here) == {
+        "same": ("", 1, "code"),
+        "changed": ("", 1, "code"),
+        "removed": ("", 1, "code"),
+    }
+
+
+def test_false_deletes_schedules_whose_target_is_gone(world: MakeWorld) -> None:
+    """Those of the code alone; also when what is declared did not change."""
+    here = world([schedule("kept"), schedule("lost", target="gone")])
+    by_hand(here, 1, schedule("made", target="gone"))
+    deploy(here, 2, schedule("kept"), schedule("lost", target="gone"), update=False)
+    assert stored(here) == {"kept": ("", 1, "code"), "made": ("", 1, "api")}
+
+
+def test_what_a_person_made_belongs_to_no_deployment(world: MakeWorld) -> None:
+    """It is neither deleted for not being declared, nor changed by one of its name."""
+    here = world([schedule("declared")])
+    by_hand(here, 1, schedule("made", description="by hand"))
+    deploy(here, 2, schedule("made", description="declared"))
+    assert stored(here) == {"made": ("by hand", 1, "api")}
+
+
+def test_a_change_by_hand_is_set_back_by_true_and_kept_by_false(world: MakeWorld) -> None:
+    """It is the next deployment that sets it back, not the next tick."""
+    here = world([schedule("s")])
+    by_hand(here, 1, schedule("s", description="by hand"))
+    here.tick(2)
+    assert stored(here)["s"] == ("by hand", 2, "code")
+    deploy(here, 3, schedule("s", description="declared"), update=False)
+    assert stored(here)["s"] == ("by hand", 2, "code")
+    deploy(here, 4, schedule("s", description="declared"), update=True)
+    assert stored(here)["s"] == ("declared", 3, "code")
+
+
+def test_a_restart_with_the_same_definitions_is_no_deployment(world: MakeWorld) -> None:
+    """What a person changed stays when the code server is started again."""
+    here = world([schedule("s")])
+    by_hand(here, 1, schedule("s", description="by hand"))
+    deploy(here, 2, schedule("s"))
+    assert stored(here)["s"] == ("by hand", 2, "code")
+
+
+def test_two_code_servers_of_one_location_do_not_undo_each_other(world: MakeWorld) -> None:
+    """While a new version is rolled out the old one ticks on: the newer deployment stays."""
+    here = world([schedule("s", description="old")])
+    old = here.engine
+    deploy(here, 1, schedule("s", description="new"))
+    old.tick(at(2))
+    here.tick(3)
+    assert stored(here)["s"] == ("new", 2, "code")
+
+
+def test_each_deployment_is_history(world: MakeWorld) -> None:
+    """Also that of a schedule which is gone."""
+    here = world([schedule("s")])
+    deploy(here, 1, schedule("s", description="new"))
+    deploy(here, 2)
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        history = here.engine.store.history(tx, location, "s")
+        assert tx.execute(sa.select(schedules.c.name)).all() == []
+    assert [(row["action"], row["version"], row["reason"]) for row in history] == [
+        ("created", 1, "deployed"),
+        ("updated", 2, "deployed"),
+        ("deleted", 2, "no longer declared"),
+    ]
