@@ -34,6 +34,15 @@ _TIMED_OUT = "timed out"
 _LOOK_ANYWAY = timedelta(seconds=30)
 
 
+_DUE = (
+    sa.select(jobs)
+    .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.next_check_at <= sa.bindparam("now"))
+    .where(jobs.c.state.in_([state.value for state in WAITING]))
+    .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+    .limit(CHECKED_AT_ONCE)
+)
+
+
 class Checker:
     """Checks the due jobs of one location, within one transaction."""
 
@@ -55,14 +64,8 @@ class Checker:
 
     def check(self) -> dict[str, int]:
         """Looks at the jobs that are due, the most urgent first; returns counts."""
-        query = (
-            sa.select(jobs)
-            .where(jobs.c.location_id == self._location.id, jobs.c.next_check_at <= self._now)
-            .where(jobs.c.state.in_([state.value for state in WAITING]))
-            .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
-            .limit(CHECKED_AT_ONCE)
-        )
-        due = self._queue.load(query=query)
+        given = {"here": self._location.id, "now": self._now}
+        due = self._queue.load(query=_DUE, given=given)
         if not due:
             return self._counts
         stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})

@@ -54,9 +54,6 @@ from arctic_orchestration.scheduling.targets import Targets
 EVENTS_AT_ONCE = 4_000
 #: transactions of events in one tick; the rest of a backlog waits for the next
 _READS_PER_TICK = 5
-#: how often a tick also says that it lives, deletes what is past its retention, and settles
-#: what silent locations left behind
-_KEEP_HOUSE_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +98,9 @@ class Engine:
     #: whether a deployment changes what is stored, or only deletes what has no target any more
     update_schedules: bool = True
     surroundings: Surroundings = field(default_factory=Surroundings)
+    #: how often a tick also says that it lives, deletes what is past its retention, and settles
+    #: what silent locations left behind
+    keep_house_every: timedelta = timedelta(minutes=5)
     store: ScheduleStore = field(default_factory=ScheduleStore)
     _digest: str | None = None
     _deployed: bool = False
@@ -165,8 +165,13 @@ class Engine:
             counts.update(subscriber.take(batch.events))
             counts["events"] += len(batch.events)
             queue.flush()
-            if batch.position != before:
-                locations.update(tx, location, position=batch.position.to_json())
+            if batch.position != before or subscriber.next_event != location.next_event:
+                locations.update(
+                    tx,
+                    location,
+                    position=batch.position.to_json(),
+                    next_event=subscriber.next_event,
+                )
             work = _has_work(tx, location, now)
         moves += queue.moves
         return batch.position, batch.more, work
@@ -198,8 +203,9 @@ class Engine:
 
     def _keeps_house(self, now: datetime) -> bool:
         # Never but for a short while: a clock may be set back.
-        since = now - self._kept_at if self._kept_at is not None else _KEEP_HOUSE_EVERY
-        return not timedelta(0) <= since < _KEEP_HOUSE_EVERY
+        if self._kept_at is None:
+            return True
+        return not timedelta(0) <= now - self._kept_at < self.keep_house_every
 
     def _look_up(
         self, now: datetime, counts: Counter[str], moves: list[JobMove], *, keeps_house: bool
@@ -266,10 +272,15 @@ class Engine:
 
 def _has_work(tx: sa.Connection, location: Location, now: datetime) -> bool:
     """Whether a job is launching or due, or a run of somebody else is to be looked up."""
-    here = jobs.c.location_id == location.id
-    launching = sa.exists().where(here, jobs.c.state == JobState.LAUNCHING.value)
-    due = sa.exists().where(here, jobs.c.next_check_at <= now)
-    others = sa.exists().where(
-        runs.c.location_id == location.id, runs.c.seen_at <= now - VERIFY_EVERY
+    given = {"here": location.id, "now": now, "unheard": now - VERIFY_EVERY}
+    return bool(tx.execute(_WORK, given).scalar())
+
+
+_HERE = jobs.c.location_id == sa.bindparam("here")
+_WORK = sa.select(
+    sa.exists().where(_HERE, jobs.c.state == JobState.LAUNCHING.value)
+    | sa.exists().where(_HERE, jobs.c.next_check_at <= sa.bindparam("now"))
+    | sa.exists().where(
+        runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard")
     )
-    return bool(tx.execute(sa.select(launching | due | others)).scalar())
+)

@@ -29,6 +29,14 @@ SCHEDULE_TAG = "arctic/schedule"
 TRIGGER_TAG = "arctic/trigger"
 
 
+_LAUNCHING = (
+    sa.select(jobs)
+    .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.state == JobState.LAUNCHING.value)
+    .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+    .limit(REQUESTED_AT_ONCE)
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchRequest:
     """What Dagster is asked for on behalf of a job."""
@@ -60,14 +68,8 @@ def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[Laun
     A job whose run Dagster would refuse by now fails with the reason: one request that is
     refused fails all of a tick.
     """
-    query = (
-        sa.select(jobs)
-        .where(jobs.c.location_id == location.id, jobs.c.state == JobState.LAUNCHING.value)
-        .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
-        .limit(REQUESTED_AT_ONCE)
-    )
     requests = []
-    for job in queue.load(query=query):
+    for job in queue.load(query=_LAUNCHING, given={"here": location.id}):
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:

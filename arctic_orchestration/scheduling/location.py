@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,13 +37,12 @@ def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
     Two dispatchers of one location wait for each other here, so that what one has read from
     the feed the other does not read again.
     """
-    where = (locations.c.cluster == cluster) & (locations.c.name == name)
-    query = sa.select(locations).where(where).with_for_update()
-    row = tx.execute(query).mappings().one_or_none()
+    this = {"of_cluster": cluster, "of_name": name}
+    row = tx.execute(_LOCKED, this).mappings().one_or_none()
     if row is None:
         new = dialect.insert(tx, locations).values(cluster=cluster, name=name)
         tx.execute(new.on_conflict_do_nothing())
-        row = tx.execute(query).mappings().one()
+        row = tx.execute(_LOCKED, this).mappings().one()
     return from_row(row)
 
 
@@ -53,4 +53,20 @@ def from_row(row: Mapping[Any, Any]) -> Location:
 
 def update(tx: sa.Connection, location: Location, **values: str | int | datetime | None) -> None:
     """Writes fields of a locked location."""
-    tx.execute(sa.update(locations).where(locations.c.id == location.id).values(**values))
+    tx.execute(_update(tuple(sorted(values))), {"of_id": location.id, **values})
+
+
+_LOCKED = (
+    sa.select(locations)
+    .where(
+        locations.c.cluster == sa.bindparam("of_cluster"),
+        locations.c.name == sa.bindparam("of_name"),
+    )
+    .with_for_update()
+)
+
+
+@cache
+def _update(names: tuple[str, ...]) -> sa.Update:
+    given: dict[str, Any] = {name: sa.bindparam(name) for name in names}
+    return sa.update(locations).where(locations.c.id == sa.bindparam("of_id")).values(given)

@@ -1,9 +1,10 @@
 """The job queue: the jobs that one transaction touches, written together at its end."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,11 @@ from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobMove, JobState,
 from arctic_orchestration.scheduling.notices import Notice
 
 _EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
+
+
+@cache
+def _by_ids(backend: str) -> sa.Select[Any]:
+    return sa.select(jobs).where(dialect.among_given(backend, jobs.c.id, "ids"))
 
 
 class JobQueue:
@@ -42,12 +48,18 @@ class JobQueue:
         self._ended: dict[str, tuple[str, datetime]] = {}
 
     def load(
-        self, *where: sa.ColumnElement[bool], query: sa.Select[Any] | None = None
+        self,
+        *where: sa.ColumnElement[bool],
+        query: sa.Select[Any] | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> list[Job]:
-        """The jobs for which ``where`` holds, as this transaction has left them."""
+        """The jobs for which ``where`` holds, as this transaction has left them.
+
+        A ``query`` of all columns of jobs may stand in its place, with its parameters ``given``.
+        """
         statement = sa.select(jobs).where(*where) if query is None else query
         found = []
-        rows = self.tx.execute(statement)
+        rows = self.tx.execute(statement, given)
         names = list(rows.keys())
         for row in rows:
             values = dict(zip(names, row, strict=False))
@@ -61,7 +73,8 @@ class JobQueue:
         wanted = set(ids)
         missing = wanted - self._jobs.keys()
         if missing:
-            self.load(dialect.among(self.tx, jobs.c.id, sorted(missing)))
+            ids = {"ids": dialect.given(self.tx, sorted(missing))}
+            self.load(query=_by_ids(self.tx.dialect.name), given=ids)
         return {id: self._jobs[id] for id in wanted if id in self._jobs}
 
     def current(self, job: Job) -> Job:

@@ -7,6 +7,8 @@ live, under the lock of the resource's row, so a permit can neither leak nor be 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -32,20 +34,9 @@ def lock(tx: sa.Connection, names: Iterable[str]) -> None:
 
 def holders_of(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
     """The live jobs and runs that hold each of the resources."""
-    live_job = jobs.c.state.in_([state.value for state in ACTIVE])
-    query = (
-        sa.select(holders.c.resource, holders.c.holder)
-        .select_from(holders)
-        .outerjoin(jobs, jobs.c.id == holders.c.holder)
-        .outerjoin(
-            runs,
-            (runs.c.run_id == holders.c.holder) & (runs.c.location_id == holders.c.location_id),
-        )
-        .where(dialect.among(tx, holders.c.resource, sorted(set(names))))
-        .where(live_job | runs.c.run_id.is_not(None))
-    )
+    wanted = {"names": dialect.given(tx, sorted(set(names)))}
     held = defaultdict(set)
-    for resource, holder in tx.execute(query):
+    for resource, holder in tx.execute(_holders(tx.dialect.name), wanted):
         held[resource].add(holder)
     return held
 
@@ -111,22 +102,18 @@ def release(
     ``ended`` says of the holders that were runs how they ended, and when. Returns how many jobs
     were woken.
     """
-    wanted = dialect.among(tx, holders.c.holder, sorted(set(held_by)))
-    held = tx.execute(sa.select(holders.c.resource, holders.c.holder).where(wanted)).all()
+    backend = tx.dialect.name
+    these = {"holders": dialect.given(tx, sorted(set(held_by)))}
+    held = tx.execute(_held_by(backend), these).all()
     freed = {row.resource for row in held}
     if not freed:
         return 0
-    tx.execute(sa.delete(holders).where(wanted))
+    tx.execute(_let_go(backend), these)
     _note_ends(tx, [(row.resource, *ended[row.holder]) for row in held if row.holder in ended])
     # A job that another location's dispatcher is working on is left to its next look: two
     # dispatchers that wake each other's jobs would wait for each other.
-    waiting = (
-        sa.select(jobs.c.id)
-        .where(dialect.among(tx, jobs.c.held_by, sorted(freed)))
-        .where(jobs.c.state == JobState.WAITING_CONSTRAINTS.value)
-        .with_for_update(skip_locked=True)
-    )
-    ids = list(tx.execute(waiting).scalars())
+    wanted = {"names": dialect.given(tx, sorted(freed))}
+    ids = list(tx.execute(_waiting_for(backend), wanted).scalars())
     if ids:
         woken = sa.update(jobs).where(dialect.among(tx, jobs.c.id, ids))
         tx.execute(woken.values(next_check_at=now))
@@ -156,3 +143,43 @@ def _note_ends(tx: sa.Connection, ends: Iterable[tuple[str, str, datetime]]) -> 
         for (resource, status), at in sorted(newest.items())
     ]
     tx.execute(statement, rows)
+
+
+@cache
+def _holders(backend: str) -> sa.Select[Any]:
+    """The live jobs and runs that hold resources."""
+    live_job = jobs.c.state.in_([state.value for state in ACTIVE])
+    return (
+        sa.select(holders.c.resource, holders.c.holder)
+        .select_from(holders)
+        .outerjoin(jobs, jobs.c.id == holders.c.holder)
+        .outerjoin(
+            runs,
+            (runs.c.run_id == holders.c.holder) & (runs.c.location_id == holders.c.location_id),
+        )
+        .where(dialect.among_given(backend, holders.c.resource, "names"))
+        .where(live_job | runs.c.run_id.is_not(None))
+    )
+
+
+@cache
+def _held_by(backend: str) -> sa.Select[Any]:
+    """What holders hold."""
+    these = dialect.among_given(backend, holders.c.holder, "holders")
+    return sa.select(holders.c.resource, holders.c.holder).where(these)
+
+
+@cache
+def _let_go(backend: str) -> sa.Delete:
+    return sa.delete(holders).where(dialect.among_given(backend, holders.c.holder, "holders"))
+
+
+@cache
+def _waiting_for(backend: str) -> sa.Select[Any]:
+    """The jobs that wait for resources, and that nobody else works on."""
+    return (
+        sa.select(jobs.c.id)
+        .where(dialect.among_given(backend, jobs.c.held_by, "names"))
+        .where(jobs.c.state == JobState.WAITING_CONSTRAINTS.value)
+        .with_for_update(skip_locked=True)
+    )

@@ -47,6 +47,23 @@ _ENDS = {
 }
 
 
+_REQUESTED = sa.select(jobs).where(
+    jobs.c.location_id == sa.bindparam("here"),
+    jobs.c.state == JobState.LAUNCHING.value,
+    jobs.c.requested_at.is_not(None),
+)
+_UNHEARD_OF = sa.select(jobs).where(
+    jobs.c.location_id == sa.bindparam("here"),
+    jobs.c.state == JobState.LAUNCHED.value,
+    jobs.c.next_check_at <= sa.bindparam("now"),
+)
+_OTHERS_UNHEARD_OF = (
+    sa.select(runs.c.run_id)
+    .where(runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard"))
+    .limit(_VERIFIED_AT_ONCE)
+)
+
+
 class RunView(Protocol):
     """What is known of a run in Dagster's storage."""
 
@@ -140,11 +157,7 @@ class RunTracker:
 
     def confirm(self) -> None:
         """Looks for the runs of jobs that are launching and whose request was handed out."""
-        launching = self._queue.load(
-            jobs.c.location_id == self._location.id,
-            jobs.c.state == JobState.LAUNCHING.value,
-            jobs.c.requested_at.is_not(None),
-        )
+        launching = self._queue.load(query=_REQUESTED, given={"here": self._location.id})
         if not launching:
             return
         by_id = {job.id: job for job in launching}
@@ -157,11 +170,8 @@ class RunTracker:
 
     def verify_jobs(self) -> None:
         """Looks up the runs of launched jobs that are due, in case their end was never told."""
-        due = self._queue.load(
-            jobs.c.location_id == self._location.id,
-            jobs.c.state == JobState.LAUNCHED.value,
-            jobs.c.next_check_at <= self._queue.now,
-        )
+        given = {"here": self._location.id, "now": self._queue.now}
+        due = self._queue.load(query=_UNHEARD_OF, given=given)
         if not due:
             return
         found = self._lookup.run_statuses([job.run_id for job in due if job.run_id])
@@ -183,12 +193,8 @@ class RunTracker:
     def verify_others(self) -> None:
         """Forgets runs that ended, or were deleted, without an event that said so."""
         tx, now = self._queue.tx, self._queue.now
-        query = (
-            sa.select(runs.c.run_id)
-            .where(runs.c.location_id == self._location.id, runs.c.seen_at <= now - VERIFY_EVERY)
-            .limit(_VERIFIED_AT_ONCE)
-        )
-        ids = list(tx.execute(query).scalars())
+        given = {"here": self._location.id, "unheard": now - VERIFY_EVERY}
+        ids = list(tx.execute(_OTHERS_UNHEARD_OF, given).scalars())
         if not ids:
             return
         found = self._lookup.run_statuses(ids)

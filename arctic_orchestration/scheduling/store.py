@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -106,6 +107,19 @@ def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
     return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
 
 
+@cache
+def _light(backend: str) -> sa.Select[Any]:
+    """What tells whether a schedule that was parsed is still the one that is stored."""
+    return sa.select(
+        schedules.c.id,
+        schedules.c.name,
+        schedules.c.version,
+        schedules.c.origin,
+        schedules.c.status,
+        schedules.c.status_at,
+    ).where(dialect.among_given(backend, schedules.c.id, "ids"))
+
+
 def _first_status(schedule: Schedule) -> ScheduleStatus:
     return ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
 
@@ -122,16 +136,8 @@ class ScheduleStore:
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
         """The schedules with these ids; those that are gone or cannot be read are left out."""
-        wanted = sorted(set(ids))
-        light = sa.select(
-            schedules.c.id,
-            schedules.c.name,
-            schedules.c.version,
-            schedules.c.origin,
-            schedules.c.status,
-            schedules.c.status_at,
-        ).where(dialect.among(tx, schedules.c.id, wanted))
-        rows = [tuple(row) for row in tx.execute(light)]
+        wanted = {"ids": dialect.given(tx, sorted(set(ids)))}
+        rows = [tuple(row) for row in tx.execute(_light(tx.dialect.name), wanted)]
         missing = {row[0]: row for row in rows if row not in self._known}
         if missing:
             self._parse(tx, missing)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,7 +30,7 @@ from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
-from arctic_orchestration.scheduling.location import Location, update
+from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.triggers import Arrivals
@@ -77,6 +78,8 @@ class Subscriber:
         self._restarted: dict[tuple[str, int], StoredSchedule] = {}
         self._matched = 0
         self._fired = 0
+        #: the number of the location's next event; the caller stores it with the position
+        self.next_event = location.next_event
 
     def take(self, found: Sequence[Event]) -> dict[str, int]:
         """Gives events and the ticks that are due to jobs; returns counts."""
@@ -95,13 +98,12 @@ class Subscriber:
         keys = {str(key) for event in found for key in event.keys}
         if not keys:
             return []
-        query = sa.select(
-            schedule_keys.c.event_key, schedule_keys.c.schedule_id, schedule_keys.c.leaf
-        ).where(
-            schedule_keys.c.location_id == self._location.id,
-            dialect.among(self._tx, schedule_keys.c.event_key, sorted(keys)),
-        )
-        for row in self._tx.execute(query):
+        query = _takers(self._tx.dialect.name)
+        wanted = {
+            "here": self._location.id,
+            "keys": dialect.given(self._tx, sorted(keys)),
+        }
+        for row in self._tx.execute(query, wanted):
             by_key[row.event_key].append((row.schedule_id, row.leaf))
         if not by_key:
             return []
@@ -124,12 +126,8 @@ class Subscriber:
         return matches
 
     def _due_ticks(self) -> Iterable[_Match]:
-        query = (
-            sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at)
-            .where(timers.c.location_id == self._location.id, timers.c.due_at <= self._now)
-            .order_by(timers.c.due_at)
-        )
-        rows = self._tx.execute(query).all()
+        here = {"here": self._location.id, "now": self._now}
+        rows = self._tx.execute(_DUE_TIMERS, here).all()
         if not rows:
             return
         stored = self._store.by_ids(self._tx, {row.schedule_id for row in rows})
@@ -145,43 +143,33 @@ class Subscriber:
             for at in deliver:
                 event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
                 yield _Match(event=event, stored=schedule, leaf=row.leaf)
-            here = {"of": row.schedule_id, "at_leaf": row.leaf}
+            timer = {"of": row.schedule_id, "at_leaf": row.leaf}
             if ticks.next_at is None:
-                ended.append(here)
+                ended.append(timer)
             else:
                 last_at = deliver[-1] if deliver else row.last_at
-                moved.append({**here, "next_at": ticks.next_at, "newest_at": last_at})
-        this = (timers.c.schedule_id == sa.bindparam("of")) & (
-            timers.c.leaf == sa.bindparam("at_leaf")
-        )
+                moved.append({**timer, "next_at": ticks.next_at, "newest_at": last_at})
         if moved:
-            self._tx.execute(
-                sa.update(timers)
-                .where(this)
-                .values(due_at=sa.bindparam("next_at"), last_at=sa.bindparam("newest_at")),
-                moved,
-            )
+            self._tx.execute(_MOVE_TIMER, moved)
         if ended:
-            self._tx.execute(sa.delete(timers).where(this), ended)
+            self._tx.execute(_END_TIMER, ended)
 
     def _load(self, matches: Sequence[_Match]) -> None:
         ids = sorted({match.stored.id for match in matches})
         if not ids:
             return
-        found = self._queue.load(
-            dialect.among(self._tx, jobs.c.schedule_id, ids),
-            jobs.c.waiting_for == "",
-            jobs.c.state.in_([state.value for state in WAITING]),
-        )
+        backend = self._tx.dialect.name
+        wanted = {"schedules": dialect.given(self._tx, ids)}
+        found = self._queue.load(query=_open_jobs(backend), given=wanted)
         self._open = {job.schedule_id: job for job in found}
         if not found:
             return
         partitions = {_partition(match.event) for match in matches}
-        query = sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
-            dialect.among(self._tx, job_events.c.job_id, [job.id for job in found]),
-            dialect.among(self._tx, job_events.c.partition, sorted(partitions)),
-        )
-        for row in self._tx.execute(query):
+        seen = {
+            "jobs": dialect.given(self._tx, [job.id for job in found]),
+            "partitions": dialect.given(self._tx, sorted(partitions)),
+        }
+        for row in self._tx.execute(_partitions_seen(backend), seen):
             self._seen[row.job_id, row.leaf].add(row.partition)
 
     def _number(self, matches: Sequence[_Match]) -> None:
@@ -219,7 +207,7 @@ class Subscriber:
                 self._settle(stored)
         if rows:
             dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
-            update(self._tx, self._location, next_event=number)
+            self.next_event = number
 
     def _give(self, match: _Match, number: int) -> None:
         stored, event = match.stored, match.event
@@ -281,6 +269,52 @@ class Subscriber:
             del self._open[stored.id]
         else:
             self._open[stored.id] = self._queue.current(job)
+
+
+_DUE_TIMERS = (
+    sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at)
+    .where(timers.c.location_id == sa.bindparam("here"), timers.c.due_at <= sa.bindparam("now"))
+    .order_by(timers.c.due_at)
+)
+_THIS_TIMER = (timers.c.schedule_id == sa.bindparam("of")) & (
+    timers.c.leaf == sa.bindparam("at_leaf")
+)
+_MOVE_TIMER = (
+    sa.update(timers)
+    .where(_THIS_TIMER)
+    .values(due_at=sa.bindparam("next_at"), last_at=sa.bindparam("newest_at"))
+)
+_END_TIMER = sa.delete(timers).where(_THIS_TIMER)
+
+
+@cache
+def _takers(backend: str) -> sa.Select[Any]:
+    """Schedules and leaves that take events with one of the keys."""
+    return sa.select(
+        schedule_keys.c.event_key, schedule_keys.c.schedule_id, schedule_keys.c.leaf
+    ).where(
+        schedule_keys.c.location_id == sa.bindparam("here"),
+        dialect.among_given(backend, schedule_keys.c.event_key, "keys"),
+    )
+
+
+@cache
+def _open_jobs(backend: str) -> sa.Select[Any]:
+    """The jobs of schedules that still take events."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        jobs.c.waiting_for == "",
+        jobs.c.state.in_([state.value for state in WAITING]),
+    )
+
+
+@cache
+def _partitions_seen(backend: str) -> sa.Select[Any]:
+    """Which of some partitions the leaves of jobs have seen."""
+    return sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
+        dialect.among_given(backend, job_events.c.job_id, "jobs"),
+        dialect.among_given(backend, job_events.c.partition, "partitions"),
+    )
 
 
 def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
