@@ -23,9 +23,22 @@ drivers and libraries are translated once, where they enter, with the cause kept
 
 from collections.abc import Sequence
 
+#: So many letters of a wrong value are shown.
+_LONGEST = 1000
+
 
 class ArcticError(Exception):
     """The root: catch this to catch everything that is raised on purpose."""
+
+
+def _shown(value: object) -> str:
+    """The value as it is written in Python, or the beginning of it."""
+    try:
+        shown = repr(value)
+    except Exception:
+        # A mapping that is nested too deeply, a number of too many digits.
+        return f"a {type(value).__name__} that cannot be shown"
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
 
 
 class InvalidInput(ArcticError):
@@ -41,7 +54,7 @@ class InvalidInput(ArcticError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: got {value!r}, expected {expected}")
+        super().__init__(f"{field}: got {_shown(value)}, expected {expected}")
 
 
 class InvalidDefinition(InvalidInput):

@@ -4,16 +4,29 @@ Bare numbers are refused: nobody remembers whether 5 meant seconds or minutes.
 """
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|d|h|m|s)")
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|d|h|m|s))+")
 #: What is longer could not be added to a moment of today: the calendar ends with the year 9999.
 _LONGEST = timedelta(days=36_500)
+
+_BYTES = {
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate(("", "K", "M", "G", "T", "P"))},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTP", start=1)},
+}
+#: Of two texts of the same length, the one with the larger unit is read more easily.
+_UNITS = sorted(_BYTES.items(), key=lambda unit: -unit[1])
+#: A size of 19 digits divided by 2**50 ends within so many.
+_EXACT = Context(prec=70)
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,15})?)([KMGTP]?B|[KMGTP]iB)")
+_LARGEST = 1000 * 1000**5
 
 
 def parse_duration(value: object) -> timedelta:
@@ -50,6 +63,34 @@ def format_duration(value: timedelta) -> str:
     return text or "0s"
 
 
+def parse_size(value: object) -> int:
+    """A number of bytes from text such as ``500KB`` (decimal), ``64MiB`` (binary) or ``512B``.
+
+    Errors:
+        ValueError: anything else, a bare number too, and what is above 1000 PB or no whole
+            number of bytes.
+    """
+    parts = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if parts is None:
+        raise ValueError("a size such as 512B, 500KB, 1.5GB or 64MiB")
+    size = Fraction(parts[1]) * _BYTES[parts[2]]
+    if size > _LARGEST:
+        raise ValueError("a size of at most 1000PB")
+    if size.denominator != 1:
+        raise ValueError("a size in whole bytes")
+    return int(size)
+
+
+def format_size(value: int) -> str:
+    """The shortest text that :func:`parse_size` reads back as ``value``."""
+    texts = [
+        f"{_EXACT.divide(Decimal(value), size).normalize(_EXACT):f}{unit}"
+        for unit, size in _UNITS
+        if value >= size
+    ]
+    return min(texts, key=len, default="0B")
+
+
 def format_bytes(value: int) -> str:
     """A size for people: ``0 B``, ``1.5 MB``."""
     number, units = float(value), ["B", "KB", "MB", "GB", "TB"]
@@ -58,8 +99,27 @@ def format_bytes(value: int) -> str:
     return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
 
 
+def format_moment(value: datetime) -> str:
+    """A moment for people, to the second: ``2026-01-01 04:00:00Z``."""
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def _positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("a duration longer than 0s")
+    return value
+
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
+]
+
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str),
 ]

@@ -1,17 +1,35 @@
 """What a user writes: frozen models whose YAML, JSON and Python forms are one definition."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
+#: What Postgres, or UTF-8, cannot hold.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_STORABLE = "text that a database can hold: no character 0, no half of a surrogate pair"
+#: Deeper than anybody writes, and not too deep to be stored and read back.
+DEEPEST = 80
+
 #: pydantic's words for what went wrong, in the words of our messages.
 _EXPECTATIONS = {
     "missing": "a value: the field is required",
     "extra_forbidden": "no such field",
     "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "string_unicode": _STORABLE,
+    "invalid_key": "text as a key",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is not infinite",
+    "literal_error": "{expected}",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -40,6 +58,9 @@ class Specification(BaseModel):
         Errors:
             InvalidDefinition: names every field, its value and what was expected.
         """
+        problems = unwritable(form, field)
+        if problems:
+            raise InvalidDefinition(problems)
         try:
             return cls.model_validate(form)
         except ValidationError as error:
@@ -65,10 +86,12 @@ class Tagged(Specification):
 def untag(form: object, kinds: Sequence[str], what: str) -> object:
     """Turns ``{kind: {fields}}`` into the flat form by which pydantic finds the class.
 
+    A list is taken for the field ``of`` of kinds that end so: ``any_of``, ``all_of``.
+
     Errors:
         ValueError: no mapping, not exactly one key, or one that is not in ``kinds``.
     """
-    if isinstance(form, Tagged):
+    if isinstance(form, Tagged) and form.kind in kinds:
         return form
     if not isinstance(form, dict):
         raise ValueError(f"a mapping with a {what} key, one of {', '.join(kinds)}")
@@ -77,11 +100,47 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
     ((kind, fields),) = form.items()
     if kind not in kinds:
         raise ValueError(f"a {what} key, one of {', '.join(kinds)}")
-    if isinstance(fields, (list, tuple)):
+    if isinstance(fields, (list, tuple)) and kind.endswith("_of"):
         fields = {"of": fields}
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or "kind" in fields:
         raise ValueError(f"a mapping of the fields of {kind}")
     return {**fields, "kind": kind}
+
+
+def unwritable(form: object, field: str) -> list[InvalidInput]:
+    """What no YAML or JSON could say, and would be taken for something else, with its path.
+
+    Sets have no order, iterators are empty the second time, and a database cannot hold all
+    texts. Looks into lists, mappings and specifications, but not into ``properties`` and
+    ``run_config``, which hold what JSON can.
+    """
+    return list(_unwritable(form, field, 0))
+
+
+def _unwritable(form: object, path: str, depth: int) -> Iterator[InvalidInput]:
+    if depth > DEEPEST:
+        yield InvalidInput(path[:60] + "...", "more", f"at most {DEEPEST} levels")
+    elif isinstance(form, str):
+        if _UNSTORABLE.search(form):
+            yield InvalidInput(path, form, _STORABLE)
+    elif isinstance(form, (bytes, bytearray)):
+        yield InvalidInput(path, form, "text")
+    elif isinstance(form, (Set, Iterator)):
+        yield InvalidInput(path, form, "a list")
+    elif form is None or isinstance(form, (int, float)):
+        return
+    elif isinstance(form, list) or type(form) is tuple:
+        for place, item in enumerate(form):
+            yield from _unwritable(item, f"{path}[{place}]", depth + 1)
+    elif isinstance(form, (Mapping, Tagged)):
+        if isinstance(form, Tagged):
+            form = {name: getattr(form, name) for name in type(form).model_fields}
+        for key, value in form.items():
+            if key in ("properties", "run_config"):
+                continue
+            yield from _unwritable(key, path, depth)
+            inner = path if key == "of" else f"{path}.{key}" if path else str(key)
+            yield from _unwritable(value, inner, depth + 1)
 
 
 def problems_of(error: ValidationError, field: str) -> list[InvalidInput]:
@@ -89,14 +148,25 @@ def problems_of(error: ValidationError, field: str) -> list[InvalidInput]:
     problems = []
     for detail in error.errors(include_url=False):
         path = field
-        for step in detail["loc"]:
+        keyed = detail["loc"][-1:] == ("[key]",)
+        # A key that is not text itself is shown as the value that was found.
+        for step in detail["loc"][:-2] if keyed else detail["loc"]:
             if step == "of":
                 continue
             separator = "." if path else ""
             path += f"[{step}]" if isinstance(step, int) else f"{separator}{step}"
         cause = detail.get("ctx", {}).get("error")
-        message = str(cause) if isinstance(cause, ValueError) else detail["msg"]
-        expected = _EXPECTATIONS.get(detail["type"], message.removeprefix("Input should be "))
+        type_ = "invalid_key" if keyed else detail["type"]
+        if type_ in _EXPECTATIONS:
+            limits = {
+                name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+                for name, limit in detail.get("ctx", {}).items()
+            }
+            expected = _EXPECTATIONS[type_].format_map(limits)
+        elif isinstance(cause, ValueError):
+            expected = str(cause)
+        else:
+            expected = detail["msg"].removeprefix("Input should be ")
         if detail["type"] == "missing":
             problems.append(InvalidInput(path, None, expected))
         else:

@@ -10,11 +10,21 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from arctic_orchestration.constraints.base import Constraint, Decision, Facts, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.constraints.delay import Delay
+from arctic_orchestration.constraints.fresh import Fresh
+from arctic_orchestration.constraints.load import Load
+from arctic_orchestration.constraints.minimum_interval import MinimumInterval
+from arctic_orchestration.constraints.rate import Rate
+from arctic_orchestration.constraints.window import Window
 from arctic_orchestration.specification import untag
 
 ConstraintUnion = (
     Concurrency  # without a comment the formatter would join the lines
+    | Rate
+    | Window
     | Delay
+    | MinimumInterval
+    | Load
+    | Fresh
 )
 
 KINDS: tuple[str, ...] = tuple(
@@ -36,5 +46,10 @@ __all__ = [
     "Decision",
     "Delay",
     "Facts",
+    "Fresh",
+    "Load",
+    "MinimumInterval",
+    "Rate",
     "Verdict",
+    "Window",
 ]

@@ -93,6 +93,11 @@ class Constraint(Tagged):
         return False
 
     @property
+    def named_probes(self) -> tuple[str, ...]:
+        """The probes whose load it asks for."""
+        return ()
+
+    @property
     def named_parents(self) -> tuple[str, ...]:
         """The assets and jobs whose freshness it asks for."""
         return ()
@@ -115,3 +120,8 @@ class Constraint(Tagged):
 def admit(reason: str) -> Verdict:
     """The verdict that lets a job through."""
     return Verdict(decision=Decision.ADMIT, reason=reason)
+
+
+def group_resource(group: str) -> str:
+    """The name under which a group's slots and launches are counted and locked."""
+    return f"group:{group}"

@@ -5,7 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from arctic_orchestration.constraints.base import Constraint, Facts, Verdict, admit
+from arctic_orchestration.constraints.base import (
+    Constraint,
+    Facts,
+    Verdict,
+    admit,
+    group_resource,
+)
 
 
 class Concurrency(Constraint):
@@ -30,8 +36,3 @@ class Concurrency(Constraint):
         if active < self.limit:
             return admit(reason)
         return self.refuse(reason, waits_for=resources)
-
-
-def group_resource(group: str) -> str:
-    """The name under which a group's slots are counted and locked."""
-    return f"group:{group}"

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from arctic_orchestration.constraints.base import Constraint, Facts, Verdict, admit
-from arctic_orchestration.quantities import Duration, format_duration
+from arctic_orchestration.quantities import Duration, format_duration, format_moment
 
 
 class Delay(Constraint):
@@ -15,9 +15,7 @@ class Delay(Constraint):
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
         opens_at = facts.satisfied_at + self.duration
-        text = (
-            f"{format_duration(self.duration)} after the trigger, at {opens_at:%Y-%m-%d %H:%M:%SZ}"
-        )
+        text = f"{format_duration(self.duration)} after the trigger, at {format_moment(opens_at)}"
         if now >= opens_at:
             return admit(text)
         return self.refuse(text, look_again_at=opens_at)

@@ -5,12 +5,12 @@ the stored JSON of events and runs. Nothing outside of this room knows them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
 
 import sqlalchemy
-from dagster import DagsterInstance
+from dagster import AssetKey, DagsterInstance
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
     INDEX_SHARD_NAME,
     SqliteEventLogStorage,
@@ -18,7 +18,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
 from dagster._core.storage.legacy_storage import LegacyEventLogStorage, LegacyRunStorage
 from dagster._core.storage.runs import SqliteRunStorage
 
-from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.events.log_rows import (
@@ -76,7 +76,8 @@ class DagsterLog:
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
         """
-        self._log = _log_of(instance)
+        self._event_storage = _event_storage_of(instance)
+        self._log = _log_of(self._event_storage)
         self._run_storage = _run_storage_of(instance)
         self._runs = _run_sql_of(self._run_storage)
         self._location = location
@@ -139,6 +140,30 @@ class DagsterLog:
     def runs_by_tag(self, key: str, values: Iterable[str]) -> Mapping[str, tuple[RunView, ...]]:
         """The runs whose tag ``key`` has one of the values, by value, oldest first."""
         return runs_by_tag(self._runs, key, values)
+
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+        """When each of some assets, given as ``raw/flights``, was materialized last.
+
+        The last materialization of any partition counts, an observation does not, and nothing
+        from before the asset was wiped. Assets that never were are left out. Two statements,
+        whatever the number of assets.
+
+        Errors:
+            DatabaseUnavailable: the storage did not answer.
+        """
+        if not assets:
+            return {}
+        keys = {AssetKey.from_user_string(asset): asset for asset in assets}
+        try:
+            latest = self._event_storage.get_latest_materialization_events(list(keys))
+        except Exception as error:
+            # Besides those of the driver, dagster-postgres raises errors of its own.
+            raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
+        return {
+            keys[key]: datetime.fromtimestamp(entry.timestamp, UTC)
+            for key, entry in latest.items()
+            if entry is not None
+        }
 
     def close(self) -> None:
         """Closes the connections that are kept."""
@@ -211,10 +236,14 @@ class DagsterLog:
         return named
 
 
-def _log_of(instance: DagsterInstance) -> _Log:
+def _event_storage_of(instance: DagsterInstance) -> Any:
     storage: Any = instance.event_log_storage
     while isinstance(storage, LegacyEventLogStorage):
         storage = storage._storage.event_log_storage
+    return storage
+
+
+def _log_of(storage: Any) -> _Log:
     if isinstance(storage, SqliteEventLogStorage):
         return SqliteLog(storage.path_for_shard(INDEX_SHARD_NAME))
     if type(storage).__module__.startswith("dagster_postgres."):

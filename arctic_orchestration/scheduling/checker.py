@@ -166,7 +166,7 @@ class Checker:
         pairs = [(name, job.id) for name in sorted(held)]
         resources.hold(self._queue.tx, self._location.id, pairs, self._now)
         self._store.restart_timers(
-            self._queue.tx, [(stored, leaf) for leaf in stored.restarted], self._now
+            self._queue.tx, [(stored, leaf, self._now) for leaf in stored.restarted]
         )
         self._counts["admitted"] += 1
         self._queue.move(

@@ -40,14 +40,16 @@ class Gathered:
         self._launches: dict[str, dict[str, datetime]] = {}
         self._ends: dict[tuple[str, str], datetime] = {}
         self._loads: dict[str, float | None] = {}
-        self._parents: set[str] = set()
-        self._fresh: dict[str, datetime] | None = None
+        self._fresh: dict[str, datetime] = {}
+        self._trouble: Exception | None = None
 
     def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...]]]) -> None:
         """Locks and reads what constraints ask for, each given with the targets of its job."""
         counted: set[str] = set()
         launched: set[str] = set()
         ended: set[str] = set()
+        probes: set[str] = set()
+        parents: set[str] = set()
         longest = timedelta(0)
         for constraint, targets in wanted:
             names = constraint.resources(targets)
@@ -57,7 +59,12 @@ class Gathered:
                 longest = max(longest, constraint.looks_back)
             if constraint.asks_for_ends:
                 ended.update(names)
-            self._parents.update(constraint.named_parents)
+            probes.update(constraint.named_probes)
+            parents.update(constraint.named_parents)
+        # To ask the world takes its time, and others wait for what is locked.
+        self._loads = {probe: self._surroundings.measure(probe) for probe in sorted(probes)}
+        if parents:
+            self._ask_for_freshness(sorted(parents))
         if counted:
             resources.lock(self._tx, counted)
             self._held = resources.holders_of(self._tx, counted)
@@ -94,24 +101,28 @@ class Gathered:
 
     def load(self, probe: str) -> float | None:
         """The measured load; measured once for all jobs."""
-        if probe not in self._loads:
-            self._loads[probe] = self._surroundings.measure(probe)
         return self._loads[probe]
 
     def fresh_at(self, parent: str) -> datetime | None:
-        """When an asset was materialized last or, if there is none, a job succeeded."""
-        if self._fresh is None:
-            self._fresh = self._freshness()
+        """When an asset was materialized last or, if there is none, a job succeeded.
+
+        Raises what was raised when it was asked for; the job waits then.
+        """
+        if self._trouble is not None:
+            raise self._trouble
         return self._fresh.get(parent)
 
-    def _freshness(self) -> dict[str, datetime]:
-        names = sorted(self._parents)
-        found = dict(self._surroundings.materialized_at(names))
+    def _ask_for_freshness(self, names: Sequence[str]) -> None:
+        try:
+            found = dict(self._surroundings.materialized_at(names))
+        except Exception as error:
+            self._trouble = error
+            return
         others = {job_resource(self._location.place, n): n for n in names if n not in found}
         for (resource, status), at in resources.last_ends(self._tx, others).items():
             if status == RunStatus.SUCCESS.value:
                 found[others[resource]] = at
-        return found
+        self._fresh = found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

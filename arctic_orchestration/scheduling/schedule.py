@@ -18,6 +18,7 @@ from pydantic import (
 from arctic_orchestration.constraints import AnyConstraint
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import Duration
+from arctic_orchestration.scheduling.contradictions import contradictions
 from arctic_orchestration.specification import Specification, problems_of, unwritable
 from arctic_orchestration.triggers import AnyTrigger
 
@@ -59,7 +60,7 @@ class Target(Specification):
             return value
         # A Dagster job has a name; a selection of assets has none until it is resolved.
         name = getattr(value, "name", None)
-        if isinstance(name, str):
+        if isinstance(name, str) and not isinstance(value, Specification):
             return {"job": name, "given": value}
         if hasattr(value, "resolve"):
             return {"given": value}
@@ -130,7 +131,7 @@ class Schedule(Specification):
     #: a new schedule is suspended unless it says so
     enabled: bool = Field(default=False, strict=True)
 
-    def __init__(self, /, *, _field: str = "", **data: Any) -> None:
+    def __init__(self, /, *, _field: str = "", _checked: bool = False, **data: Any) -> None:
         name = data.get("name")
         field = _field or (f"Schedule({name})" if isinstance(name, str) else "Schedule")
         problems = unwritable(data, field)
@@ -140,6 +141,10 @@ class Schedule(Specification):
             super().__init__(**data)
         except ValidationError as error:
             raise InvalidDefinition(problems_of(error, field)) from error
+        # What the database holds was checked when somebody defined it.
+        problems = [] if _checked else contradictions(self, field=_field)
+        if problems:
+            raise InvalidDefinition(problems)
 
     @classmethod
     def parse(cls, form: object, *, field: str = "") -> Self:
@@ -149,11 +154,13 @@ class Schedule(Specification):
             InvalidDefinition: names every field, its value and what was expected.
         """
         if not isinstance(form, Mapping) or not all(isinstance(key, str) for key in form):
-            raise InvalidDefinition([InvalidInput(field, form, "a mapping of fields")])
-        if "_field" in form:
             raise InvalidDefinition(
-                [InvalidInput(f"{field}._field", form["_field"], "no such field")]
+                [InvalidInput(field or "(definition)", form, "a mapping of fields")]
             )
+        for name in ("_field", "_checked"):
+            if name in form:
+                path = f"{field}.{name}".lstrip(".")
+                raise InvalidDefinition([InvalidInput(path, form[name], "no such field")])
         return cls(_field=field, **form)
 
     @classmethod
@@ -163,13 +170,21 @@ class Schedule(Specification):
         Errors:
             InvalidDefinition: it was written by a version of the package that knew other fields.
         """
-        return cls.parse(form, field="spec")
+        return cls(_field="spec", _checked=True, **form)
 
     @field_validator("name")
     @classmethod
     def _readable_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
             raise ValueError("1 to 100 of A-Z a-z 0-9 _ . -, beginning with a letter or _")
+        return value
+
+    @field_validator("constraints", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        # pydantic would go through the fields of a single one.
+        if isinstance(value, Specification):
+            raise ValueError("a list")
         return value
 
     @field_validator("tags")

@@ -323,14 +323,13 @@ class ScheduleStore:
     def restart_timers(
         self,
         tx: sa.Connection,
-        of: Iterable[tuple[StoredSchedule, int]],
-        now: datetime,
+        of: Iterable[tuple[StoredSchedule, int, datetime]],
     ) -> None:
-        """Sets the timers of time leaves anew, as if they began now."""
+        """Sets the timers of leaves anew, as if they began at the moment that is given."""
         rows = [
             {"of": stored.id, "at_leaf": leaf, "next_at": due_at}
-            for stored, leaf in of
-            if (due_at := stored.leaves[leaf].next_tick(now, stored.name)) is not None
+            for stored, leaf, at in of
+            if (due_at := stored.leaves[leaf].next_tick(at, stored.name)) is not None
         ]
         if rows:
             this = (timers.c.schedule_id == sa.bindparam("of")) & (

@@ -75,7 +75,7 @@ class Subscriber:
         #: partitions each leaf of an open job has seen, as far as this transaction asked
         self._seen: dict[tuple[str, int], set[str]] = defaultdict(set)
         #: schedules and leaves whose timers an event let begin anew
-        self._restarted: dict[tuple[str, int], StoredSchedule] = {}
+        self._restarted: dict[tuple[str, int], tuple[StoredSchedule, datetime]] = {}
         self._matched = 0
         self._fired = 0
         #: the number of the location's next event; the caller stores it with the position
@@ -89,7 +89,7 @@ class Subscriber:
         self._load(matches)
         self._number(matches)
         self._store.restart_timers(
-            self._tx, [(of, leaf) for (_, leaf), of in self._restarted.items()], self._now
+            self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
         )
         return {"matched": self._matched, "fired": self._fired}
 
@@ -215,25 +215,29 @@ class Subscriber:
         self._open[stored.id] = job
         arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
         partition, seen = _partition(event), self._seen[job.id, match.leaf]
-        taken = arrivals[match.leaf].with_event(
-            event, new_partition=partition not in seen, now=self._now
-        )
-        arrivals[match.leaf] = self._noted(match, taken)
+        before = arrivals[match.leaf]
+        # Ticks of time are about no partition, as are the arrivals of an unpartitioned asset.
+        is_new = partition not in seen or before.partitions == 0
+        # What happened while nothing ticked counts from when it happened; and another host's
+        # clock may be ahead.
+        at = min(event.at, self._now)
+        taken = before.with_event(event, new_partition=is_new, at=at)
+        arrivals[match.leaf] = self._noted(match, taken, at)
         seen.add(partition)
         self._queue.attach(job, match.leaf, number, partition)
         if event.problem is not None:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
 
-    def _noted(self, match: _Match, taken: Arrivals) -> Arrivals:
+    def _noted(self, match: _Match, taken: Arrivals, at: datetime) -> Arrivals:
         """The arrivals of a leaf, with what its own answer to them is needed for."""
         stored, leaf = match.stored, match.stored.leaves[match.leaf]
         try:
-            if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, self._now):
-                self._restarted[stored.id, match.leaf] = stored
+            if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, at):
+                self._restarted[stored.id, match.leaf] = stored, at
             unnoted = stored.notes_firings and taken.fired_at is None
-            if unnoted and leaf.evaluate((taken,), self._now).satisfied:
-                return replace(taken, fired_at=self._now)
+            if unnoted and leaf.evaluate((taken,), at).satisfied:
+                return replace(taken, fired_at=at)
         except Exception:
             # What cannot be decided is said when the whole trigger is asked.
             return taken

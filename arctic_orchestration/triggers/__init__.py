@@ -9,15 +9,22 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from arctic_orchestration.specification import untag
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks, Trigger
-from arctic_orchestration.triggers.combined import AnyOf
+from arctic_orchestration.triggers.combined import AllOf, AnyOf
 from arctic_orchestration.triggers.cron import Cron
+from arctic_orchestration.triggers.data import Data
+from arctic_orchestration.triggers.elapsed import Elapsed
 from arctic_orchestration.triggers.partitions import Partitions
+from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
 
 TriggerUnion = (
     Cron  # without a comment the formatter would join the lines
     | Partitions
+    | Data
+    | Quiet
     | Run
+    | Elapsed
+    | AllOf
     | AnyOf
 )
 
@@ -32,17 +39,22 @@ AnyTrigger = Annotated[
     PlainSerializer(lambda trigger: trigger.to_form(), return_type=dict),
 ]
 
-AnyOf.model_rebuild(_types_namespace={"AnyTrigger": AnyTrigger})
+for _combined in (AllOf, AnyOf):
+    _combined.model_rebuild(_types_namespace={"AnyTrigger": AnyTrigger})
 
 __all__ = [
     "KINDS",
+    "AllOf",
     "AnyOf",
     "AnyTrigger",
     "Arrivals",
     "Cron",
+    "Data",
+    "Elapsed",
     "Firing",
     "Leaf",
     "Partitions",
+    "Quiet",
     "Run",
     "Ticks",
     "Trigger",

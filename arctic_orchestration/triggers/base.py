@@ -7,7 +7,7 @@ and the time :meth:`Trigger.evaluate` answers with a :class:`Firing`. A leaf who
 moments in time says when its next one is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from arctic_orchestration.events.event import Event, EventKey, EventKind
 from arctic_orchestration.specification import Tagged
 
 if TYPE_CHECKING:
-    from arctic_orchestration.triggers.combined import AnyOf
+    from arctic_orchestration.triggers.combined import AllOf, AnyOf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +34,16 @@ class Arrivals:
     #: when the leaf alone was satisfied for the first time; noted for triggers that ask for it
     fired_at: datetime | None = None
 
-    def with_event(self, event: Event, *, new_partition: bool, now: datetime) -> "Arrivals":
-        """These arrivals and one more, taken at ``now``."""
+    def with_event(self, event: Event, *, new_partition: bool, at: datetime) -> "Arrivals":
+        """These arrivals and one more, which came ``at``; a moment of time is no partition."""
+        tick = event.kind is EventKind.TICK
         return Arrivals(
             events=self.events + 1,
-            partitions=self.partitions + new_partition,
+            partitions=self.partitions + (new_partition and not tick),
             bytes=self.bytes + (event.bytes or 0),
-            first_at=self.first_at or now,
-            last_at=now,
-            ticks=self.ticks + (event.kind is EventKind.TICK),
+            first_at=at if self.first_at is None or at < self.first_at else self.first_at,
+            last_at=at if self.last_at is None or at > self.last_at else self.last_at,
+            ticks=self.ticks + tick,
             fired_at=self.fired_at,
         )
 
@@ -82,7 +83,8 @@ class Firing:
     reason: str
     look_again_at: datetime | None = None
     children: tuple["Firing", ...] = ()
-    #: satisfied only: when it fired for the first time since the last job, and for the last time
+    #: satisfied only: when it fired for the first time since the last job, and for the last
+    #: time; a leaf fires again with each arrival while it is satisfied
     first_at: datetime | None = None
     last_at: datetime | None = None
 
@@ -93,6 +95,10 @@ class Trigger(Tagged):
     @property
     def leaves(self) -> tuple["Leaf", ...]:
         """The leaves of the tree, from left to right."""
+        raise NotImplementedError
+
+    def places(self, place: str) -> Iterator[tuple[str, "Leaf"]]:
+        """Each leaf with its path in the written form, for a trigger that stands at ``place``."""
         raise NotImplementedError
 
     @property
@@ -110,6 +116,12 @@ class Trigger(Tagged):
 
         return AnyOf.joining(self, other)
 
+    def __and__(self, other: "Trigger") -> "AllOf":
+        """A trigger that fires when both this and ``other`` have."""
+        from arctic_orchestration.triggers.combined import AllOf
+
+        return AllOf.joining(self, other)
+
 
 class Leaf(Trigger):
     """A trigger without children: it takes events itself."""
@@ -117,6 +129,9 @@ class Leaf(Trigger):
     @property
     def leaves(self) -> tuple["Leaf", ...]:
         return (self,)
+
+    def places(self, place: str) -> Iterator[tuple[str, "Leaf"]]:
+        yield f"{place}.{self.kind}", self
 
     def keys(self, location: str) -> tuple[EventKey, ...]:
         """The keys of the events it wants to see, for a schedule of ``location``."""
@@ -126,13 +141,13 @@ class Leaf(Trigger):
         """Whether it takes an event that was found by one of its keys."""
         return True
 
-    def named_assets(self) -> tuple[str, ...]:
-        """The assets it names, which must exist."""
-        return ()
+    def named_assets(self) -> Mapping[str, str]:
+        """The assets it names, which must exist, by the field in which each stands."""
+        return {}
 
-    def named_jobs(self) -> tuple[str, ...]:
-        """The jobs of its own code location that it names, which must exist."""
-        return ()
+    def named_jobs(self) -> Mapping[str, str]:
+        """The jobs of its own code location that it names, which must exist, by their field."""
+        return {}
 
     @property
     def restarts_at_launch(self) -> bool:

@@ -14,15 +14,16 @@ hours; here it is the minute of the zone.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
 from pydantic import Field, field_validator
 
 from arctic_orchestration.quantities import Duration
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks
+from arctic_orchestration.zones import ZoneName, end_of_gap, wall_to_utc
 
 #: No change of clocks in the time zone database since 1970 but for changes of date is longer.
 _NEAR = timedelta(hours=3)
@@ -51,18 +52,11 @@ class Cron(Leaf):
 
     kind: Literal["cron"] = "cron"
     expression: str
-    timezone: str = "UTC"
+    timezone: ZoneName = "UTC"
     catch_up: Literal["latest", "all", "none"] = "latest"
     catch_up_limit: int = Field(default=24, ge=1, strict=True)
     grace: Duration | None = None
     dst: Literal["dagster", "first", "second", "both", "skip"] = "dagster"
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        if value not in available_timezones():
-            raise ValueError("a time zone of the IANA database, such as Europe/Berlin")
-        return value
 
     @field_validator("expression")
     @classmethod
@@ -92,11 +86,16 @@ class Cron(Leaf):
         )
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        ticks = arrivals[0].events
+        here = arrivals[0]
+        ticks = here.events
         what = f"cron {self.expression} ({self.timezone})"
+        if not ticks:
+            return Firing(satisfied=False, reason=f"no tick of {what} yet")
         return Firing(
-            satisfied=ticks > 0,
-            reason=f"{ticks} ticks of {what}" if ticks else f"no tick of {what} yet",
+            satisfied=True,
+            reason=f"{ticks} ticks of {what}",
+            first_at=here.first_at,
+            last_at=here.last_at,
         )
 
     def _newest(self, oldest: datetime, now: datetime, wanted: int, name: str) -> list[datetime]:
@@ -123,7 +122,7 @@ class Cron(Leaf):
         walls = _walls(self.expression, begin - timedelta(seconds=1), name)
         for wall in walls.all_next(datetime):
             # Moments of one wall time may come after those of the next while an hour repeats.
-            settled = _utc(wall, zone, fold=0)
+            settled = wall_to_utc(wall, zone, fold=0)
             while waiting and waiting[0] < settled:
                 last = waiting.pop(0)
                 yield last
@@ -134,7 +133,7 @@ class Cron(Leaf):
 
     def _moments(self, wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
         """The moments at which ``wall`` is a tick: none, one, or two."""
-        first, second = _utc(wall, zone, fold=0), _utc(wall, zone, fold=1)
+        first, second = wall_to_utc(wall, zone, fold=0), wall_to_utc(wall, zone, fold=1)
         if first == second:
             return (first,)
         exists = first.astimezone(zone).replace(tzinfo=None) == wall
@@ -143,7 +142,7 @@ class Cron(Leaf):
         if self.dst == "skip":
             return ()
         if not exists:
-            return (_end_of_gap(second, first, zone),)
+            return (end_of_gap(second, first, zone),)
         if self.dst == "both":
             return (first, second)
         return (first,) if self.dst == "first" else (second,)
@@ -161,24 +160,5 @@ def _walls(expression: str, begin: datetime, name: str) -> "croniter[datetime]":
     return croniter(fields, begin, ret_type=datetime, hash_id=name.encode() or b"H")
 
 
-def _utc(wall: datetime, zone: ZoneInfo, *, fold: int) -> datetime:
-    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
-
-
 def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
-
-
-def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The moment between two in UTC at which the zone's offset changes."""
-    old = _offset(before, zone)
-    while after - before > timedelta(seconds=1):
-        middle = before + (after - before) // 2
-        middle = middle.replace(microsecond=0) if middle.microsecond else middle
-        if middle <= before:
-            break
-        if _offset(middle, zone) == old:
-            before = middle
-        else:
-            after = middle
-    return after

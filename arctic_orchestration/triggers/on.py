@@ -5,9 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 from arctic_orchestration.triggers.base import Trigger
-from arctic_orchestration.triggers.combined import AnyOf
+from arctic_orchestration.triggers.combined import AllOf, AnyOf
 from arctic_orchestration.triggers.cron import Cron
+from arctic_orchestration.triggers.data import Data
+from arctic_orchestration.triggers.elapsed import Elapsed
 from arctic_orchestration.triggers.partitions import Partitions
+from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
 
 
@@ -37,6 +40,26 @@ def cron(
     return Cron.parse(form, field="cron")
 
 
+def data(asset: str, size: str, *, max_wait: timedelta | str | None = None) -> Data:
+    """Fires when so many bytes of ``asset``, as ``100GB``, have arrived; see `Data`."""
+    return Data.parse({"asset": asset, "size": size, "max_wait": max_wait}, field="data")
+
+
+def quiet(
+    asset: str, duration: timedelta | str, *, max_wait: timedelta | str | None = None
+) -> Quiet:
+    """Fires when ``asset`` has arrived and then nothing more for ``duration``; see `Quiet`."""
+    form = {"asset": asset, "duration": duration, "max_wait": max_wait}
+    return Quiet.parse(form, field="quiet")
+
+
+def elapsed(
+    duration: timedelta | str, *, since: str | Partitions | Data | Run = "last_launch"
+) -> Elapsed:
+    """Fires ``duration`` after the schedule's last launch, or an event; see `Elapsed`."""
+    return Elapsed.parse({"duration": duration, "since": since}, field="elapsed")
+
+
 def run(
     job: str | None = None,
     *,
@@ -59,3 +82,12 @@ def run(
 def any_of(*triggers: Trigger) -> AnyOf:
     """Fires when one of ``triggers`` does; the same as joining them with ``|``."""
     return AnyOf.parse({"of": triggers}, field="any_of")
+
+
+def all_of(
+    *triggers: Trigger,
+    within: timedelta | str | None = None,
+    wait: timedelta | str | None = None,
+) -> AllOf:
+    """Fires when each of ``triggers`` has; the same as joining them with ``&``; see `AllOf`."""
+    return AllOf.parse({"of": triggers, "within": within, "wait": wait}, field="all_of")

@@ -1,6 +1,6 @@
 """Fires when enough different partitions of an asset have arrived."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -27,16 +27,18 @@ class Partitions(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_partition(self.asset),)
 
-    def named_assets(self) -> tuple[str, ...]:
-        return (self.asset,)
+    def named_assets(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
         return self.where is None or fnmatchcase(event.partition or "", self.where)
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        arrived = arrivals[0].partitions
+        here = arrivals[0]
+        arrived = here.partitions
         what = f"partitions of {self.asset}" + (f" like {self.where}" if self.where else "")
-        return Firing(
-            satisfied=arrived >= self.count,
-            reason=f"{arrived} of {self.count} {what} have arrived",
-        )
+        reason = f"{arrived} of {self.count} {what} have arrived"
+        if arrived < self.count:
+            return Firing(satisfied=False, reason=reason)
+        first_at = here.first_at if self.count == 1 else here.fired_at or here.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=here.last_at)

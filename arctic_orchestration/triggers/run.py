@@ -1,6 +1,6 @@
 """Fires when runs of a job, or of assets, reach a status."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from arctic_orchestration.events.event import EventKey, RunStatus
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf
 
-_STATUSES = ("success", "failure", "canceled", "started")
+_Status = Literal["success", "failure", "canceled", "started"]
 
 
 def _statuses(value: object) -> object:
@@ -23,8 +23,8 @@ class Run(Leaf):
     job: str | None = Field(default=None, min_length=1)
     assets: tuple[str, ...] = ()
     status: Annotated[
-        tuple[Literal["success", "failure", "canceled", "started"], ...],
-        BeforeValidator(_statuses),
+        tuple[_Status, ...],
+        BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
     count: int = Field(default=1, ge=1, strict=True)
     #: the code location of the runs; none: the schedule's own
@@ -54,16 +54,19 @@ class Run(Leaf):
             for status in statuses
         )
 
-    def named_assets(self) -> tuple[str, ...]:
-        return self.assets if self.location is None else ()
+    def named_assets(self) -> Mapping[str, str]:
+        own = self.assets if self.location is None else ()
+        return {f"assets[{number}]": asset for number, asset in enumerate(own)}
 
-    def named_jobs(self) -> tuple[str, ...]:
-        return (self.job,) if self.job is not None and self.location is None else ()
+    def named_jobs(self) -> Mapping[str, str]:
+        return {"job": self.job} if self.job is not None and self.location is None else {}
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        seen = arrivals[0].events
+        here = arrivals[0]
+        seen = here.events
         who = f"job {self.job}" if self.job is not None else f"assets {', '.join(self.assets)}"
-        return Firing(
-            satisfied=seen >= self.count,
-            reason=f"{seen} of {self.count} runs of {who} reached {' or '.join(self.status)}",
-        )
+        reason = f"{seen} of {self.count} runs of {who} reached {' or '.join(self.status)}"
+        if seen < self.count:
+            return Firing(satisfied=False, reason=reason)
+        first_at = here.first_at if self.count == 1 else here.fired_at or here.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=here.last_at)

@@ -1,23 +1,9 @@
 """``concurrency`` and ``delay``: what they answer, and why."""
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from arctic_orchestration.constraints import Decision, only
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@dataclass
-class Known:
-    """Facts about a job whose trigger was satisfied at noon."""
-
-    satisfied_at: datetime = NOW
-    targets: tuple[str, ...] = ("job:default/here/rollup",)
-    held: dict[str, set[str]] = field(default_factory=dict)
-
-    def active(self, resources: tuple[str, ...]) -> int:
-        return len(set().union(*(self.held.get(name, set()) for name in resources)))
+from arctic_orchestration_tests.constraints.known import NOW, Known
 
 
 def test_fewer_than_the_limit_are_admitted() -> None:

@@ -12,6 +12,8 @@ from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+#: Later than any tick: the engine takes such an event as one that happens at its tick.
+SEEN_AT_ONCE = EPOCH + timedelta(days=36_500)
 
 
 def at(seconds: float) -> datetime:
@@ -41,14 +43,19 @@ class ListFeed:
         return Position({"read": len(self.events)})
 
     def arrive(
-        self, asset: str, partition: str | None = None, *, moment: datetime = EPOCH, size: int = 0
+        self,
+        asset: str,
+        partition: str | None = None,
+        *,
+        moment: datetime | None = None,
+        size: int = 0,
     ) -> None:
-        """A partition of an asset arrives."""
+        """A partition of an asset arrives; without a moment just before the tick that sees it."""
         self.events.append(
             Event(
                 kind=EventKind.PARTITION,
                 subject=asset,
-                at=moment,
+                at=moment or SEEN_AT_ONCE,
                 storage_id=len(self.events) + 1,
                 partition=partition,
                 bytes=size,
