@@ -1,6 +1,7 @@
 """Schedules as they are written: in Python, YAML and JSON, and back."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -8,11 +9,21 @@ import dagster as dg
 import pytest
 import yaml
 from hypothesis import given
-from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from arctic_orchestration.constraints import only
+from arctic_orchestration.constraints import KINDS as constraint_kinds
+from arctic_orchestration.constraints import AnyConstraint, Constraint, only
 from arctic_orchestration.scheduling.schedule import Schedule, Target, digest
+from arctic_orchestration.scheduling.schedule_file import read_schedules
+from arctic_orchestration.triggers import KINDS as trigger_kinds
 from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.scheduling.strategies import (
+    CONSTRAINTS,
+    LEAVES,
+    constraints,
+    forms,
+    triggers,
+)
 
 PLAIN = Schedule(name="plain", target="rollup", trigger=on.partitions("raw/flights"))
 FULL = Schedule(
@@ -147,42 +158,84 @@ def test_a_schedule_is_a_value() -> None:
         PLAIN.priority = 2  # type: ignore[misc]
 
 
-def _whole(value: timedelta) -> timedelta:
-    return value - value % timedelta(milliseconds=1)
+class _Yaml12(yaml.SafeDumper):
+    """Quotes what YAML 1.1 reads as text and YAML 1.2, in which files are read, as a number."""
 
 
-_LEAVES = st.one_of(
-    st.builds(
-        on.partitions,
-        st.sampled_from(["a", "raw/b"]),
-        count=st.integers(1, 9),
-        where=st.none() | st.sampled_from(["*", "2026-*"]),
-    ),
-    st.builds(
-        on.cron,
-        st.sampled_from(["0 4 * * *", "H * * * *", "@daily"]),
-        timezone=st.sampled_from(["UTC", "Asia/Kolkata"]),
-        catch_up=st.sampled_from(["latest", "all", "none"]),
-        grace=st.none() | st.timedeltas(timedelta(0), timedelta(days=9)).map(_whole),
-    ),
-    st.builds(on.run, st.sampled_from(["x", "y"]), count=st.integers(1, 9)),
-    st.builds(lambda assets: on.run(assets=assets), st.lists(st.sampled_from("pq"), min_size=1)),
-)  # fmt: skip
-_TRIGGERS = st.recursive(_LEAVES, lambda inner: st.lists(inner, min_size=1, max_size=3).map(
-    lambda children: on.any_of(*children)), max_leaves=6)  # fmt: skip
-
-
-@given(
-    trigger=_TRIGGERS,
-    constraints=st.lists(
-        st.builds(only.concurrency, st.integers(1, 9), group=st.none() | st.just("g"))
-        | st.builds(only.delay, st.timedeltas(timedelta(0), timedelta(days=9)).map(_whole)),
-        max_size=3,
-    ),
+_Yaml12.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+$"), list("-+.0123456789")
 )
-def test_any_trigger_and_constraints_are_read_back(trigger: Any, constraints: list[Any]) -> None:
-    """Nested as deeply as one likes, with the same leaves in the same order."""
-    schedule = Schedule(name="s", target="job", trigger=trigger, constraints=constraints)
-    again = Schedule.parse(yaml.safe_load(yaml.safe_dump(schedule.to_form())))
-    assert again == schedule
-    assert again.trigger.leaves == trigger.leaves
+
+
+def _yaml(form: object) -> str:
+    return yaml.dump({"schedules": [form]}, Dumper=_Yaml12, allow_unicode=True)
+
+
+@given(form=forms)
+def test_any_schedule_is_read_back_from_every_form(form: dict[str, Any]) -> None:
+    """From YAML, JSON and Python, with the same leaves in the same order."""
+    schedule = Schedule.parse(form)
+    written = schedule.to_form()
+    for again in (
+        *read_schedules(_yaml(written), name="s.yaml"),
+        *read_schedules(_yaml(form), name="s.yaml"),
+        *read_schedules(json.dumps({"schedules": [written]}), name="s.json"),
+        Schedule(**written),
+        Schedule.stored(json.loads(json.dumps(written))),
+    ):
+        assert again == schedule
+        assert again.to_form() == written
+        assert again.trigger.leaves == schedule.trigger.leaves
+    assert digest([Schedule.parse(written)]) == digest([schedule])
+
+
+@given(form=triggers)
+def test_a_trigger_is_written_as_one_writes_it(form: dict[str, Any]) -> None:
+    """Each level is a mapping of one kind, and no field stands there that was not given."""
+    given = {"name": "s", "target": "job", "trigger": form, "timeout": "40d"}
+    # Drawn without regard to what contradicts itself.
+    written = Schedule.stored(given).to_form()["trigger"]
+    _within(written, form)
+
+
+@given(form=constraints)
+def test_a_constraint_is_written_as_one_writes_it(form: dict[str, Any]) -> None:
+    """A mapping of its kind, with no field that was not given, which is read back."""
+    adapter = TypeAdapter[Constraint](AnyConstraint)
+    constraint = adapter.validate_python(form)
+    written = adapter.dump_python(constraint, mode="json")
+    assert written == constraint.to_form()
+    _within(written, form)
+    assert adapter.validate_python(json.loads(json.dumps(written))) == constraint
+
+
+def _within(written: Any, given: Any) -> None:
+    """``written`` has the kinds and lists of ``given``, and no field that ``given`` lacks."""
+    if isinstance(given, dict) and isinstance(written, dict):
+        # ``all_of`` without spans may be written as its list alone.
+        assert set(written) <= set(given)
+        if len(given) == 1:
+            assert set(written) == set(given)
+        for key, value in written.items():
+            _within(value, given[key])
+    elif isinstance(given, list) and isinstance(written, list) and isinstance(given[0], dict):
+        assert len(written) == len(given)
+        for one, other in zip(written, given, strict=True):
+            _within(one, other)
+
+
+def test_every_kind_of_the_design_is_among_the_schedules_that_are_drawn() -> None:
+    """Sections 4.1 and 4.2; a kind that is added is tested in a file of its own."""
+    drawn = {*LEAVES, "elapsed", "all_of", "any_of"}
+    assert drawn == {"cron", "partitions", "data", "quiet", "run", "elapsed", "all_of", "any_of"}
+    assert drawn <= set(trigger_kinds)
+    assert set(CONSTRAINTS) == {
+        "concurrency",
+        "rate",
+        "window",
+        "delay",
+        "minimum_interval",
+        "load",
+        "fresh",
+    }
+    assert set(CONSTRAINTS) <= set(constraint_kinds)

@@ -2,12 +2,14 @@
 
 The model knows no database, no transactions and no jobs table: for each schedule it keeps what
 has arrived and is not launched, and how many runs are active. Whatever the engine does between
-two ticks, crashes included, must come out the same.
+two ticks, crashes included, must come out the same; in each of the four modes in which a schedule
+may be suspended.
 """
 
 import contextlib
 import itertools
-from dataclasses import dataclass, field
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,58 +26,24 @@ from hypothesis.stateful import (
 
 from arctic_orchestration.constraints import only
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import job_events, metadata
+from arctic_orchestration.database.tables import job_events, jobs, metadata, schedules
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling import suspension
+from arctic_orchestration.scheduling.jobs import WAITING
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.scheduling.model import MODES, SHAPES, SIZES, Arrival, Model
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
-#: name → asset, count, limit on concurrency, coalesce
-SHAPES = {
-    "single": ("a", 1, None, True),
-    "triple": ("a", 3, None, True),
-    "limited": ("a", 2, 1, True),
-    "piecewise": ("b", 2, 1, False),
-    # Both leaves take some of the events; each event is one firing all the same.
-    "either": ("a", 1, None, False),
-}
+_FULL = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
+_EXAMPLES = {"sqlite": 400 if _FULL else 40, "postgresql": 60 if _FULL else 15}
 
 
 class Crash(BaseException):
     """The process ends here; what was not committed is gone."""
-
-
-@dataclass
-class Model:
-    """One schedule: arrivals that wait, whole firings that wait, and active runs."""
-
-    count: int
-    limit: int | None
-    coalesce: bool
-    enabled: bool = True
-    pending: list[str] = field(default_factory=list)
-    ready: list[list[str]] = field(default_factory=list)
-    launched: list[list[str]] = field(default_factory=list)
-    active: int = 0
-
-    def tick(self, arrived: list[str]) -> None:
-        """What the engine owes after one tick that saw these arrivals."""
-        for key in arrived if self.enabled else []:
-            if self.ready and self.coalesce:
-                self.ready[0].append(key)
-                continue
-            self.pending.append(key)
-            if len(set(self.pending)) >= self.count:
-                self.ready.append(self.pending)
-                self.pending = []
-        while self.ready and (self.limit is None or self.active < self.limit):
-            self.launched.append(self.ready.pop(0))
-            self.active += 1
 
 
 class Machine(RuleBasedStateMachine):
@@ -88,23 +56,24 @@ class Machine(RuleBasedStateMachine):
         with self.database.begin() as tx:
             for table in reversed(metadata.sorted_tables):
                 tx.execute(sa.delete(table))
-        self.world = World(self.database, [_schedule(name) for name in SHAPES])
-        self.models = {
-            name: Model(count=count, limit=limit, coalesce=coalesce)
-            for name, (_, count, limit, coalesce) in SHAPES.items()
-        }
         self.clock = itertools.count(1)
-        self.unseen: list[tuple[str, str]] = []
+        self.unseen: list[Arrival] = []
         self.stored: list[LaunchRequest] = []
 
-    @initialize()
-    def first_tick(self) -> None:
+    @initialize(modes=st.tuples(*[st.sampled_from(MODES)] * len(SHAPES)))
+    def first_tick(self, modes: Sequence[str]) -> None:
+        self.models = {
+            name: Model(shape, mode)
+            for (name, shape), mode in zip(SHAPES.items(), modes, strict=True)
+        }
+        declared = [_schedule(name, model) for name, model in self.models.items()]
+        self.world = World(self.database, declared)
         self.world.tick(0)
 
-    @rule(asset=st.sampled_from("ab"), key=st.sampled_from("123456"))
-    def an_event_arrives(self, asset: str, key: str) -> None:
-        self.world.feed.arrive(asset, key)
-        self.unseen.append((asset, key))
+    @rule(asset=st.sampled_from("ab"), key=st.sampled_from("123456"), size=st.sampled_from(SIZES))
+    def an_event_arrives(self, asset: str, key: str, size: int) -> None:
+        self.world.feed.arrive(asset, key, size=size)
+        self.unseen.append(Arrival(asset, key, size))
 
     @rule()
     def a_tick(self) -> None:
@@ -157,34 +126,76 @@ class Machine(RuleBasedStateMachine):
             now = at(next(self.clock))
             if model.enabled:
                 suspension.suspend(tx, engine.store, location, stored, now)
-                model.pending, model.ready = [], []
+                model.suspend()
             else:
                 suspension.resume(tx, engine.store, location, stored, now)
-        model.enabled = not model.enabled
+                model.resume()
 
     @invariant()
     def the_limits_hold(self) -> None:
-        for name, model in self.models.items():
-            if model.limit is not None:
-                active = [
-                    run
-                    for run in self.world.dagster.runs.values()
-                    if not run.status.ended and run.tags["arctic/schedule"] == name
-                ]
-                assert len(active) <= model.limit
+        for name, model in self._known():
+            if model.shape.limit is not None:
+                assert len(self._active(name)) <= model.shape.limit
+
+    @invariant()
+    def no_event_is_in_two_jobs_of_a_schedule(self) -> None:
+        """Whatever the model thinks of it."""
+        of = job_events.join(jobs, jobs.c.id == job_events.c.job_id)
+        twice = (
+            sa.select(jobs.c.schedule_id, job_events.c.number)
+            .select_from(of)
+            .group_by(jobs.c.schedule_id, job_events.c.number)
+            .having(sa.func.count(job_events.c.job_id.distinct()) > 1)
+        )
+        with self.database.read() as tx:
+            assert tx.execute(twice).all() == []
+
+    def teardown(self) -> None:
+        """In the end all are resumed, all runs end: only what lacks company was not launched."""
+        for name, model in self._known():
+            if not model.enabled:
+                self.a_schedule_is_suspended_or_resumed(name)
+        self._settle()
+        while any(model.ready for _, model in self._known()):
+            self.a_run_ends(RunStatus.SUCCESS)
+        for name, model in self._known():
+            assert self._waiting(name) == [arrival.key for arrival in model.pending], name
 
     def _settle(self) -> None:
         """Ticks until nothing new is launched, and compares."""
-        for name, model in self.models.items():
-            asset = SHAPES[name][0]
-            model.tick([key for other, key in self.unseen if other == asset])
+        for _, model in self._known():
+            model.tick(self.unseen)
         self.unseen = []
         self.world.tick(next(self.clock))
         self.world.dagster.submit(self.stored)
         self.stored = []
         self.world.tick(next(self.clock))
-        for name, model in self.models.items():
+        for name, model in self._known():
             assert self._launched(name) == model.launched, name
+
+    def _known(self) -> list[tuple[str, Model]]:
+        return list(self.models.items())
+
+    def _active(self, name: str) -> list[str]:
+        """The active runs of a schedule."""
+        return [
+            id
+            for id, run in self.world.dagster.runs.items()
+            if not run.status.ended and run.tags["arctic/schedule"] == name
+        ]
+
+    def _waiting(self, name: str) -> list[str]:
+        """The partitions in the jobs of a schedule that wait, in the order of their arrival."""
+        query = (
+            sa.select(job_events.c.number, job_events.c.partition)
+            .distinct()
+            .join(jobs, jobs.c.id == job_events.c.job_id)
+            .join(schedules, schedules.c.id == jobs.c.schedule_id)
+            .where(schedules.c.name == name, jobs.c.state.in_([state.value for state in WAITING]))
+            .order_by(job_events.c.number)
+        )
+        with self.database.read() as tx:
+            return [row.partition for row in tx.execute(query)]
 
     def _launched(self, name: str) -> list[list[str]]:
         """The partitions of each launched job of a schedule, in the order of their launches."""
@@ -202,18 +213,15 @@ class Machine(RuleBasedStateMachine):
         return found
 
 
-def _schedule(name: str) -> Schedule:
-    asset, count, limit, coalesce = SHAPES[name]
+def _schedule(name: str, model: Model) -> Schedule:
+    limit = model.shape.limit
     return Schedule(
         name=name,
         target=name,
-        trigger=(
-            on.partitions(asset) | on.partitions(asset, where="[1-3]")
-            if name == "either"
-            else on.partitions(asset, count=count)
-        ),
+        trigger=model.shape.trigger,
         constraints=[only.concurrency(limit)] if limit else [],
-        coalesce=coalesce,
+        coalesce=model.shape.coalesce,
+        suspend_mode=model.mode,
         timeout="365d",
         enabled=True,
     )
@@ -249,7 +257,7 @@ def test_the_engine_agrees_with_the_model(database: Database) -> None:
             stateful_step_count=25,
             suppress_health_check=list(HealthCheck),
             deadline=None,
-            max_examples=settings().max_examples if database.engine.name == "sqlite" else 30,
+            max_examples=_EXAMPLES[database.engine.name],
         ),
     )
 
@@ -262,8 +270,8 @@ def test_the_model_notices_a_double(database: Database) -> None:
 
     Forgetful.database = database
     machine = Forgetful()
+    machine.first_tick(["drop"] * len(SHAPES))
     machine.world.dagster.dedupe = False
-    machine.first_tick()
-    machine.an_event_arrives("a", "1")
+    machine.an_event_arrives("a", "1", 10)
     with pytest.raises(AssertionError, match="single"):
         machine.a_tick_that_crashes("_hand_out", True, True)

@@ -1,0 +1,208 @@
+"""Reads files of schedules: YAML or JSON, the list ``schedules:`` at the top.
+
+YAML is read with the plain scalars of its version 1.2: ``22:00`` is text and not 1320, ``on``
+is text and not true, a date is text. What would be overlooked is refused: a key that occurs
+twice, a second document.
+"""
+
+import json
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.schedule import Schedule
+
+_EXPECTED = "a mapping with the list schedules"
+#: Aliases of aliases make a few lines of YAML larger than any memory.
+_MOST_NODES = 2_000_000
+_DEEPEST = 100
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_schedules(text: str, *, name: str) -> list[Schedule]:
+    """The schedules of a file, in its order.
+
+    Args:
+        text: YAML or JSON.
+        name: what the file is called in messages about its syntax.
+
+    Errors:
+        InvalidInput: no YAML or JSON; names the line.
+        InvalidDefinition: names every field of every schedule that cannot be used, as
+            ``schedules[3].trigger.cron.expression``, and names that occur twice.
+    """
+    document = load(text, name=name)
+    if not isinstance(document, Mapping) or "schedules" not in document:
+        raise InvalidDefinition([InvalidInput(name, _short(document), _EXPECTED)])
+    problems = [
+        InvalidInput(str(key), _short(value), "no such field")
+        for key, value in document.items()
+        if key != "schedules"
+    ]
+    forms = document["schedules"]
+    if not isinstance(forms, list):
+        problems.append(InvalidInput("schedules", _short(forms), "a list of schedules"))
+        raise InvalidDefinition(problems)
+    read: list[Schedule] = []
+    places: dict[str, int] = {}
+    for place, form in enumerate(forms):
+        field = f"schedules[{place}]"
+        called = form.get("name") if isinstance(form, Mapping) else None
+        if isinstance(called, str) and places.setdefault(called, place) != place:
+            expected = f"another name: schedules[{places[called]}] has it"
+            problems.append(InvalidInput(f"{field}.name", called, expected))
+        try:
+            read.append(Schedule.parse(form, field=field))
+        except InvalidDefinition as error:
+            problems += error.problems
+    if problems:
+        raise InvalidDefinition(problems)
+    return read
+
+
+def read_schedule(text: str, *, name: str, schedule: str) -> Schedule:
+    """One schedule of a file: its fields alone, or the one of that name in ``schedules:``.
+
+    Args:
+        text: YAML or JSON.
+        name: what the file is called in messages about its syntax.
+        schedule: the name it must have.
+
+    Errors:
+        InvalidInput: no YAML or JSON, or no schedule of that name.
+        InvalidDefinition: names every field of the file that cannot be used.
+    """
+    document = load(text, name=name)
+    if isinstance(document, Mapping) and "schedules" in document:
+        read = {one.name: one for one in read_schedules(text, name=name)}
+        if schedule not in read:
+            raise InvalidInput("schedules", list(read), f"one with the name {schedule}")
+        return read[schedule]
+    one = Schedule.parse(document)
+    if one.name != schedule:
+        raise InvalidInput("name", one.name, f"{schedule}: a schedule keeps its name")
+    return one
+
+
+def load(text: str, *, name: str) -> object:
+    """What a YAML or JSON text holds, in dicts, lists and scalars.
+
+    Errors:
+        InvalidInput: neither; names the line.
+    """
+    begin = text.lstrip("\ufeff \t\r\n")[:1]
+    if name.lower().endswith(".json") or begin in ("{", "["):
+        try:
+            document = json.loads(
+                text.removeprefix("\ufeff"), object_pairs_hook=lambda pairs: _once(pairs, name)
+            )
+            _measure(document, name)
+            return document
+        except json.JSONDecodeError as error:
+            # A flow mapping of YAML begins like JSON.
+            if name.lower().endswith(".json"):
+                raise InvalidInput(
+                    f"{name}:{error.lineno}:{error.colno}", _line(text, error.lineno), "JSON"
+                ) from None
+        except ValueError as error:
+            # A number of thousands of digits.
+            raise InvalidInput(name, "...", f"JSON ({error})") from None
+        except RecursionError:
+            raise InvalidInput(name, "...", f"at most {_DEEPEST} levels") from None
+    try:
+        document = yaml.load(text, _SchedulesLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        found = _line(text, mark.line + 1) if mark else "..."
+        raise InvalidInput(where, found, f"YAML ({error.problem or error.context})") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InvalidInput(f"{name}:{line}", _line(text, line), "YAML without control characters")
+    except RecursionError:
+        raise InvalidInput(name, "...", f"at most {_DEEPEST} levels") from None
+    _measure(document, name)
+    return document
+
+
+class _SchedulesLoader(_Loader):  # type: ignore[misc]
+    """YAML's safe loader with the plain scalars of version 1.2, and no key twice."""
+
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (as PyYAML declares it)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, KeyError, AttributeError):
+            # PyYAML lets them through: !!int abc, !!bool maybe, a number of thousands of digits.
+            problem = f"not a value of {node.tag.replace('tag:yaml.org,2002:', '!!')}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                problem = f"the key {key.value} for the second time"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        made: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return made
+
+
+def _plain_scalar(tag: str, pattern: str, first: str) -> None:
+    _SchedulesLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})$"), list(first)
+    )
+
+
+_plain_scalar("null", "~|null|Null|NULL|", "~nN")
+_SchedulesLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("$"), [""])
+_plain_scalar("bool", "true|True|TRUE|false|False|FALSE", "tTfF")
+_plain_scalar("int", "[-+]?(?:0|[1-9][0-9]*)", "-+0123456789")
+_plain_scalar(
+    "float",
+    r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?",
+    "-+.0123456789",
+)
+_plain_scalar("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+.")
+_plain_scalar("merge", "<<", "<")
+
+
+def _once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidInput(name, twice, "each key once in a mapping")
+    return made
+
+
+def _measure(document: object, name: str) -> None:
+    """Refuses what aliases have made too large or too deep to be worked with."""
+    nodes, waiting = 0, [(document, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        nodes += 1
+        if nodes > _MOST_NODES or depth > _DEEPEST:
+            expected = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
+            raise InvalidInput(name, "more", expected)
+        if isinstance(node, Mapping):
+            waiting += [(value, depth + 1) for value in node.values()]
+        elif isinstance(node, list):
+            waiting += [(value, depth + 1) for value in node]
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.splitlines()
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def _short(value: object) -> object:
+    """The value, or its beginning where it is long."""
+    shown = repr(value)
+    return value if len(shown) <= 80 else f"{shown[:77]}..."
