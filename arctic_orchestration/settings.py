@@ -6,6 +6,9 @@
 ``ARCTIC_CATALOG``          pyiceberg catalog of the lake
 ``ARCTIC_LAKE``             directory of the embedded catalog and its tables
 ``ARCTIC_SPARK_MASTER``     Spark master URL
+``ARCTIC_SPARK_UI``         web page of a Spark standalone master, for the load ``spark``
+``ARCTIC_METRICS_PORT``     port on loopback for Prometheus; none: no metrics are served
+``ARCTIC_NOTIFICATIONS``    YAML file of the channels over which people are told
 ==========================  ===========================================================
 """
 
@@ -18,6 +21,9 @@ from pathlib import Path
 from arctic_orchestration.errors import InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_HIGHEST_PORT = 65_535
+_WEB_PAGE = re.compile(r"https?://[^/\s][^\s]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +35,9 @@ class Settings:
     catalog: str
     lake: Path
     spark_master: str
+    spark_ui: str | None = None
+    metrics_port: int | None = None
+    notifications: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Settings":
@@ -44,10 +53,20 @@ class Settings:
             raise InvalidInput(
                 "ARCTIC_CLUSTER", cluster, "1 to 63 of the characters A-Z a-z 0-9 _ . -"
             )
+        spark_ui = env.get("ARCTIC_SPARK_UI") or None
+        if spark_ui is not None and not _WEB_PAGE.fullmatch(spark_ui):
+            raise InvalidInput("ARCTIC_SPARK_UI", spark_ui, "an address such as http://host:8080")
+        port = env.get("ARCTIC_METRICS_PORT") or None
+        if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
+            raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
+        notifications = env.get("ARCTIC_NOTIFICATIONS") or None
         return cls(
             database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
             cluster=cluster,
             catalog=env.get("ARCTIC_CATALOG") or "lake",
             lake=Path(env.get("ARCTIC_LAKE") or home / "lake"),
             spark_master=env.get("ARCTIC_SPARK_MASTER") or "local[*]",
+            spark_ui=spark_ui,
+            metrics_port=int(port) if port is not None else None,
+            notifications=Path(notifications) if notifications is not None else None,
         )

@@ -39,6 +39,7 @@ _EXPECTATIONS = {
     "list_type": "a list",
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
+    "model_type": "a mapping",
 }
 
 

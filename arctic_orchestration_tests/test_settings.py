@@ -28,6 +28,8 @@ def test_each_variable_is_read() -> None:
         "ARCTIC_CATALOG": "ice",
         "ARCTIC_LAKE": "/lakes/a",
         "ARCTIC_SPARK_MASTER": "spark://host:7077",
+        "ARCTIC_METRICS_PORT": "9464",
+        "ARCTIC_NOTIFICATIONS": "/etc/arctic/notifications.yaml",
     }
     assert Settings.from_environment(environment) == Settings(
         database_url="postgresql://host/db",
@@ -35,6 +37,8 @@ def test_each_variable_is_read() -> None:
         catalog="ice",
         lake=Path("/lakes/a"),
         spark_master="spark://host:7077",
+        metrics_port=9464,
+        notifications=Path("/etc/arctic/notifications.yaml"),
     )
     assert Settings.from_environment({**environment, "ARCTIC_CATALOG": ""}).catalog == "lake"
 
@@ -46,3 +50,14 @@ def test_a_cluster_has_a_name_that_fits_everywhere(name: str) -> None:
         Settings.from_environment({"ARCTIC_CLUSTER": name})
     assert (refusal.value.field, refusal.value.value) == ("ARCTIC_CLUSTER", name)
     assert refusal.value.expected == "1 to 63 of the characters A-Z a-z 0-9 _ . -"
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "80 ", "08", "9" * 30])
+def test_metrics_need_a_port_that_exists(port: str) -> None:
+    """65,535 is the last one; an empty text is none at all."""
+    with pytest.raises(InvalidInput) as refusal:
+        Settings.from_environment({"ARCTIC_METRICS_PORT": port})
+    assert (refusal.value.field, refusal.value.value) == ("ARCTIC_METRICS_PORT", port)
+    assert refusal.value.expected == "a port from 1 to 65535"
+    assert Settings.from_environment({"ARCTIC_METRICS_PORT": "65535"}).metrics_port == 65_535
+    assert Settings.from_environment({"ARCTIC_METRICS_PORT": ""}).metrics_port is None

@@ -3,6 +3,8 @@
 import typer
 from rich.console import Console
 
+from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.settings import Settings
 
@@ -10,14 +12,16 @@ app = typer.Typer(help="The state database.", no_args_is_help=True)
 
 
 @app.command()
-def upgrade() -> None:
+def upgrade(as_json: JsonOption = False) -> None:
     """Brings the schema of ARCTIC_DATABASE_URL to the one this version works with."""
     database = Database(Settings.from_environment().database_url)
     shown = database.engine.url.render_as_string(hide_password=True)
     before = database.revision()
     database.upgrade()
     database.close()
-    if before == SCHEMA_REVISION:
+    if as_json:
+        print_json({"database": shown, "before": before, "revision": SCHEMA_REVISION})
+    elif before == SCHEMA_REVISION:
         Console().print(f"{shown} is at revision {SCHEMA_REVISION} already")
     else:
         Console().print(f"{shown}: {before or 'empty'} → {SCHEMA_REVISION}")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.errors import ArcticError, JavaNotFound
@@ -39,8 +41,18 @@ class Finding:
     advice: str = ""
 
 
-def doctor() -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Checks the surroundings; exit code 1 when something has to be mended."""
+    if as_json:
+        findings = examine()
+        print_json({"findings": [asdict(finding) for finding in findings]})
+    else:
+        findings = _shown()
+    if any(finding.status == BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+def _shown() -> list[Finding]:
     console = Console()
     table = Table(title="arctic doctor", title_justify="left", expand=True)
     table.add_column("check", no_wrap=True)
@@ -54,8 +66,7 @@ def doctor() -> None:
         status = f"[{color}]{finding.status}[/]"
         table.add_row(finding.check, status, finding.found, finding.advice)
     console.print(table)
-    if any(finding.status == BAD for finding in findings):
-        raise typer.Exit(1)
+    return findings
 
 
 def examine() -> list[Finding]:
@@ -63,6 +74,7 @@ def examine() -> list[Finding]:
     findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
     findings += _guarded("postgres scheme", _postgres_scheme)
+    findings += _guarded("notifications", _notifications)
     try:
         from dagster import DagsterInstance
 
@@ -158,6 +170,21 @@ def _postgres_scheme() -> list[Finding]:
             advice="storage.postgres.postgres_db.scheme: postgresql+psycopg2",
         )
     ]
+
+
+def _notifications() -> list[Finding]:
+    from arctic_orchestration.scheduling.notification.channels import read_channels
+
+    path = Settings.from_environment().notifications
+    if path is None:
+        return []
+    try:
+        channels = read_channels(path)
+    except ArcticError as error:
+        advice = "mend the file that ARCTIC_NOTIFICATIONS names"
+        return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
+    found = f"{len(channels)} channels in {path}"
+    return [Finding(check="notifications", status=GOOD, found=found)]
 
 
 def _feed(instance: "DagsterInstance") -> list[Finding]:

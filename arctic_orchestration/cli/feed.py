@@ -6,6 +6,8 @@ import sqlalchemy as sa
 import typer
 from rich.console import Console
 
+from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import locations
 from arctic_orchestration.errors import NotFound
@@ -22,6 +24,7 @@ def feed() -> None:
 @app.command()
 def restart(
     location: Annotated[str, typer.Argument(help="The code location's name.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Begins at the end of the event log, as a new location does; schedules and jobs stay.
 
@@ -40,4 +43,7 @@ def restart(
     if not found:
         shown = ", ".join(names) or "none"
         raise NotFound(f"cluster {settings.cluster} has no location {location}; it has: {shown}")
+    if as_json:
+        print_json({"location": location, "restarted": True})
+        return
     Console().print(f"{location} begins at the end of the event log with its next tick")

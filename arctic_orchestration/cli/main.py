@@ -6,7 +6,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from arctic_orchestration.cli import database, doctor, feed, partitions
+from arctic_orchestration.cli import (
+    database,
+    doctor,
+    events,
+    feed,
+    jobs,
+    partitions,
+    schedules,
+    schema,
+    simulate,
+)
 from arctic_orchestration.errors import ArcticError
 
 app = typer.Typer(
@@ -15,9 +25,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(schedules.app, name="schedules")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(events.app, name="events")
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(database.app, name="db")
 app.add_typer(feed.app, name="feed")
+app.command(name="simulate")(simulate.simulate)
+app.command(name="schema")(schema.schema)
 app.command(name="doctor")(doctor.doctor)
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
 
 app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
@@ -28,6 +30,7 @@ def add(
     metadata: Annotated[
         list[str] | None, typer.Option(help="More metadata, key=value; repeatable.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Announces that a partition of ASSET has arrived.
 
@@ -67,6 +70,9 @@ def add(
         instance.report_runless_asset_event(
             dg.AssetMaterialization(asset_key=dg.AssetKey(parts), partition=key, metadata=described)
         )
+    if as_json:
+        print_json({"asset": asset, "partition": key})
+        return
     Console().print(f"announced {asset} {key}", highlight=False)
 
 

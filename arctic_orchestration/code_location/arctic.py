@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 import dagster as dg
 
 from arctic_orchestration.code_location.dispatcher import DispatcherSensor
+from arctic_orchestration.code_location.numbers import scheduler_asset
 from arctic_orchestration.code_location.resource import ArcticResource
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -27,9 +29,16 @@ class Arctic:
         interval_seconds: the least time between two ticks of the dispatcher.
         location: the name under which feed position, schedules and jobs are kept; by default
             the name of the code location in ``workspace.yaml``.
+        numbers_every: the least time between two observations of the asset ``arctic/scheduler``
+            by the dispatcher; none: this location has neither them nor the asset. The numbers
+            are those of the whole cluster, so one location that reports them is enough.
+
+        update_schedules: whether a deployment makes the state database agree with the code. False
+            changes nothing there, except that schedules whose target is gone are deleted.
 
     Errors:
-        InvalidDefinition: two schedules of one name, or an interval that is not positive.
+        InvalidDefinition: two schedules of one name, something that is no schedule, or an
+            interval that is not positive.
     """
 
     def __init__(
@@ -38,23 +47,31 @@ class Arctic:
         schedules: Sequence[Schedule],
         interval_seconds: int = 5,
         location: str | None = None,
+        numbers_every: timedelta | None = timedelta(minutes=5),
+        update_schedules: bool = True,
     ) -> None:
-        names = Counter(schedule.name for schedule in schedules)
-        problems = [
-            InvalidInput(f"schedules[{index}].name", schedule.name, "a name used once")
-            for index, schedule in enumerate(schedules)
-            if names[schedule.name] > 1
-        ]
-        if interval_seconds < 1:
+        problems = _problems(schedules)
+        if type(interval_seconds) is not int:
+            problems.append(InvalidInput("interval_seconds", interval_seconds, "a whole number"))
+        elif interval_seconds < 1:
             problems.append(InvalidInput("interval_seconds", interval_seconds, "at least 1"))
+        if location is not None and not (isinstance(location, str) and location):
+            problems.append(InvalidInput("location", location, "the name of a code location"))
+        if numbers_every is not None and (
+            not isinstance(numbers_every, timedelta) or numbers_every < timedelta(seconds=1)
+        ):
+            expected = "a timedelta of at least a second"
+            problems.append(InvalidInput("numbers_every", numbers_every, expected))
         if problems:
             raise InvalidDefinition(problems)
         self.schedules = tuple(schedules)
         self._interval_seconds = interval_seconds
         self._location = location
+        self._numbers_every = numbers_every
+        self._update_schedules = update_schedules
 
     def definitions(self) -> dg.Definitions:
-        """The dispatcher sensor and the ``arctic`` resource; touches no database.
+        """The dispatcher, the ``arctic`` resource and ``arctic/scheduler``; touches no database.
 
         Unknown assets and jobs are refused when Dagster puts the merged definitions together.
         """
@@ -63,5 +80,30 @@ class Arctic:
             schedules=self.schedules,
             interval_seconds=self._interval_seconds,
             location=self._location,
+            numbers_every=self._numbers_every,
+            update_schedules=self._update_schedules,
         )
-        return dg.Definitions(sensors=[sensor], resources={"arctic": ArcticResource()})
+        return dg.Definitions(
+            assets=[scheduler_asset()] if self._numbers_every is not None else [],
+            sensors=[sensor],
+            resources={"arctic": ArcticResource()},
+        )
+
+
+def _problems(schedules: object) -> list[InvalidInput]:
+    """What is no list of schedules with names of their own."""
+    if not isinstance(schedules, Sequence) or isinstance(schedules, str):
+        return [InvalidInput("schedules", schedules, "a list of schedules")]
+    problems = [
+        InvalidInput(f"schedules[{index}]", schedule, "a Schedule")
+        for index, schedule in enumerate(schedules)
+        if not isinstance(schedule, Schedule)
+    ]
+    if problems:
+        return problems
+    names = Counter(schedule.name for schedule in schedules)
+    return [
+        InvalidInput(f"schedules[{index}].name", schedule.name, "a name used once")
+        for index, schedule in enumerate(schedules)
+        if names[schedule.name] > 1
+    ]

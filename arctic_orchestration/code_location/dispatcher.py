@@ -8,6 +8,8 @@ evaluated again, or resumed after a crash, makes no second run.
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -17,6 +19,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 )
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.load import LoadProbes
 from arctic_orchestration.code_location.targets import (
     RepositoryTargets,
     asset_key,
@@ -24,11 +27,14 @@ from arctic_orchestration.code_location.targets import (
     jobs_named,
     resolved,
     unknown_assets,
+    unknown_parents,
 )
+from arctic_orchestration.code_location.watching import Watch
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.scheduling.facts import Surroundings
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.settings import Settings
@@ -96,10 +102,14 @@ class DispatcherSensor(dg.SensorDefinition):
         schedules: Sequence[Schedule],
         interval_seconds: int,
         location: str | None,
+        numbers_every: timedelta | None,
+        update_schedules: bool = True,
     ) -> None:
         self._schedules = tuple(schedules)
+        self._update_schedules = update_schedules
         self._location_name = location
-        self._engines: dict[tuple[str, ...], Engine] = {}
+        self._numbers_every = numbers_every
+        self._engines: dict[tuple[str, ...], tuple[Engine, Watch]] = {}
         super().__init__(
             name=name,
             evaluation_fn=self._evaluate,
@@ -139,8 +149,12 @@ class DispatcherSensor(dg.SensorDefinition):
         return [*by_name, AutomationTarget(check)]
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        engine = self._engine(context)
-        result = engine.tick(utc_now())
+        engine, watch = self._engine(context)
+        now = utc_now()
+        result = watch.tick(now)
+        for remark in watch.remarks():
+            context.log.warning(remark)
+        observed = watch.observations(now, context)
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
@@ -157,12 +171,19 @@ class DispatcherSensor(dg.SensorDefinition):
                 engine.refuse(request.job_id, problem, utc_now())
         if not requests:
             text = ", ".join(f"{name} {count}" for name, count in counts.items())
-            return dg.SensorResult(skip_reason=text or "nothing new and nothing due", cursor=cursor)
+            return dg.SensorResult(
+                skip_reason=text or "nothing new and nothing due",
+                cursor=cursor,
+                asset_events=observed,
+            )
         return dg.SensorResult(
-            run_requests=requests, dynamic_partitions_requests=added, cursor=cursor
+            run_requests=requests,
+            dynamic_partitions_requests=added,
+            cursor=cursor,
+            asset_events=observed,
         )
 
-    def _engine(self, context: dg.SensorEvaluationContext) -> Engine:
+    def _engine(self, context: dg.SensorEvaluationContext) -> tuple[Engine, Watch]:
         settings = Settings.from_environment()
         origin = context.code_location_origin
         location = self._location_name or (origin.location_name if origin else "local")
@@ -177,7 +198,8 @@ class DispatcherSensor(dg.SensorDefinition):
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
             known_as = origin.location_name if origin else None
             log = DagsterLog(context.instance, location=location, known_as=known_as)
-            self._engines[key] = Engine(
+            engine = Engine(
+                surroundings=Surroundings(materialized_at=log.materialized_at),
                 database=Database.open(settings.database_url),
                 cluster=settings.cluster,
                 location=location,
@@ -185,10 +207,17 @@ class DispatcherSensor(dg.SensorDefinition):
                 lookup=log,
                 targets=targets,
                 declared=declared,
+                update_schedules=self._update_schedules,
             )
+            for problem in unknown_parents(self._schedules, repository):
+                context.log.warning(f"it is never fresh: {problem}")
+            self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
         # The instance of a tick ends with it; the feed has connections of its own.
-        self._engines[key].targets = targets
-        return self._engines[key]
+        engine, watch = self._engines[key]
+        engine.targets = targets
+        probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
+        engine.surroundings = replace(engine.surroundings, measure=probes.measure)
+        return engine, watch
 
 
 def _run_request(

@@ -55,15 +55,37 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                         f"{field}.target.assets", asset, f"an asset to run, {_some(executable)}"
                     )
                 )
-        for leaf in schedule.trigger.leaves:
-            for asset in leaf.named_assets():
+        for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+            for name, asset in leaf.named_assets().items():
                 if asset not in known:
-                    problems.append(
-                        InvalidInput(
-                            f"{field}.trigger.{leaf.kind}.asset", asset, f"one of {_some(known)}"
-                        )
-                    )
+                    expected = f"one of {_some(known)}"
+                    problems.append(InvalidInput(f"{place}.{name}", asset, expected))
+        for number, constraint in enumerate(schedule.constraints):
+            # A name without a slash may be that of a job, which is not known here.
+            for parent in constraint.named_parents:
+                if "/" in parent and parent not in known:
+                    path = f"{field}.constraints[{number}].{constraint.kind}.parents"
+                    problems.append(InvalidInput(path, parent, f"one of {_some(known)}"))
     return problems
+
+
+def unknown_parents(
+    schedules: Iterable[Schedule], repository: RepositoryDefinition
+) -> list[InvalidInput]:
+    """What ``fresh`` constraints name as a parent, and is neither an asset nor a job."""
+    known = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    known.update(repository.job_names)
+    return [
+        InvalidInput(
+            f"Schedule({schedule.name}).constraints[{number}].{constraint.kind}.parents",
+            name,
+            f"one of {_some(known)}",
+        )
+        for schedule in schedules
+        for number, constraint in enumerate(schedule.constraints)
+        for name in constraint.named_parents
+        if name not in known
+    ]
 
 
 def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
@@ -73,8 +95,8 @@ def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
         field = f"Schedule({schedule.name})"
         if schedule.target.job is not None:
             named.append((f"{field}.target.job", schedule.target.job))
-        for leaf in schedule.trigger.leaves:
-            named.extend((f"{field}.trigger.{leaf.kind}.job", job) for job in leaf.named_jobs())
+        for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+            named.extend((f"{place}.{name}", job) for name, job in leaf.named_jobs().items())
     return named
 
 
@@ -202,6 +224,6 @@ class RepositoryTargets:
 
 
 def _some(names: Iterable[str]) -> str:
-    shown = sorted(name for name in names if not name.startswith("__"))
+    shown = sorted(name for name in names if not name.startswith(("__", "arctic/")))
     text = ", ".join(shown[:10])
     return text + (f" and {len(shown) - 10} others" if len(shown) > 10 else "") or "nothing at all"

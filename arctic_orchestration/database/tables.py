@@ -252,8 +252,8 @@ notices = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     # Null: it was sent, or given up.
     sa.Column("send_at", UtcTime),
-    # The channels that have it, of those that are still to be told of it again.
-    sa.Column("sent_to", sa.Text, nullable=False, server_default="[]"),
+    # The channels that have it, with the moment; null: a message of another notice counted it.
+    sa.Column("sent_to", sa.Text, nullable=False, server_default="{}"),
     sa.Column("problem", sa.Text),
     sa.Index(None, "location_id", "send_at"),
 )

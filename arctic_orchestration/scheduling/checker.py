@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from arctic_orchestration.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.database.tables import jobs
-from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
@@ -165,9 +165,7 @@ class Checker:
         self._facts.admitted(job.id, held)
         pairs = [(name, job.id) for name in sorted(held)]
         resources.hold(self._queue.tx, self._location.id, pairs, self._now)
-        self._store.restart_timers(
-            self._queue.tx, [(stored, leaf, self._now) for leaf in stored.restarted]
-        )
+        timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in stored.restarted])
         self._counts["admitted"] += 1
         self._queue.move(
             job,

@@ -20,6 +20,19 @@ from arctic_orchestration.scheduling.store import ScheduleStore
 STEP = timedelta(hours=1)
 
 
+#: how long a tick may wait for its locks; Dagster ends it after that
+_TICK = timedelta(minutes=1)
+
+
+def told(at: datetime, now: datetime) -> datetime:
+    """A moment that another process told, as a tick that began at ``now`` takes it.
+
+    It may lie a little ahead, since the tick waited for its locks; what is further ahead is
+    another host's clock.
+    """
+    return at if at <= now + _TICK else now
+
+
 def was_set_back(location: Location, now: datetime) -> bool:
     """Whether the last tick that said when it was lies far in the future."""
     return location.ticked_at is not None and location.ticked_at - now > STEP

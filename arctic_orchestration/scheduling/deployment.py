@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.location import Location
-from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.scheduling.schedule import Schedule, Target, digest
 from arctic_orchestration.scheduling.store import Origin, ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.suspension import discard_waiting
 
@@ -74,7 +74,7 @@ def _write(
             new.append(schedule)
         elif old.origin is not Origin.CODE:
             counts["name_taken"] += 1
-        elif old.schedule != schedule:
+        elif digest([old.schedule]) != digest([schedule]):
             discard_waiting(tx, old.id, "the schedule was updated", now)
             store.replace(tx, location, old, schedule, now, reason="deployed")
             counts["updated"] += 1

@@ -65,6 +65,8 @@ class TickResult:
     position: Position | None
     #: what happened to jobs, in order
     moves: Sequence[JobMove] = ()
+    #: how long each event that was read was on its way
+    lags: Sequence[timedelta] = ()
 
 
 @contextmanager
@@ -122,9 +124,10 @@ class Engine:
     def _tick(self, now: datetime) -> TickResult:
         counts: Counter[str] = Counter()
         moves: list[JobMove] = []
+        lags: list[timedelta] = []
         with _collector_paused():
             for _ in range(_READS_PER_TICK):
-                position, more, work = self._subscribe(now, counts, moves)
+                position, more, work = self._subscribe(now, counts, moves, lags)
                 self._deployed = True
                 if not more:
                     break
@@ -141,10 +144,16 @@ class Engine:
         else:
             requests = []
         counts["requested"] = len(requests)
-        return TickResult(counts=counts, requests=requests, position=position, moves=moves)
+        return TickResult(
+            counts=counts, requests=requests, position=position, moves=moves, lags=lags
+        )
 
     def _subscribe(
-        self, now: datetime, counts: Counter[str], moves: list[JobMove]
+        self,
+        now: datetime,
+        counts: Counter[str],
+        moves: list[JobMove],
+        lags: list[timedelta],
     ) -> tuple[Position, bool, bool]:
         """Reads and stores events; returns the position, and whether there are more, and work."""
         with self.database.begin() as tx:
@@ -174,6 +183,7 @@ class Engine:
                 )
             work = _has_work(tx, location, now)
         moves += queue.moves
+        lags += [now - event.at for event in batch.events]
         return batch.position, batch.more, work
 
     def _deploy(

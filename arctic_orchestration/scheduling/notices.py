@@ -11,6 +11,7 @@ begin with the news of last week.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -68,6 +69,10 @@ class News:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
+#: when a channel was sent the notice; none: it was only counted, in the message of another one
+SentTo = Mapping[str, datetime | None]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredNotice:
     """A row of ``arctic_notices``."""
@@ -82,7 +87,7 @@ class StoredNotice:
     #: attempts that failed
     attempts: int
     #: the channels that have it already
-    sent_to: frozenset[str]
+    sent_to: "SentTo"
 
 
 def write(tx: sa.Connection, location_id: int, news: Sequence[News], now: datetime) -> None:
@@ -154,15 +159,19 @@ def claim(
     return found
 
 
-def sent(tx: sa.Connection, ids: Sequence[int]) -> None:
-    """Notes that nobody is left to be told of these notices."""
-    if ids:
-        these = dialect.among(tx, notices.c.id, ids)
-        tx.execute(sa.update(notices).where(these).values(send_at=None, problem=None))
+def sent(tx: sa.Connection, done: Mapping[int, SentTo]) -> None:
+    """Notes that nobody is left to be told of these notices, by their ids."""
+    if done:
+        statement = (
+            sa.update(notices)
+            .where(notices.c.id == sa.bindparam("of"))
+            .values(send_at=None, problem=None, sent_to=sa.bindparam("told"))
+        )
+        tx.execute(statement, [{"of": id, "told": _told(who)} for id, who in done.items()])
 
 
 def failed(
-    tx: sa.Connection, notice: StoredNotice, sent_to: Iterable[str], problem: str, now: datetime
+    tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, problem: str, now: datetime
 ) -> bool:
     """Notes that some channel could not be told; returns whether it is tried again."""
     attempts = notice.attempts + 1
@@ -170,20 +179,36 @@ def failed(
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
-        .values(attempts=attempts, send_at=again, sent_to=_names(sent_to), problem=problem)
+        .values(attempts=attempts, send_at=again, sent_to=_told(sent_to), problem=problem)
     )
     return again is not None
 
 
-def postponed(
-    tx: sa.Connection, notice: StoredNotice, sent_to: Iterable[str], send_at: datetime
-) -> None:
+def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at: datetime) -> None:
     """Puts a notice back that a channel was not asked to take yet; no attempt is counted."""
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
-        .values(send_at=send_at, sent_to=_names(sent_to))
+        .values(send_at=send_at, sent_to=_told(sent_to))
     )
+
+
+def messages_since(
+    tx: sa.Connection, location_id: int, since: datetime
+) -> dict[str, list[datetime]]:
+    """When messages were sent after ``since``, in order, by the name of the channel."""
+    query = sa.select(notices.c.sent_to).where(
+        notices.c.location_id == location_id,
+        # No notice is sent later than that.
+        notices.c.at > since - _STALE_AFTER - LEASE,
+        notices.c.sent_to != "{}",
+    )
+    found: dict[str, list[datetime]] = defaultdict(list)
+    for text in tx.execute(query).scalars():
+        for name, at in _sent_to(text).items():
+            if at is not None and at > since:
+                found[name].append(at)
+    return {name: sorted(moments) for name, moments in found.items()}
 
 
 def prune(tx: sa.Connection, location_id: int, now: datetime, keep: timedelta = KEEP) -> int:
@@ -219,7 +244,7 @@ def _stored(row: sa.RowMapping) -> StoredNotice:
         job_id=row["job_id"],
         tags=json.loads(row["tags"]),
         attempts=row["attempts"],
-        sent_to=frozenset(json.loads(row["sent_to"])),
+        sent_to=_sent_to(row["sent_to"]),
     )
 
 
@@ -228,5 +253,9 @@ def _tags_of(spec: str) -> dict[str, str]:
     return dict(form.get("tags") or {})
 
 
-def _names(channels: Iterable[str]) -> str:
-    return json.dumps(sorted(channels))
+def _told(sent_to: SentTo) -> str:
+    return json.dumps({name: at and at.isoformat() for name, at in sorted(sent_to.items())})
+
+
+def _sent_to(text: str) -> dict[str, datetime | None]:
+    return {name: at and datetime.fromisoformat(at) for name, at in json.loads(text).items()}

@@ -16,6 +16,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import jobs, runs
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.clock_change import told
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
@@ -294,7 +295,7 @@ class RunTracker:
             assert event.run_id is not None and event.status is not None
             pairs = [(name, event.run_id) for name in _resources(event, location.place)]
             if event.status.ended:
-                ends[event.run_id] = (event.status, min(event.at, now))
+                ends[event.run_id] = (event.status, told(event.at, now))
             else:
                 begun.append(event.run_id)
             # A run that began and ended between two readings was never held, but it did end.
@@ -323,8 +324,8 @@ def _has_ended(run: RunView) -> bool:
 
 
 def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
-    """How and when a run ended; never later than now, whatever another host's clock says."""
-    return run.status or RunStatus.FAILURE, min(run.ended_at or now, now)
+    """How and when a run ended."""
+    return run.status or RunStatus.FAILURE, told(run.ended_at or now, now)
 
 
 def _seen(run: RunView) -> _Seen:

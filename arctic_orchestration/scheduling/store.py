@@ -18,11 +18,11 @@ from arctic_orchestration.database.tables import (
     schedule_history,
     schedule_keys,
     schedules,
-    timers,
 )
+from arctic_orchestration.database.tables import timers as timer_rows
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.jobs import ACTIVE
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -199,7 +199,7 @@ class ScheduleStore:
                 for id, schedule in with_ids
                 if takes_events(_first_status(schedule), schedule)
             ]
-            self.start_timers(tx, location, taking, now)
+            timers.start(tx, location, taking, now)
 
     def replace(
         self,
@@ -233,12 +233,12 @@ class ScheduleStore:
             if old == new and takes_events(stored.status, schedule)
         ]
         tx.execute(
-            sa.delete(timers)
-            .where(timers.c.schedule_id == stored.id)
-            .where(timers.c.leaf.not_in(unchanged))
+            sa.delete(timer_rows)
+            .where(timer_rows.c.schedule_id == stored.id)
+            .where(timer_rows.c.leaf.not_in(unchanged))
         )
         if takes_events(stored.status, schedule):
-            self.start_timers(tx, location, [(stored.id, schedule)], now)
+            timers.start(tx, location, [(stored.id, schedule)], now)
 
     def remove(
         self,
@@ -302,44 +302,6 @@ class ScheduleStore:
             .order_by(columns.id)
         )
         return [dict(row) for row in tx.execute(query).mappings()]
-
-    def start_timers(
-        self,
-        tx: sa.Connection,
-        location: Location,
-        of: Sequence[tuple[str, Schedule]],
-        now: datetime,
-    ) -> None:
-        """Sets the timers of time leaves that have none to their next tick."""
-        rows = [
-            {"schedule_id": id, "leaf": number, "location_id": location.id, "due_at": due_at}
-            for id, schedule in of
-            for number, leaf in enumerate(schedule.trigger.leaves)
-            if (due_at := leaf.next_tick(now, schedule.name)) is not None
-        ]
-        if rows:
-            tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
-
-    def restart_timers(
-        self,
-        tx: sa.Connection,
-        of: Iterable[tuple[StoredSchedule, int, datetime]],
-    ) -> None:
-        """Sets the timers of leaves anew, as if they began at the moment that is given."""
-        rows = [
-            {"of": stored.id, "at_leaf": leaf, "next_at": due_at}
-            for stored, leaf, at in of
-            if (due_at := stored.leaves[leaf].next_tick(at, stored.name)) is not None
-        ]
-        if rows:
-            this = (timers.c.schedule_id == sa.bindparam("of")) & (
-                timers.c.leaf == sa.bindparam("at_leaf")
-            )
-            tx.execute(sa.update(timers).where(this).values(due_at=sa.bindparam("next_at")), rows)
-
-    def stop_timers(self, tx: sa.Connection, schedule_id: str) -> None:
-        """Forgets the timers of a schedule."""
-        tx.execute(sa.delete(timers).where(timers.c.schedule_id == schedule_id))
 
     def _record(
         self,

@@ -7,9 +7,9 @@ constraints; with ``partitions: each`` it becomes a job for each partition.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -24,17 +24,18 @@ from arctic_orchestration.database.tables import (
     job_events,
     jobs,
     schedule_keys,
-    timers,
 )
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.scheduling import timers
+from arctic_orchestration.scheduling.clock_change import told
 from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.triggers import Arrivals
-from arctic_orchestration.triggers.base import NOTHING, Ticks
+from arctic_orchestration.triggers.base import NOTHING
 
 _EVENT_COLUMNS = (
     "location_id",
@@ -84,11 +85,12 @@ class Subscriber:
     def take(self, found: Sequence[Event]) -> dict[str, int]:
         """Gives events and the ticks that are due to jobs; returns counts."""
         matches = self._match(found)
-        for match in self._due_ticks():
-            matches.append(match)
+        for stored, leaf, at in timers.due(self._tx, self._location, self._store, self._now):
+            tick = Event(kind=EventKind.TICK, subject=stored.name, at=at)
+            matches.append(_Match(event=tick, stored=stored, leaf=leaf))
         self._load(matches)
         self._number(matches)
-        self._store.restart_timers(
+        timers.restart(
             self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
         )
         return {"matched": self._matched, "fired": self._fired}
@@ -124,35 +126,6 @@ class Subscriber:
                         matches.append(_Match(event=event, stored=schedule, leaf=leaf))
             matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
         return matches
-
-    def _due_ticks(self) -> Iterable[_Match]:
-        here = {"here": self._location.id, "now": self._now}
-        rows = self._tx.execute(_DUE_TIMERS, here).all()
-        if not rows:
-            return
-        stored = self._store.by_ids(self._tx, {row.schedule_id for row in rows})
-        moved: list[dict[str, Any]] = []
-        ended = []
-        for row in rows:
-            schedule = stored.get(row.schedule_id)
-            if schedule is None:
-                continue
-            ticks = _ticks_due(schedule, row.leaf, row.due_at, self._now)
-            # Where a clock was set back, the newest tick that was delivered comes again.
-            deliver = [at for at in ticks.deliver if at != row.last_at]
-            for at in deliver:
-                event = Event(kind=EventKind.TICK, subject=schedule.name, at=at)
-                yield _Match(event=event, stored=schedule, leaf=row.leaf)
-            timer = {"of": row.schedule_id, "at_leaf": row.leaf}
-            if ticks.next_at is None:
-                ended.append(timer)
-            else:
-                last_at = deliver[-1] if deliver else row.last_at
-                moved.append({**timer, "next_at": ticks.next_at, "newest_at": last_at})
-        if moved:
-            self._tx.execute(_MOVE_TIMER, moved)
-        if ended:
-            self._tx.execute(_END_TIMER, ended)
 
     def _load(self, matches: Sequence[_Match]) -> None:
         ids = sorted({match.stored.id for match in matches})
@@ -218,9 +191,8 @@ class Subscriber:
         before = arrivals[match.leaf]
         # Ticks of time are about no partition, as are the arrivals of an unpartitioned asset.
         is_new = partition not in seen or before.partitions == 0
-        # What happened while nothing ticked counts from when it happened; and another host's
-        # clock may be ahead.
-        at = min(event.at, self._now)
+        # What happened while nothing ticked counts from when it happened.
+        at = told(event.at, self._now)
         taken = before.with_event(event, new_partition=is_new, at=at)
         arrivals[match.leaf] = self._noted(match, taken, at)
         seen.add(partition)
@@ -275,22 +247,6 @@ class Subscriber:
             self._open[stored.id] = self._queue.current(job)
 
 
-_DUE_TIMERS = (
-    sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at)
-    .where(timers.c.location_id == sa.bindparam("here"), timers.c.due_at <= sa.bindparam("now"))
-    .order_by(timers.c.due_at)
-)
-_THIS_TIMER = (timers.c.schedule_id == sa.bindparam("of")) & (
-    timers.c.leaf == sa.bindparam("at_leaf")
-)
-_MOVE_TIMER = (
-    sa.update(timers)
-    .where(_THIS_TIMER)
-    .values(due_at=sa.bindparam("next_at"), last_at=sa.bindparam("newest_at"))
-)
-_END_TIMER = sa.delete(timers).where(_THIS_TIMER)
-
-
 @cache
 def _takers(backend: str) -> sa.Select[Any]:
     """Schedules and leaves that take events with one of the keys."""
@@ -327,14 +283,6 @@ def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
         return stored.leaves[leaf].takes(event)
     except Exception:
         return True
-
-
-def _ticks_due(stored: StoredSchedule, leaf: int, due_at: datetime, now: datetime) -> Ticks:
-    try:
-        return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
-    except Exception:
-        # Asked again a minute later, with the same tick still due.
-        return Ticks(deliver=(), next_at=now + timedelta(minutes=1))
 
 
 def _partition(event: Event) -> str:

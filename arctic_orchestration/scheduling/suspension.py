@@ -17,6 +17,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.scheduling import timers
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -41,7 +42,7 @@ def suspend(
     store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
     mode = stored.schedule.suspend_mode
     if mode in ("drop", "drain"):
-        store.stop_timers(tx, stored.id)
+        timers.stop(tx, stored.id)
     if mode == "drop":
         discard_waiting(tx, stored.id, "the schedule was suspended", now)
         return True
@@ -71,7 +72,7 @@ def resume(
     if not stored.suspended:
         return False
     store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason)
-    store.start_timers(tx, location, [(stored.id, stored.schedule)], now)
+    timers.start(tx, location, [(stored.id, stored.schedule)], now)
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
         stood_still = now - max(stored.status_at, job.created_at)

@@ -1,12 +1,17 @@
 """The ``arctic`` command, called as the console script calls it."""
 
+import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 
+from arctic_orchestration.cli import applying, jobs, schedules
 from arctic_orchestration.cli.main import main
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration_tests.scheduling.simulated import World, at
 
 
 @dataclass(frozen=True)
@@ -37,3 +42,58 @@ def arctic(
         return Outcome(code, said.out, said.err)
 
     return run
+
+
+class _Input(io.TextIOWrapper):
+    """What a person types, or a program pipes in."""
+
+    def __init__(self, text: str, *, terminal: bool) -> None:
+        super().__init__(io.BytesIO(text.encode()), "utf-8")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets what comes through a pipe; at first nothing."""
+
+    def pipe(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", _Input(text, terminal=False))
+
+    pipe("")
+    return pipe
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets what a person types in a terminal."""
+
+    def type_(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", _Input(text, terminal=True))
+
+    return type_
+
+
+@pytest.fixture
+def world(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Sequence[Schedule]], World]]:
+    """Makes a ticked location "here" in the database that commands open, at a fixed time.
+
+    For the commands it is ten minutes after the epoch of the tests.
+    """
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    for module in (applying, jobs, schedules):
+        monkeypatch.setattr(module, "utc_now", lambda: at(600))
+    database = Database(database_url)
+    database.upgrade()
+
+    def make(of: Sequence[Schedule]) -> World:
+        made = World(database, of)
+        made.tick(0)
+        return made
+
+    yield make
+    database.close()

@@ -1,5 +1,6 @@
 """``arctic db upgrade``."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,8 @@ def test_an_upgrade_makes_the_schema_and_says_from_what(
     again = arctic("db", "upgrade")
     assert again.code == 0
     assert again.out.endswith(f" is at revision {SCHEMA_REVISION} already\n")
+    document = json.loads(arctic("db", "upgrade", "--json").out)
+    assert (document["before"], document["revision"]) == (SCHEMA_REVISION, SCHEMA_REVISION)
 
 
 @pytest.mark.parametrize(

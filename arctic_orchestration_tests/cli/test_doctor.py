@@ -1,5 +1,6 @@
 """``arctic doctor``: what it checks, what it finds, what it advises."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,9 @@ def test_all_is_well_where_all_is_well(
     assert "dagster 1.13.27" in findings["versions"][1]
     assert f"cluster default, revision {SCHEMA_REVISION}" in findings["state database"][1]
     assert findings["feed"][1].startswith("exact: ")
+    document = json.loads(arctic("doctor", "--json").out)
+    (daemon,) = [found for found in document["findings"] if found["check"] == "daemon"]
+    assert (daemon["status"], daemon["advice"]) == ("ok", "")
     said = arctic("doctor")
     assert said.code == 0
     for check in findings:
@@ -217,3 +221,18 @@ def test_without_dagster_home_the_rest_is_still_checked(
     assert said.code == 1
     assert "set DAGSTER_HOME to the folder that holds dagster.yaml" in said.out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_channels_is_read(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right one is counted; of a wrong one the field is named."""
+    assert "notifications" not in found()
+    file = tmp_path / "channels.yaml"
+    monkeypatch.setenv("ARCTIC_NOTIFICATIONS", str(file))
+    file.write_text("channels:\n- url: json://127.0.0.1/\n")
+    assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
+    file.write_text("channels:\n- url: json://127.0.0.1/\n  events: [nothing]\n")
+    status, problem, advice = found()["notifications"]
+    assert (status, advice) == (BAD, "mend the file that ARCTIC_NOTIFICATIONS names")
+    assert problem.startswith("channels[0].events: ")

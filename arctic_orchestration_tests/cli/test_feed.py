@@ -1,5 +1,6 @@
 """``arctic feed restart``, for an instance that was given a new storage."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -26,7 +27,8 @@ def test_a_restart_forgets_position_and_storage(
     database: Database, arctic: Callable[..., Outcome]
 ) -> None:
     """The next tick begins at the end of whatever storage there is."""
-    assert arctic("feed", "restart", "flights").code == 0
+    said = arctic("feed", "restart", "flights", "--json")
+    assert json.loads(said.out) == {"location": "flights", "restarted": True}
     with database.read() as tx:
         row = tx.execute(sa.select(locations.c.position, locations.c.storage_id)).one()
     assert tuple(row) == (None, None)

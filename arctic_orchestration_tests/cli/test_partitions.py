@@ -1,5 +1,6 @@
 """``arctic partitions add``: announces a partition through Dagster's own event log."""
 
+import json
 from collections.abc import Callable
 
 import dagster as dg
@@ -35,7 +36,8 @@ def test_an_announcement_is_seen_by_the_feed(
         "--metadata", "mean=NaN",
     )  # fmt: skip
     assert (said.code, said.out) == (0, "announced raw/flights 2026-01-01|EWR\n")
-    assert arctic("partitions", "add", "plain", "1").code == 0
+    plain = arctic("partitions", "add", "plain", "1", "--json")
+    assert json.loads(plain.out) == {"asset": "plain", "partition": "1"}
     first, second = log.read(before, 10).events
     assert (first.kind, first.subject, first.partition) == (
         EventKind.PARTITION,

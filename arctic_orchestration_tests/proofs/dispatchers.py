@@ -14,8 +14,10 @@ from dagster import DagsterInstance
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import locations
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling import engine as scheduling_engine
+from arctic_orchestration.scheduling import location
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
@@ -127,12 +129,10 @@ def dispatch(
 
 def take_the_lock_away() -> None:
     """The location's row is read without being locked."""
-    from arctic_orchestration.database.tables import locations
-    from arctic_orchestration.scheduling import location as module
+    location.locked = read_without_lock
 
-    def read(tx: sa.Connection, cluster: str, name: str) -> Location:
-        where = (locations.c.cluster == cluster) & (locations.c.name == name)
-        row = tx.execute(sa.select(locations).where(where)).mappings().one()
-        return Location(**{field: row[field] for field in Location.__slots__})
 
-    module.locked = read
+def read_without_lock(tx: sa.Connection, cluster: str, name: str) -> Location:
+    """What :func:`~arctic_orchestration.scheduling.location.locked` reads."""
+    where = (locations.c.cluster == cluster) & (locations.c.name == name)
+    return location.from_row(tx.execute(sa.select(locations).where(where)).mappings().one())

@@ -1,7 +1,7 @@
 """A process that dispatches a location of its own, whose jobs all want slots of one group."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.constraints import Constraint
+from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import jobs as arctic_jobs
 from arctic_orchestration.database.tables import locations
@@ -29,23 +31,23 @@ active = sa.Table("proof_active", metadata, sa.Column("run", sa.Text, primary_ke
 
 
 class Place:
-    """A location whose one schedule wants slots of the group; its Dagster is simulated."""
+    """A location with one schedule, which its constraints hold; its Dagster is simulated."""
 
     def __init__(
         self,
         database: Database,
         name: str,
         *,
-        limit: int,
+        constraints: Sequence[Constraint],
         partitions: Literal["none", "each"] = "none",
     ) -> None:
         self.feed = ListFeed()
         self.dagster = SimulatedDagster(self.feed)
         schedule = Schedule(
-            name="wants_a_slot",
+            name="constrained",
             target="rollup",
             trigger=on.partitions("raw/a"),
-            constraints=[only.concurrency(limit, group=GROUP)],
+            constraints=constraints,
             partitions=partitions,
             enabled=True,
         )
@@ -99,8 +101,20 @@ class ActiveRuns:
             yield tx
 
 
+def of_the_group(limit: int) -> Concurrency:
+    """At most so many runs of the group."""
+    return only.concurrency(limit, group=GROUP)
+
+
 def tick_until_done(
-    url: str, location: str, jobs: int, all_together: Barrier, reports: Any, *, with_lock: bool
+    url: str,
+    number: int,
+    all_together: Barrier,
+    reports: Any,
+    turns: object,
+    *,
+    jobs: int,
+    with_lock: bool,
 ) -> None:
     """Runs ``jobs`` jobs of one location past the group's limit, one after the other or at once.
 
@@ -109,9 +123,11 @@ def tick_until_done(
     """
     end_with_the_parent()
     if not with_lock:
-        take_the_lock_away(all_together)
+        resources.lock = lambda tx, names: None
+        resources.holders_of = count_together(resources.holders_of, all_together.wait)
     database = Database(url)
-    place = Place(database, location, limit=LIMIT, partitions="each")
+    location = f"location{number}"
+    place = Place(database, location, constraints=[of_the_group(LIMIT)], partitions="each")
     feed, dagster, engine = place.feed, place.dagster, place.engine
     engine.tick(utc_now())
     counted = ActiveRuns(database.engine)
@@ -142,31 +158,31 @@ def tick_until_done(
             ticked = True
         except DatabaseUnavailable:
             refused += 1
-    with database.read() as tx:
-        here = sa.select(locations.c.id).where(locations.c.name == location).scalar_subquery()
-        query = sa.select(arctic_jobs.c.state).where(arctic_jobs.c.location_id == here)
-        states = Counter(tx.execute(query).scalars())
+    states = job_states(database, location)
     reports.put(
         Report(location=location, together=counted.together, states=states, refused=refused)
     )
     database.close()
 
 
-def take_the_lock_away(all_together: Barrier) -> None:
-    """The rows of resources are not locked, and at first everybody counts before anybody writes."""
-    holders_of = resources.holders_of
-    met = False
+def job_states(database: Database, location: str) -> Counter[str]:
+    """How many jobs of a location are in each state."""
+    here = sa.select(locations.c.id).where(locations.c.name == location).scalar_subquery()
+    query = sa.select(arctic_jobs.c.state).where(arctic_jobs.c.location_id == here)
+    with database.read() as tx:
+        return Counter(tx.execute(query).scalars())
 
-    def no_lock(tx: sa.Connection, names: Iterable[str]) -> None:
-        pass
 
-    def count_together(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
-        nonlocal met
-        found = holders_of(tx, names)
-        if not met:
-            met = True
-            all_together.wait()
+def count_together(count: Callable[..., Any], counted: Callable[[], object]) -> Callable[..., Any]:
+    """``count``, which after the first time waits until everybody has counted."""
+    first = True
+
+    def counting(*args: Any) -> Any:
+        nonlocal first
+        found = count(*args)
+        if first:
+            first = False
+            counted()
         return found
 
-    resources.lock = no_lock
-    resources.holders_of = count_together
+    return counting

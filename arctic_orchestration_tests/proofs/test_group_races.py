@@ -4,14 +4,12 @@
 """
 
 import contextlib
-import multiprocessing
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -21,48 +19,12 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import group_tickers
-from arctic_orchestration_tests.proofs.group_tickers import LIMIT, Report
+from arctic_orchestration_tests.proofs.group_tickers import LIMIT, Place, Report, of_the_group
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
 LOCATIONS = 8
 JOBS = 60 if os.environ.get("ARCTIC_PROOF") == "full" else 10
-_SECONDS = 120
-
-
-@pytest.fixture
-def race(postgres_server: PostgresServer, postgres_database: str) -> Iterator[Any]:
-    """Lets eight processes race, and returns what they report."""
-    processes: list[BaseProcess] = []
-
-    def run(*, with_lock: bool) -> list[Report]:
-        url = postgres_server.url(postgres_database)
-        database = Database(url)
-        database.upgrade()
-        group_tickers.metadata.create_all(database.engine)
-        database.close()
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["arctic_orchestration_tests.proofs.dagster_commands"])
-        reports = context.Queue()
-        all_together = context.Barrier(LOCATIONS, timeout=_SECONDS)
-        for number in range(LOCATIONS):
-            process = context.Process(
-                target=group_tickers.tick_until_done,
-                args=(url, f"location{number}", JOBS, all_together, reports),
-                kwargs={"with_lock": with_lock},
-            )
-            process.start()
-            processes.append(process)
-        found = [reports.get(timeout=_SECONDS) for _ in processes]
-        for process in processes:
-            process.join(_SECONDS)
-            assert process.exitcode == 0
-        return found
-
-    yield run
-    for process in processes:
-        process.kill()
-        process.join()
 
 
 def together(reports: list[Report]) -> Counter[int]:
@@ -70,10 +32,10 @@ def together(reports: list[Report]) -> Counter[int]:
     return sum((report.together for report in reports), Counter())
 
 
-def test_a_group_is_never_fuller_than_its_limit(race: Any) -> None:
+def test_a_group_is_never_fuller_than_its_limit(race: Callable[..., Any]) -> None:
     """Eight locations, one group of three: each run begins as the third at most."""
     began = time.monotonic()
-    reports = race(with_lock=True)
+    reports = race(group_tickers.tick_until_done, LOCATIONS, jobs=JOBS, with_lock=True)
     seconds = time.monotonic() - began
     counted = together(reports)
     assert sum(counted.values()) == LOCATIONS * JOBS
@@ -86,9 +48,10 @@ def test_a_group_is_never_fuller_than_its_limit(race: Any) -> None:
     )
 
 
-def test_without_the_lock_a_group_is_fuller_than_its_limit(race: Any) -> None:
+def test_without_the_lock_a_group_is_fuller_than_its_limit(race: Callable[..., Any]) -> None:
     """The control: the same race, in which holders are counted without a lock."""
-    counted = together(race(with_lock=False))
+    reports = race(group_tickers.tick_until_done, LOCATIONS, jobs=JOBS, with_lock=False)
+    counted = together(reports)
     print(f"without the lock: {dict(counted)}")
     assert max(counted) > LIMIT
 
@@ -99,7 +62,9 @@ def test_two_locations_that_give_back_a_slot_at_once_are_both_let_through(
     """Each has changed its own waiting job when it wakes the other's: no tick is refused."""
     database = Database(postgres_server.url(postgres_database))
     database.upgrade()
-    places = [group_tickers.Place(database, f"location{number}", limit=2) for number in range(2)]
+    places = [
+        Place(database, f"location{number}", constraints=[of_the_group(2)]) for number in range(2)
+    ]
     for place in places:
         place.engine.tick(utc_now())
         place.feed.arrive("raw/a", "begins a run")

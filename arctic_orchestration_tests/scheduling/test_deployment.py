@@ -59,6 +59,13 @@ def test_true_creates_updates_and_deletes_what_differs(world: MakeWorld) -> None
     }
 
 
+def test_a_property_that_becomes_true_where_it_was_one_is_a_change(world: MakeWorld) -> None:
+    """Python takes 1 and True for equal; what a run is given is not."""
+    here = world([schedule("s", properties={"full": 1})])
+    deploy(here, 1, schedule("s", properties={"full": True}))
+    assert stored(here)["s"][1] == 2
+
+
 def test_false_changes_nothing(world: MakeWorld) -> None:
     """Neither what was removed from the code, nor what was changed, nor what was added."""
     here = world([schedule("same"), schedule("changed"), schedule("removed")])

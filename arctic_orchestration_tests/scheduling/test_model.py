@@ -39,7 +39,15 @@ from arctic_orchestration_tests.scheduling.simulated import World, at
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
 _FULL = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
-_EXAMPLES = {"sqlite": 400 if _FULL else 40, "postgresql": 60 if _FULL else 15}
+_EXAMPLES = {"sqlite": 400 if _FULL else 30, "postgresql": 60 if _FULL else 10}
+
+
+_arrivals = st.builds(
+    Arrival,
+    asset=st.sampled_from("ab"),
+    key=st.sampled_from("123456"),
+    size=st.sampled_from(SIZES),
+)
 
 
 class Crash(BaseException):
@@ -70,10 +78,11 @@ class Machine(RuleBasedStateMachine):
         self.world = World(self.database, declared)
         self.world.tick(0)
 
-    @rule(asset=st.sampled_from("ab"), key=st.sampled_from("123456"), size=st.sampled_from(SIZES))
-    def an_event_arrives(self, asset: str, key: str, size: int) -> None:
-        self.world.feed.arrive(asset, key, size=size)
-        self.unseen.append(Arrival(asset, key, size))
+    @rule(arrivals=st.lists(_arrivals, min_size=1, max_size=4))
+    def events_arrive(self, arrivals: list[Arrival]) -> None:
+        for arrival in arrivals:
+            self.world.feed.arrive(arrival.asset, arrival.key, size=arrival.size)
+        self.unseen += arrivals
 
     @rule()
     def a_tick(self) -> None:
@@ -115,11 +124,14 @@ class Machine(RuleBasedStateMachine):
             self.models[run.tags["arctic/schedule"]].active -= 1
             self._settle()
 
-    @rule(name=st.sampled_from(sorted(SHAPES)))
-    def a_schedule_is_suspended_or_resumed(self, name: str) -> None:
+    @rule(names=st.sets(st.sampled_from(sorted(SHAPES)), min_size=1))
+    def schedules_are_suspended_or_resumed(self, names: set[str]) -> None:
         self._settle()
-        model = self.models[name]
-        engine = self.world.engine
+        for name in sorted(names):
+            self._switch(name)
+
+    def _switch(self, name: str) -> None:
+        model, engine = self.models[name], self.world.engine
         with self.database.begin() as tx:
             location = locations.locked(tx, engine.cluster, engine.location)
             stored = {s.name: s for s in engine.store.in_location(tx, location.id)}[name]
@@ -154,7 +166,7 @@ class Machine(RuleBasedStateMachine):
         """In the end all are resumed, all runs end: only what lacks company was not launched."""
         for name, model in self._known():
             if not model.enabled:
-                self.a_schedule_is_suspended_or_resumed(name)
+                self._switch(name)
         self._settle()
         while any(model.ready for _, model in self._known()):
             self.a_run_ends(RunStatus.SUCCESS)
@@ -272,6 +284,6 @@ def test_the_model_notices_a_double(database: Database) -> None:
     machine = Forgetful()
     machine.first_tick(["drop"] * len(SHAPES))
     machine.world.dagster.dedupe = False
-    machine.an_event_arrives("a", "1", 10)
+    machine.events_arrive([Arrival("a", "1", 10)])
     with pytest.raises(AssertionError, match="single"):
         machine.a_tick_that_crashes("_hand_out", True, True)

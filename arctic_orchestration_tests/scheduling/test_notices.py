@@ -574,9 +574,9 @@ def test_the_background_thread_sends_once_it_is_woken(
     ("text", "field", "value", "expected"),
     [
         ("channels: 5", "channels", 5, "a list"),
-        ("[]", "(definition)", "a list", "dictionary"),
+        ("[]", "(definition)", "a list", "a mapping"),
         ("other: 1", "channels", None, "a value: the field is required"),
-        ("channels: ['json://u:secret@h']", "channels[0]", "json://…", "dictionary"),
+        ("channels: ['json://u:secret@h']", "channels[0]", "json://…", "a mapping"),
         ("channels: [{}]", "channels[0].url", None, "a value: the field is required"),
         ("channels: [{url: 'nope://secret'}]", "channels[0].url", "nope://…", "apprise knows"),
         ("channels: [{url: secret}]", "channels[0].url", "?://…", "a URL that apprise knows"),

@@ -188,3 +188,15 @@ def test_an_interval_counts_from_the_end_of_any_run_of_the_target(world: MakeWor
     assert here.dagster.requests == []
     here.dagster.end("by-hand", ended_at=at(100))
     assert launched_at(here, [100, 399, 400]) == [400]
+
+
+def test_an_end_that_a_late_tick_reads_counts_from_when_it_was(world: MakeWorld) -> None:
+    """A tick that began at 5 waited for its lock and reads an end at 9: the interval ends at 19."""
+    here = world(
+        [schedule(trigger=on.partitions("raw/a"), constraints=[only.minimum_interval("10s")])]
+    )
+    here.dagster.start("rollup", "by-hand")
+    here.tick(1)
+    here.feed.arrive("raw/a", "1")
+    here.dagster.end("by-hand", ended_at=at(9))
+    assert launched_at(here, [5, 15.5, 18.9, 19]) == [19]

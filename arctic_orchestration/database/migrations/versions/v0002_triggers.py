@@ -44,7 +44,7 @@ def upgrade() -> None:
         sa.Column("tags", sa.Text(), nullable=False),
         sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
         sa.Column("send_at", UtcTime(), nullable=True),
-        sa.Column("sent_to", sa.Text(), server_default="[]", nullable=False),
+        sa.Column("sent_to", sa.Text(), server_default="{}", nullable=False),
         sa.Column("problem", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["location_id"], ["arctic_locations.id"], name=op.f("fk_arctic_notices_location_id")

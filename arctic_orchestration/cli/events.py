@@ -1,0 +1,93 @@
+"""``arctic events``: the events that schedules took."""
+
+import json
+import time
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from arctic_orchestration.cli.display import Rows, moment, print_json
+from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
+from arctic_orchestration.quantities import format_bytes
+from arctic_orchestration.scheduling.listing import ListedEvent, list_events
+
+app = typer.Typer(help="Events that schedules took.", no_args_is_help=True)
+
+_LOOK_EVERY_SECONDS = 1.0
+_READ_AT_ONCE = 1_000
+
+
+@app.callback()
+def events() -> None:
+    """Events that schedules took."""
+
+
+@app.command()
+def tail(
+    count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="How many.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with those to come, until Ctrl-C.")
+    ] = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The newest events that some schedule took; the newest is the last.
+
+    With --follow and --json each event is a document on a line of its own.
+    """
+    with opened(location) as state:
+        with state.read() as (tx, place):
+            found = list_events(tx, place, limit=count)
+            last = place.next_event - 1
+        if as_json and not follow:
+            documents = [event.to_json() for event in found]
+            print_json({"location": place.name, "events": documents})
+        elif as_json:
+            for event in found:
+                typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+        else:
+            print_events(found, None)
+        if follow:
+            try:
+                _follow(state, last, as_json=as_json)
+            except KeyboardInterrupt:
+                return
+
+
+def _follow(state: State, last: int, *, as_json: bool) -> None:
+    while True:
+        with state.read() as (tx, place):
+            found = list_events(tx, place, after=last, limit=_READ_AT_ONCE)
+        for event in found:
+            last = event.number
+            if as_json:
+                typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+        if found and not as_json:
+            print_events(found, None, header=False)
+        if len(found) < _READ_AT_ONCE:
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+
+def print_events(events: list[ListedEvent], title: str | None, *, header: bool = True) -> None:
+    """Prints events as a table."""
+    shown = Rows(title, "number", "at", "kind", "subject", "partition", "details",
+                  text="details")  # fmt: skip
+    for listed in events:
+        event = listed.event
+        details = [
+            f"{event.status.value}" if event.status else "",
+            f"run {event.run_id}" if event.run_id else "",
+            format_bytes(event.bytes) if event.bytes is not None else "",
+            f"{event.rows} rows" if event.rows is not None else "",
+            event.problem or "",
+        ]
+        shown.add(
+            str(listed.number),
+            moment(event.at),
+            event.kind.value,
+            escape(event.subject),
+            escape(event.partition or ""),
+            escape(", ".join(filter(None, details))),
+        )
+    shown.print(header=header)

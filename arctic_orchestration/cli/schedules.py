@@ -1,0 +1,221 @@
+"""``arctic schedules``: what fires, and when."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+import yaml
+from rich.markup import escape
+from rich.syntax import Syntax
+
+from arctic_orchestration.cli import applying
+from arctic_orchestration.cli.display import (
+    Rows,
+    colored,
+    confirm,
+    console,
+    counted,
+    moment,
+    print_json,
+    short_id,
+)
+from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling.forecast import Upcoming, upcoming
+from arctic_orchestration.scheduling.listing import ListedSchedule, list_schedules
+from arctic_orchestration.scheduling.names import schedule_named
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import Origin
+from arctic_orchestration.scheduling.texts import iso, one_line
+
+app = typer.Typer(help="Schedules: what fires, and when.", no_args_is_help=True)
+app.command("apply")(applying.apply)
+app.command("diff")(applying.diff)
+app.command("update")(applying.update)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Names of schedules; all or none of them.")
+]
+
+
+@app.command("list")
+def list_(location: LocationOption = None, as_json: JsonOption = False) -> None:
+    """All schedules, with what waits and what runs."""
+    with opened(location) as state, state.read() as (tx, place):
+        found = list_schedules(tx, state.store, place)
+    if as_json:
+        print_json({"location": place.name, "schedules": [listed.to_json() for listed in found]})
+        return
+    shown = Rows(
+        f"{counted(len(found), 'schedule')} of {escape(place.name)}",
+        *("schedule", "status", "trigger", "target", "waiting", "active", "next tick"),
+        text="trigger",
+    )
+    for listed in found:
+        schedule = listed.schedule
+        shown.add(
+            escape(listed.row.name),
+            colored(listed.row.status.value),
+            escape(one_line(schedule.trigger.to_form()) if schedule else "cannot be read"),
+            escape(target_text(schedule) if schedule else ""),
+            str(listed.waiting or ""),
+            str(listed.active or ""),
+            moment(listed.next_tick_at),
+        )
+    shown.print()
+
+
+@app.command()
+def show(name: NameArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
+    """One schedule: its definition and what was done to it."""
+    with opened(location) as state, state.read() as (tx, place):
+        schedule_named(tx, place, name)
+        (listed,) = list_schedules(tx, state.store, place, name)
+        history = state.store.history(tx, place, name)
+    if as_json:
+        lines = [{**line, "at": iso(line["at"])} for line in history]
+        print_json({"location": place.name, **listed.to_json(), "history": lines})
+        return
+    _show(listed)
+    shown = Rows("history", "at", "action", "version", "reason", text="reason")
+    for line in history:
+        action, reason = str(line["action"]), escape(line["reason"])
+        shown.add(moment(line["at"]), action, str(line["version"]), reason)
+    console().print()
+    shown.print()
+
+
+@app.command()
+def enable(
+    names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
+) -> None:
+    """Lets schedules take events, from now on."""
+    with opened(location) as state, state.change() as (tx, place):
+        now = utc_now()
+        changed = {
+            name: control.enable(tx, state.store, place, name, now) for name in dict.fromkeys(names)
+        }
+    _tell(changed, "enabled", as_json=as_json)
+
+
+@app.command()
+def suspend(
+    names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
+) -> None:
+    """Stops schedules, each as its suspend_mode says: drop, drain, backlog or collect."""
+    with opened(location) as state, state.change() as (tx, place):
+        now = utc_now()
+        changed = {
+            name: control.suspend(tx, state.store, place, name, now)
+            for name in dict.fromkeys(names)
+        }
+    _tell(changed, "suspended", as_json=as_json)
+
+
+@app.command()
+def delete(
+    names: NamesArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deletes schedules with their jobs; runs that are active go on."""
+    names = list(dict.fromkeys(names))
+    with opened(location) as state:
+        with state.read() as (tx, place):
+            rows = [schedule_named(tx, place, name) for name in names]
+        of_code = [row.name for row in rows if row.origin is Origin.CODE]
+        if not as_json:
+            for name in of_code:
+                console().print(
+                    f"{escape(name)} is declared in the code: a later deployment of the code that "
+                    "updates schedules makes it again"
+                )
+        confirm(f"Delete {', '.join(names)} with all jobs?", yes=yes, as_json=as_json)
+        with state.change() as (tx, place):
+            for name in names:
+                control.delete(tx, state.store, place, name, utc_now())
+    if as_json:
+        print_json({"deleted": names})
+    else:
+        console().print(f"deleted {escape(', '.join(names))}")
+
+
+@app.command("next")
+def next_(
+    name: Annotated[str | None, typer.Argument(help="Only of this schedule.")] = None,
+    count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many moments.")] = 5,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The next moments at which time alone does something: ticks, and looks at waiting jobs."""
+    with opened(location) as state, state.read() as (tx, place):
+        suspended = (
+            name is not None and control.stored_named(tx, state.store, place, name).suspended
+        )
+        found = upcoming(tx, state.store, place, name=name, count=count)
+    if as_json:
+        print_json({"location": place.name, "next": [coming.to_json() for coming in found]})
+        return
+    if not found:
+        why = ": it is suspended" if suspended else ": no schedule waits for time"
+        console().print(f"nothing is due{why if suspended or name is None else ''}")
+        return
+    shown = Rows(None, "at", "in", "schedule", "moment", "what", text="what")
+    now = utc_now()
+    for coming in found:
+        shown.add(*_coming(coming, now))
+    shown.print()
+
+
+def target_text(schedule: Schedule) -> str:
+    """A target on one line."""
+    target = schedule.target
+    return f"job {target.job}" if target.job else f"assets {', '.join(target.assets)}"
+
+
+def _coming(coming: Upcoming, now: datetime) -> tuple[str, ...]:
+    seconds = max(0, round((coming.at - now).total_seconds()))
+    job = f"job {short_id(coming.job_id)}: " if coming.job_id else ""
+    return (
+        moment(coming.at),
+        format_duration(timedelta(seconds=seconds)),
+        escape(coming.schedule),
+        coming.moment.value,
+        escape(job + coming.what),
+    )
+
+
+def _show(listed: ListedSchedule) -> None:
+    row, out = listed.row, console()
+    out.print(
+        f"[bold]{escape(row.name)}[/]  {colored(row.status.value)} since {moment(row.status_at)}"
+    )
+    made = "declared in the code" if row.origin is Origin.CODE else "made by hand"
+    out.print(f"version {row.version} of {moment(row.updated_at)}, {made}")
+    if listed.waiting or listed.active:
+        out.print(f"{counted(listed.waiting, 'job')} waiting, {listed.active} active")
+    if listed.next_tick_at:
+        out.print(f"next tick {moment(listed.next_tick_at)}")
+    out.print()
+    if listed.schedule is None:
+        out.print("it was written by another version of the package and cannot be read:")
+        out.print(escape(row.problem or "no reason noted"))
+        return
+    form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)
+    out.print(
+        Syntax(
+            f"schedules:\n{form}".rstrip(), "yaml", theme="ansi_dark", background_color="default"
+        )
+    )
+
+
+def _tell(changed: dict[str, bool], status: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"status": status, "changed": changed})
+        return
+    for name, was in changed.items():
+        console().print(f"{escape(name)} is {colored(status)}{'' if was else ' already'}")

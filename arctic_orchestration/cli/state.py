@@ -1,0 +1,82 @@
+"""Opens the state database for a command, at the location that the person means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import sqlalchemy as sa
+import typer
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.names import location_named
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.settings import Settings
+
+LocationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--location", "-l", help="The code location; not needed where the cluster has only one."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
+
+
+class State:
+    """One location in the state database."""
+
+    def __init__(self, database: Database, cluster: str, name: str | None) -> None:
+        self._database = database
+        self._cluster = cluster
+        self._name = name
+        self.store = ScheduleStore()
+
+    @contextmanager
+    def read(self) -> Iterator[tuple[sa.Connection, Location]]:
+        """A transaction that only reads."""
+        with self._database.read() as tx:
+            yield tx, location_named(tx, self._cluster, self._name)
+
+    @contextmanager
+    def change(self) -> Iterator[tuple[sa.Connection, Location]]:
+        """A transaction that writes, with the location locked against its dispatcher."""
+        with self._database.begin() as tx:
+            named = location_named(tx, self._cluster, self._name)
+            yield tx, locations.locked(tx, self._cluster, named.name)
+
+
+@contextmanager
+def opened(location: str | None) -> Iterator[State]:
+    """The state at a location, as the environment's settings name the database.
+
+    Errors:
+        ConfigurationError: there is no database yet, or its schema is another.
+        InvalidInput: a setting cannot be used.
+    """
+    settings = Settings.from_environment()
+    # Looking must not make a database where there is none.
+    file = _sqlite_file(settings.database_url)
+    if file is not None and not file.exists():
+        raise ConfigurationError(
+            f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
+            "to where the dispatcher has it (see: arctic doctor)"
+        )
+    database = Database.open(settings.database_url)
+    try:
+        yield State(database, settings.cluster, location)
+    finally:
+        database.close()
+
+
+def _sqlite_file(url: str) -> Path | None:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        # Opening it says what is wrong.
+        return None
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return None
+    return Path(parsed.database)

@@ -1,0 +1,92 @@
+"""Measures loads as shares of their capacities, for the constraint ``load``.
+
+==========  =================================================================================
+``runs``    Dagster's runs in progress, as its daemon counts them (starting, started, canceling,
+            suspended; not queued), of the ``max_concurrent_runs`` of its run queue. Without such
+            a limit, -1 or another run coordinator, the capacity has no end and the load is 0;
+            with a limit of 0 it is 1
+``cpu``     the load average of the last minute of the logical processors; above 1 when work
+            queues up. Nothing has to be waited for, and one busy moment does not count
+``memory``  the memory that is not available to new programs, of all memory
+``spark``   the cores that applications hold, of the cores of the living workers of a Spark
+            standalone master, as its page ``/json/`` says; ``ARCTIC_SPARK_UI`` is its address
+==========  =================================================================================
+
+``cpu`` and ``memory`` are those of the machine on which this runs.
+"""
+
+import json
+import logging
+import urllib.request
+from collections.abc import Callable, Mapping
+
+import psutil
+from dagster import DagsterInstance, RunsFilter
+from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+
+_ANSWER_SECONDS = 2
+#: A page of a thousand workers and their applications is far smaller.
+_LONGEST_PAGE = 16 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+class LoadProbes:
+    """The probes of one machine, one Dagster instance and one Spark cluster."""
+
+    def __init__(
+        self, instance: Callable[[], DagsterInstance], *, spark_ui: str | None = None
+    ) -> None:
+        """Asks nobody anything yet.
+
+        Args:
+            instance: gives the Dagster instance, when ``runs`` is measured.
+            spark_ui: the address of the master's web page, such as ``http://host:8080``.
+        """
+        self._instance = instance
+        self._spark_ui = spark_ui
+        self._probes: Mapping[str, Callable[[], float | None]] = {
+            "runs": self._runs,
+            "cpu": self._cpu,
+            "memory": self._memory,
+            "spark": self._spark,
+        }
+
+    def measure(self, probe: str) -> float | None:
+        """The load as a share of the capacity, at least 0; none: it cannot be measured.
+
+        Never raises: why it could not be measured is logged. Cost: ``runs`` is one statement,
+        ``spark`` one request, whose server may take 2 s for each part of its answer.
+        """
+        try:
+            return self._probes[probe]()
+        except Exception as error:
+            _log.warning("the load of %s could not be measured: %r", probe, error)
+            return None
+
+    def _runs(self) -> float:
+        instance = self._instance()
+        queue = instance.get_concurrency_config().run_queue_config
+        if queue is None or queue.max_concurrent_runs < 0:
+            return 0.0
+        if queue.max_concurrent_runs == 0:
+            return 1.0
+        active = instance.get_runs_count(RunsFilter(statuses=list(IN_PROGRESS_RUN_STATUSES)))
+        return active / queue.max_concurrent_runs
+
+    def _cpu(self) -> float:
+        return float(psutil.getloadavg()[0]) / (psutil.cpu_count() or 1)
+
+    def _memory(self) -> float:
+        return float(psutil.virtual_memory().percent) / 100
+
+    def _spark(self) -> float:
+        if self._spark_ui is None:
+            raise LookupError("ARCTIC_SPARK_UI is not set")
+        address = f"{self._spark_ui.rstrip('/')}/json/"
+        with urllib.request.urlopen(address, timeout=_ANSWER_SECONDS) as page:
+            state = json.loads(page.read(_LONGEST_PAGE))
+        cores, used = state["cores"], state["coresused"]
+        if not (type(cores) is int and type(used) is int and used >= 0 and cores > 0):
+            # A standby master, and one whose workers are gone, has no capacity to share.
+            raise ValueError(f"cores: got {cores!r} of which {used!r} are used, expected some")
+        return used / cores

@@ -1,0 +1,104 @@
+"""What watches an engine from beside its ticks: metrics, the history of numbers, notifications.
+
+None of it can fail a tick: what goes wrong is logged.
+"""
+
+import time
+from datetime import datetime, timedelta
+
+import dagster as dg
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.numbers import observation, reported_at
+from arctic_orchestration.scheduling.engine import Engine, TickResult
+from arctic_orchestration.scheduling.metrics import process_metrics
+from arctic_orchestration.scheduling.notification.notifier import Notifier
+from arctic_orchestration.settings import Settings
+
+
+class Watch:
+    """Stands beside one engine.
+
+    Args:
+        engine: whose ticks are watched.
+        settings: where metrics are served, and which file says who is notified.
+        numbers_every: the least time between two observations of the numbers; none: there are none.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, numbers_every: timedelta | None) -> None:
+        self._engine = engine
+        self._numbers_every = numbers_every
+        self._numbers_at: datetime | None = None
+        self._port = settings.metrics_port
+        self._metrics = process_metrics()
+        self._told: str | None = None
+        self._notifier: Notifier | None = None
+        if settings.notifications is not None:
+            self._notifier = Notifier(
+                engine.database,
+                cluster=engine.cluster,
+                location=engine.location,
+                path=settings.notifications,
+                clock=utc_now,
+            )
+
+    def tick(self, now: datetime) -> TickResult:
+        """The engine's tick, measured; people are told afterwards, in the background.
+
+        Errors:
+            ArcticError: those of the engine's tick.
+        """
+        cluster, location = self._engine.cluster, self._engine.location
+        begin = time.perf_counter()
+        try:
+            result = self._engine.tick(now)
+        except BaseException:
+            seconds = time.perf_counter() - begin
+            self._metrics.failed(cluster=cluster, location=location, seconds=seconds)
+            raise
+        seconds = time.perf_counter() - begin
+        self._metrics.observe(
+            result,
+            cluster=cluster,
+            location=location,
+            now=now,
+            seconds=seconds,
+            lags=result.lags,
+        )
+        if self._port is not None:
+            # Again and again: the code server before this one may not have ended yet.
+            self._metrics.serve(self._port)
+            self._metrics.count(self._engine.database, cluster=cluster, location=location, now=now)
+        if self._notifier is not None:
+            self._notifier.wake()
+        return result
+
+    def remarks(self) -> list[str]:
+        """What is wrong with the notifications, said once."""
+        problem = self._notifier.problem if self._notifier is not None else None
+        said, self._told = self._told, problem
+        return [problem] if problem is not None and problem != said else []
+
+    def observations(
+        self, now: datetime, context: dg.SensorEvaluationContext
+    ) -> list[dg.AssetObservation]:
+        """The numbers, if nobody reported them for a while."""
+        if self._reported_lately(now, self._numbers_at):
+            return []
+        self._numbers_at = now
+        try:
+            # Another code location may have, or the code server before this one.
+            self._numbers_at = reported_at(context.instance)
+            if self._reported_lately(now, self._numbers_at):
+                return []
+            self._numbers_at = now
+            return [observation(self._engine.database, self._engine.cluster, now)]
+        except Exception as error:
+            context.log.warning(f"the scheduler's numbers could not be read: {error}")
+            return []
+
+    def _reported_lately(self, now: datetime, at: datetime | None) -> bool:
+        if self._numbers_every is None:
+            return True
+        # A clock that was set back is no reason to wait for the old moment to come again.
+        return at is not None and timedelta(0) <= now - at < self._numbers_every

@@ -1,0 +1,280 @@
+"""What a person may do to schedules and jobs; each is one transaction of a locked location.
+
+The caller begins the transaction and locks the location (:func:`~.location.locked`), so that
+no dispatcher works on it meanwhile; what is raised must end the transaction, and then nothing
+was changed. After a transaction that failed, a store that is kept has to
+:meth:`~.store.ScheduleStore.forget`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.scheduling import suspension
+from arctic_orchestration.scheduling.difference import Difference, differences
+from arctic_orchestration.scheduling.firing import fire
+from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.splitting import partitions_of
+from arctic_orchestration.scheduling.store import (
+    Origin,
+    ScheduleStore,
+    StoredSchedule,
+)
+
+BY_HAND = "by hand"
+#: what :attr:`Job.forced` says of a job that a person launched
+LAUNCHED_BY_HAND = "launched by hand"
+
+
+def compare(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    wanted: Sequence[Schedule],
+    *,
+    prune: bool = False,
+) -> Difference:
+    """What :func:`apply` would do.
+
+    Errors:
+        InvalidDefinition: a name occurs twice.
+    """
+    names = [schedule.name for schedule in wanted]
+    twice = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
+    if twice:
+        raise InvalidDefinition([InvalidInput("name", name, "a name used once") for name in twice])
+    stored = store.in_location(tx, location.id)
+    readable = {old.name for old in stored}
+    unreadable = [
+        row for name, row in schedule_rows(tx, location.id).items() if name not in readable
+    ]
+    return differences(stored, wanted, unreadable=unreadable, prune=prune)
+
+
+def apply(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    wanted: Sequence[Schedule],
+    now: datetime,
+    *,
+    prune: bool = False,
+    reason: str = BY_HAND,
+) -> Difference:
+    """Creates the schedules that are new and updates those that differ, whatever their origin.
+
+    What does not differ is left alone. A schedule that is updated keeps its status, and its
+    waiting jobs are discarded. One that this version of the package cannot read is made anew.
+    ``prune`` deletes what was made by hand and is not wanted; what the code declares stays.
+
+    Returns what was done.
+
+    Errors:
+        InvalidDefinition: a name occurs twice; nothing was changed.
+    """
+    difference = compare(tx, store, location, wanted, prune=prune)
+    by_name = {schedule.name: schedule for schedule in wanted}
+    stored = {old.name: old for old in store.in_location(tx, location.id)}
+    rows = schedule_rows(tx, location.id)
+    for change in difference.updated:
+        if change.problem is not None:
+            gone = [rows[change.name].id]
+            store.remove(tx, location, gone, now, reason="this version could not read it")
+            store.add(tx, location, [by_name[change.name]], change.origin, now, reason=reason)
+            continue
+        old = stored[change.name]
+        suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
+        store.replace(tx, location, old, by_name[change.name], now, reason=reason)
+    store.add(tx, location, difference.created, Origin.API, now, reason=reason)
+    gone = [rows[name].id for name in difference.deleted]
+    store.remove(tx, location, gone, now, reason=reason)
+    return difference
+
+
+def update(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    schedule: Schedule,
+    now: datetime,
+    *,
+    reason: str = BY_HAND,
+) -> Difference:
+    """Gives the schedule of that name a new version; the same definition again changes nothing.
+
+    Errors:
+        NotFound: there is no schedule of that name; lists names that are near.
+    """
+    schedule_named(tx, location, schedule.name)
+    return apply(tx, store, location, [schedule], now, reason=reason)
+
+
+def delete(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    name: str,
+    now: datetime,
+    *,
+    reason: str = BY_HAND,
+) -> None:
+    """Deletes a schedule with its jobs; runs that are active go on, and still count.
+
+    Errors:
+        NotFound: there is no schedule of that name; lists names that are near.
+    """
+    store.remove(tx, location, [schedule_named(tx, location, name).id], now, reason=reason)
+
+
+def enable(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    name: str,
+    now: datetime,
+    *,
+    reason: str = BY_HAND,
+) -> bool:
+    """Lets a schedule take events, from now on; returns whether it did not before.
+
+    Errors:
+        NotFound: there is no schedule of that name; lists names that are near.
+        TransitionRefused: this version of the package cannot read it.
+    """
+    stored = stored_named(tx, store, location, name)
+    return suspension.resume(tx, store, location, stored, now, reason=reason)
+
+
+def suspend(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    name: str,
+    now: datetime,
+    *,
+    reason: str = BY_HAND,
+) -> bool:
+    """Stops a schedule, as its ``suspend_mode`` says; returns whether it was not before.
+
+    Errors:
+        NotFound: there is no schedule of that name; lists names that are near.
+        TransitionRefused: this version of the package cannot read it.
+    """
+    stored = stored_named(tx, store, location, name)
+    return suspension.suspend(tx, store, location, stored, now, reason=reason)
+
+
+def launch_job(tx: sa.Connection, location: Location, job_id: str, now: datetime) -> Job:
+    """Lets the next tick launch a job past its constraints, all but limits on concurrency.
+
+    A job that waits for its trigger goes with what has arrived. Returns the job as it is then;
+    with ``partitions: each`` it may have become one of several.
+
+    Errors:
+        NotFound: the location has no such job.
+        TransitionRefused: it does not wait any more.
+    """
+    queue = JobQueue(tx, now)
+    job = _job(queue, location, job_id)
+    if job.state not in WAITING:
+        raise TransitionRefused(f"Job {job.id} cannot be launched by hand: {_where_it_is(job)}")
+    stored = ScheduleStore().by_ids(tx, [job.schedule_id]).get(job.schedule_id)
+    if stored is None:
+        raise TransitionRefused(
+            f"Job {job.id} cannot be launched: this version of the package cannot read its schedule"
+        )
+    if job.state is JobState.WAITING_CONSTRAINTS:
+        job = queue.change(job, forced=LAUNCHED_BY_HAND, next_check_at=now)
+        queue.remark(job, LAUNCHED_BY_HAND)
+    else:
+        keys = partitions_of(queue, job) if stored.schedule.partitions == "each" else []
+        reason = f"{LAUNCHED_BY_HAND}, when: {job.reason}"
+        fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_BY_HAND)
+        # Partitions that joined jobs which wait for them already take those along.
+        for joined in queue.load(
+            jobs.c.schedule_id == job.schedule_id,
+            jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
+            dialect.among(tx, jobs.c.partition_start, keys),
+        ):
+            if joined.waiting_for is not None:
+                queue.change(joined, forced=LAUNCHED_BY_HAND, next_check_at=now)
+    queue.flush()
+    return queue.current(job)
+
+
+def cancel_job(tx: sa.Connection, location: Location, job_id: str, now: datetime) -> Job:
+    """Discards a job that waits; what it had is not given to another job.
+
+    Errors:
+        NotFound: the location has no such job.
+        TransitionRefused: it has a run, which can be terminated in Dagster, or it has ended.
+    """
+    queue = JobQueue(tx, now)
+    job = _job(queue, location, job_id)
+    if job.state not in WAITING:
+        raise TransitionRefused(f"Job {job.id} cannot be canceled: {_where_it_is(job)}")
+    job = queue.move(
+        job,
+        JobState.DISCARDED,
+        "canceled by hand",
+        next_check_at=None,
+        held_by=None,
+        ended_at=now,
+    )
+    queue.flush()
+    return job
+
+
+def stored_named(
+    tx: sa.Connection, store: ScheduleStore, location: Location, name: str
+) -> StoredSchedule:
+    """The schedule with a name, parsed.
+
+    Errors:
+        NotFound: there is no schedule of that name; lists names that are near.
+        TransitionRefused: this version of the package cannot read it.
+    """
+    row = schedule_named(tx, location, name)
+    stored = store.by_ids(tx, [row.id]).get(row.id)
+    if stored is None:
+        raise TransitionRefused(
+            f"Schedule {name} was written by another version of the package and cannot be read "
+            f"({row.problem or 'no reason noted'}). Update or delete it"
+        )
+    return stored
+
+
+def _job(queue: JobQueue, location: Location, job_id: str) -> Job:
+    job = queue.by_ids([job_id]).get(job_id)
+    if job is None or job.location_id != location.id:
+        raise NotFound(f"location {location.name} has no job {job_id}")
+    return job
+
+
+def _where_it_is(job: Job) -> str:
+    """Where a job is that does not wait, and what can be done about it."""
+    if job.state is JobState.LAUNCHING:
+        run = f"run {job.run_id}" if job.run_id else "a run that is not seen yet"
+        return (
+            f"it is launching, with {run}. Terminate the run in Dagster: "
+            "the job then ends as canceled"
+        )
+    if job.state is JobState.LAUNCHED:
+        return (
+            f"it is launched as run {job.run_id}. Terminate that run in Dagster: "
+            "the job then ends as canceled"
+        )
+    ended = f" at {job.ended_at:%Y-%m-%d %H:%M:%SZ}" if job.ended_at else ""
+    return f"it has ended{ended}, {job.state.value}: {job.reason}"
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len(set(names)) != len(names)

@@ -1,0 +1,183 @@
+"""Lists of a location's schedules, jobs and events, for people and programs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.tables import events, job_events, jobs, schedules, timers
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.events.event import Event
+from arctic_orchestration.scheduling.jobs import ACTIVE, ENDED, WAITING, Job, JobState
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.names import ScheduleRow, schedule_rows
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.texts import iso
+
+#: Names for several states at once.
+STATE_GROUPS = {"waiting": WAITING, "active": ACTIVE, "ended": ENDED}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedSchedule:
+    """A schedule and how it stands."""
+
+    row: ScheduleRow
+    #: none: this version of the package cannot read it
+    schedule: Schedule | None
+    waiting: int
+    active: int
+    #: when time itself is its next event
+    next_tick_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs; its keys do not change."""
+        return {
+            "name": self.row.name,
+            "status": self.row.status.value,
+            "origin": self.row.origin.value,
+            "version": self.row.version,
+            "problem": self.row.problem if self.schedule is None else None,
+            "created_at": iso(self.row.created_at),
+            "updated_at": iso(self.row.updated_at),
+            "status_at": iso(self.row.status_at),
+            "jobs_waiting": self.waiting,
+            "jobs_active": self.active,
+            "next_tick_at": iso(self.next_tick_at),
+            "definition": self.schedule and self.schedule.to_form(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedJob:
+    """A job with its schedule's name."""
+
+    job: Job
+    schedule: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedEvent:
+    """An event that some schedule took, with its number within the location."""
+
+    number: int
+    taken_at: datetime
+    event: Event
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs; its keys do not change."""
+        return {
+            "number": self.number,
+            "taken_at": iso(self.taken_at),
+            **self.event.to_json(),
+            "at": iso(self.event.at),
+        }
+
+
+def list_schedules(
+    tx: sa.Connection, store: ScheduleStore, location: Location, name: str | None = None
+) -> list[ListedSchedule]:
+    """The schedules of a location, by name, or the one with a name if there is one."""
+    here = jobs.c.location_id == location.id
+    counted: dict[str, dict[JobState, int]] = {}
+    counts = sa.select(jobs.c.schedule_id, jobs.c.state, sa.func.count())
+    unfinished = jobs.c.state.in_([state.value for state in (*WAITING, *ACTIVE)])
+    for id, state, count in tx.execute(
+        counts.where(here, unfinished).group_by(jobs.c.schedule_id, jobs.c.state)
+    ):
+        counted.setdefault(id, {})[JobState(state)] = count
+    due = sa.select(timers.c.schedule_id, sa.func.min(timers.c.due_at, type_=timers.c.due_at.type))
+    of_location = due.where(timers.c.location_id == location.id)
+    ticks = {row[0]: row[1] for row in tx.execute(of_location.group_by(timers.c.schedule_id))}
+    rows = [row for row in schedule_rows(tx, location.id).values() if name in (None, row.name)]
+    stored = store.by_ids(tx, [row.id for row in rows])
+    return [
+        ListedSchedule(
+            row=row,
+            schedule=stored[row.id].schedule if row.id in stored else None,
+            waiting=sum(counted.get(row.id, {}).get(state, 0) for state in WAITING),
+            active=sum(counted.get(row.id, {}).get(state, 0) for state in ACTIVE),
+            next_tick_at=ticks.get(row.id),
+        )
+        for row in rows
+    ]
+
+
+def list_jobs(
+    tx: sa.Connection,
+    location: Location,
+    *,
+    schedule_id: str | None = None,
+    states: Sequence[JobState] = (),
+    limit: int = 20,
+) -> list[ListedJob]:
+    """The newest jobs of a location, of one schedule or in some states, newest first."""
+    query = (
+        sa.select(jobs, schedules.c.name.label("schedule_name"))
+        .join(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(jobs.c.location_id == location.id)
+        .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+        .limit(limit)
+    )
+    if schedule_id is not None:
+        query = query.where(jobs.c.schedule_id == schedule_id)
+    if states:
+        query = query.where(jobs.c.state.in_([state.value for state in states]))
+    found = []
+    for row in tx.execute(query).mappings():
+        values = dict(row)
+        name = values.pop("schedule_name")
+        found.append(ListedJob(job=Job.from_row(values), schedule=name))
+    return found
+
+
+def states_named(names: Sequence[str]) -> list[JobState]:
+    """The job states that are meant by their names, or by ``waiting``, ``active``, ``ended``.
+
+    Errors:
+        InvalidInput: no such state.
+    """
+    known = {state.value: (state,) for state in JobState} | STATE_GROUPS
+    for name in names:
+        if name not in known:
+            raise InvalidInput("--state", name, f"one of {', '.join(known)}")
+    return list(dict.fromkeys(state for name in names for state in known[name]))
+
+
+def list_events(
+    tx: sa.Connection, location: Location, *, after: int | None = None, limit: int = 20
+) -> list[ListedEvent]:
+    """The newest events that schedules took, or the first ones after a number; oldest first."""
+    query = sa.select(events.c.number, events.c.taken_at, events.c.details).where(
+        events.c.location_id == location.id
+    )
+    if after is None:
+        rows = tx.execute(query.order_by(events.c.number.desc()).limit(limit)).all()[::-1]
+    else:
+        rows = list(
+            tx.execute(
+                query.where(events.c.number > after).order_by(events.c.number).limit(limit)
+            ).all()
+        )
+    return [_listed(row) for row in rows]
+
+
+def events_of_job(tx: sa.Connection, job: Job, *, limit: int = 100) -> list[ListedEvent]:
+    """The first events that a job has, oldest first."""
+    numbers = sa.select(job_events.c.number).where(job_events.c.job_id == job.id).distinct()
+    query = (
+        sa.select(events.c.number, events.c.taken_at, events.c.details)
+        .where(events.c.location_id == job.location_id, events.c.number.in_(numbers))
+        .order_by(events.c.number)
+        .limit(limit)
+    )
+    return [_listed(row) for row in tx.execute(query)]
+
+
+def _listed(row: Any) -> ListedEvent:
+    event = Event.from_json(json.loads(row.details))
+    return ListedEvent(number=row.number, taken_at=row.taken_at, event=event)

@@ -1,0 +1,1 @@
+"""Tells people, over the channels of a YAML file, what the outbox of notices holds."""

@@ -1,0 +1,37 @@
+"""A state database in memory that one simulation has to itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+
+
+class PrivateDatabase(Database):
+    """SQLite in memory, in one transaction from the first to the last.
+
+    Nobody else reads it, and it does not survive its simulation: to begin and commit a
+    transaction would only cost, several times a tick. What raises inside one ends the simulation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("sqlite://")
+        self._connection = self.engine.connect()
+        self._connection.begin()
+        self.upgrade()
+
+    @contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        """The one transaction."""
+        yield self._connection
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """The one transaction, which sees all that was written."""
+        yield self._connection
+
+    def close(self) -> None:
+        """Forgets everything."""
+        self._connection.close()
+        super().close()

@@ -1,0 +1,253 @@
+"""``arctic schedules apply``, ``diff`` and ``update``: files of schedules."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.cli import applying
+from arctic_orchestration.database.tables import schedules
+from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.scheduling.simulated import World, at
+
+Command = Callable[..., Outcome]
+MakeWorld = Callable[[Sequence[Schedule]], World]
+
+FILE = """
+schedules:
+- name: changed
+  target: {job: rollup}
+  trigger: {partitions: {asset: raw/a, count: 5}}
+- name: new
+  target: {assets: [b]}
+  trigger: {cron: {expression: 0 4 * * *}}
+- name: same
+  target: {job: rollup}
+  trigger: {run: {job: x}}
+"""
+
+
+def schedule(name: str, **fields: Any) -> Schedule:
+    fields = {"target": "rollup", "trigger": on.partitions("raw/a", count=3), **fields}
+    return Schedule(name=name, **fields)
+
+
+@pytest.fixture
+def here(world: MakeWorld) -> World:
+    """A location with what the file changes, what it leaves alone, and what it does not name."""
+    made = world([schedule("changed"), schedule("same", trigger=on.run("x"))])
+    with made.database.begin() as tx:
+        place = locations.locked(tx, "default", "here")
+        control.apply(tx, ScheduleStore(), place, [schedule("by_hand")], at(1))
+    return made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "schedules.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def versions(world: World) -> dict[str, int]:
+    with world.database.read() as tx:
+        return {row.name: row.version for row in tx.execute(sa.select(schedules))}
+
+
+BEFORE = {"by_hand": 1, "changed": 1, "same": 1}
+AFTER = {"by_hand": 1, "changed": 2, "new": 1, "same": 1}
+
+
+def test_a_difference_is_shown_and_is_exit_code_1(here: World, arctic: Command, file: str) -> None:
+    """As with diff(1); after it was applied there is none, and the code is 0."""
+    said = arctic("schedules", "diff", file)
+    assert said.code == 1
+    assert said.out.splitlines() == [
+        "+ new  cron expression 0 4 * * *, suspended until: schedules enable new",
+        "~ changed  version 1, declared in the code",
+        "    trigger.partitions.count: 3 → 5",
+        "Waiting jobs of what is updated are discarded.",
+        "What the code declares is set back by a deployment that updates it.",
+        "1 new, 1 updated, 1 unchanged",
+    ]
+    assert versions(here) == BEFORE
+    assert arctic("schedules", "apply", file, "--yes").code == 0
+    again = arctic("schedules", "diff", file)
+    assert (again.code, again.out) == (0, "3 unchanged\n")
+
+
+def test_apply_shows_the_difference_first_and_asks(
+    here: World, arctic: Command, file: str, typed: Callable[[str], None]
+) -> None:
+    """No: nothing happens, exit code 1. Yes: all of it."""
+    typed("n\n")
+    declined = arctic("schedules", "apply", file)
+    assert declined.code == 1
+    assert declined.out.index("trigger.partitions.count: 3 → 5") < declined.out.index("Apply?")
+    assert versions(here) == BEFORE
+    typed("y\n")
+    agreed = arctic("schedules", "apply", file)
+    assert agreed.code == 0
+    assert agreed.out.endswith("applied\n")
+    assert versions(here) == AFTER
+
+
+def test_where_nobody_can_be_asked_yes_is_required(
+    here: World, arctic: Command, file: str, piped: Callable[[str], None]
+) -> None:
+    """Exit code 2, and nothing was changed; a file from standard input is such a case."""
+    refused = arctic("schedules", "apply", file)
+    assert refused.code == 2
+    assert "--yes: got None, expected it, where nobody can be asked" in refused.err
+    piped(FILE)
+    assert arctic("schedules", "apply", "-").code == 2
+    assert versions(here) == BEFORE
+    piped(FILE)
+    assert arctic("schedules", "apply", "-", "--yes").code == 0
+    assert versions(here) == AFTER
+
+
+def test_a_dry_run_changes_nothing(here: World, arctic: Command, file: str) -> None:
+    """It needs no yes."""
+    said = arctic("schedules", "apply", file, "--dry-run")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "nothing was changed: --dry-run")
+    assert versions(here) == BEFORE
+
+
+def test_prune_deletes_what_was_made_by_hand(here: World, arctic: Command, file: str) -> None:
+    """Not what the code declares."""
+    assert "- by_hand  deleted with its jobs" in arctic("schedules", "diff", file, "--prune").out
+    assert arctic("schedules", "apply", file, "--prune", "--yes").code == 0
+    assert set(versions(here)) == {"changed", "new", "same"}
+
+
+def test_programs_get_one_document(here: World, arctic: Command, file: str) -> None:
+    """With each field that differs."""
+    said = arctic("schedules", "apply", file, "--yes", "--json")
+    document = json.loads(said.out)
+    assert document["applied"] is True
+    difference = document["difference"]
+    assert [made["name"] for made in difference["created"]] == ["new"]
+    assert difference["updated"] == [
+        {
+            "name": "changed",
+            "version": 1,
+            "origin": "code",
+            "fields": [{"path": "trigger.partitions.count", "old": 3, "new": 5}],
+            "problem": None,
+        }
+    ]
+    assert (difference["deleted"], difference["unchanged"]) == ([], ["same"])
+    again = json.loads(arctic("schedules", "apply", file, "--json").out)
+    assert again["applied"] is False
+
+
+def test_one_bad_schedule_refuses_the_whole_file(here: World, arctic: Command, file: str) -> None:
+    """All problems are named, with their paths."""
+    text = FILE.replace("count: 5", "count: 0").replace("0 4 * * *", "0 4 * *")
+    Path(file).write_text(text)
+    for command in ("apply", "diff"):
+        refused = arctic("schedules", command, file)
+        assert refused.code == 2
+        assert "schedules[0].trigger.partitions.count: got 0" in refused.err
+        assert "schedules[1].trigger.cron.expression: got '0 4 * *'" in refused.err
+    assert versions(here) == BEFORE
+
+
+def test_a_file_that_cannot_be_read_is_one_message(
+    here: World, arctic: Command, tmp_path: Path
+) -> None:
+    """With the reason; bad YAML with its line."""
+    absent = arctic("schedules", "apply", str(tmp_path / "absent.yaml"))
+    assert absent.code == 2
+    assert "expected a file that can be read (No such file or directory)" in absent.err
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("schedules:\n- name: [\n")
+    assert f"{broken}:3:1" in arctic("schedules", "diff", str(broken)).err
+    broken.write_bytes(b"schedules: \xff")
+    assert "expected a file of UTF-8 text" in arctic("schedules", "diff", str(broken)).err
+
+
+def test_a_change_while_the_person_thinks_stops_the_apply(
+    here: World, arctic: Command, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is applied is what was shown, or nothing."""
+
+    def thinking(*arguments: object, **options: object) -> None:
+        with here.database.begin() as tx:
+            place = locations.locked(tx, "default", "here")
+            control.apply(tx, ScheduleStore(), place, [schedule("changed", priority=1)], at(5))
+
+    monkeypatch.setattr(applying, "confirm", thinking)
+    refused = arctic("schedules", "apply", file)
+    assert refused.code == 2
+    assert "changed by somebody else meanwhile" in refused.err
+    assert versions(here) == {**BEFORE, "changed": 2}
+
+
+def test_one_schedule_is_updated_from_a_file(
+    here: World, arctic: Command, file: str, tmp_path: Path
+) -> None:
+    """It must be there, and keeps its name."""
+    assert arctic("schedules", "update", "changed", file, "--yes").code == 0
+    assert versions(here) == {**BEFORE, "changed": 2}
+    missing = arctic("schedules", "update", "new", file, "--yes")
+    assert missing.code == 2
+    assert "location here has no schedule new" in missing.err
+    alone = tmp_path / "alone.json"
+    alone.write_text(json.dumps(schedule("other").to_form()))
+    refused = arctic("schedules", "update", "changed", str(alone), "--yes")
+    assert "name: got 'other', expected changed: a schedule keeps its name" in refused.err
+    assert versions(here) == {**BEFORE, "changed": 2}
+
+
+def test_a_change_of_enabled_says_that_the_status_is_kept(
+    here: World, arctic: Command, tmp_path: Path
+) -> None:
+    """Since a schedule that is there keeps it."""
+    form = schedule("by_hand", enabled=True).to_form()
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"schedules": [form]}))
+    said = arctic("schedules", "diff", str(path))
+    assert "its status is kept; to change it: schedules enable by_hand" in said.out
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_in_a_real_terminal_the_question_is_asked_there(here: World, file: str) -> None:
+    """Through a pseudo-terminal and the console script's own function."""
+    command = [sys.executable, "-c", "from arctic_orchestration.cli.main import main; main()"]
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*command, "schedules", "apply", file],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+    )
+    os.close(follower)
+    os.write(leader, b"y\n")
+    said = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        said += part
+    assert process.wait(60) == 0
+    os.close(leader)
+    assert b"Apply? [y/N]" in said
+    assert versions(here) == AFTER

@@ -1,0 +1,184 @@
+"""``arctic schedules``: list, show, enable, suspend, delete, next."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.constraints import only
+from arctic_orchestration.database.tables import schedules
+from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.scheduling.simulated import World
+
+Command = Callable[..., Outcome]
+MakeWorld = Callable[[Sequence[Schedule]], World]
+
+
+def schedule(name: str = "s", **fields: Any) -> Schedule:
+    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
+    return Schedule(name=name, **fields)
+
+
+def statuses(world: World) -> dict[str, str]:
+    with world.database.read() as tx:
+        return {row.name: row.status for row in tx.execute(sa.select(schedules))}
+
+
+def test_the_list_shows_each_schedule_with_its_jobs(world: MakeWorld, arctic: Command) -> None:
+    """One waits, one runs, one is suspended; as a table and as JSON."""
+    here = world(
+        [
+            schedule("waits", trigger=on.partitions("raw/a", count=2)),
+            schedule("runs", target="other"),
+            schedule("asleep", trigger=on.cron("0 4 * * *"), enabled=False),
+            schedule("clock", trigger=on.cron("0 4 * * *")),
+        ]
+    )
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    said = arctic("schedules", "list")
+    assert (said.code, said.err) == (0, "")
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[0] == ["4", "schedules", "of", "here"]
+    assert lines[2][:2] == ["asleep", "suspended"]
+    assert lines[3][-2:] == ["2026-01-01", "04:00:00Z"]
+    document = json.loads(arctic("schedules", "list", "--json").out)
+    found = {listed["name"]: listed for listed in document["schedules"]}
+    assert document["location"] == "here"
+    assert (found["waits"]["jobs_waiting"], found["waits"]["jobs_active"]) == (1, 0)
+    assert (found["runs"]["jobs_waiting"], found["runs"]["jobs_active"]) == (0, 1)
+    assert found["clock"]["next_tick_at"] == "2026-01-01T04:00:00Z"
+    assert found["asleep"]["definition"]["trigger"] == {"cron": {"expression": "0 4 * * *"}}
+
+
+def test_a_schedule_is_shown_with_its_definition_and_history(
+    world: MakeWorld, arctic: Command
+) -> None:
+    """The definition is YAML that could be applied."""
+    world([schedule(constraints=[only.delay("5m")])])
+    arctic("schedules", "suspend", "s")
+    said = arctic("schedules", "show", "s")
+    assert said.code == 0
+    assert "duration: 5m" in said.out
+    assert "declared in the code" in said.out
+    document = json.loads(arctic("schedules", "show", "s", "--json").out)
+    assert document["status"] == "suspended"
+    assert [(line["at"], line["action"], line["reason"]) for line in document["history"]] == [
+        ("2026-01-01T00:00:00Z", "created", "deployed"),
+        ("2026-01-01T00:10:00Z", "suspended", "by hand"),
+    ]
+
+
+def test_several_are_enabled_and_suspended_together_or_not_at_all(
+    world: MakeWorld, arctic: Command
+) -> None:
+    """A name that is unknown stops the others, too."""
+    here = world([schedule("a", enabled=False), schedule("b")])
+    refused = arctic("schedules", "enable", "a", "c")
+    assert (refused.code, refused.out) == (2, "")
+    assert "no schedule c; it has: a, b" in refused.err
+    assert statuses(here) == {"a": "suspended", "b": "enabled"}
+    said = arctic("schedules", "enable", "a", "b")
+    assert (said.code, said.out) == (0, "a is enabled\nb is enabled already\n")
+    as_json = json.loads(arctic("schedules", "suspend", "a", "--json").out)
+    assert as_json == {"status": "suspended", "changed": {"a": True}}
+    assert statuses(here) == {"a": "suspended", "b": "enabled"}
+
+
+def test_a_delete_asks_and_a_program_must_say_yes(
+    world: MakeWorld, arctic: Command, typed: Callable[[str], None]
+) -> None:
+    """Exit code 1 when the person does not agree, 2 when nobody can be asked."""
+    here = world([schedule("a"), schedule("b")])
+    refused = arctic("schedules", "delete", "a")
+    assert refused.code == 2
+    assert "--yes: got None, expected it, where nobody can be asked" in refused.err
+    typed("n\n")
+    declined = arctic("schedules", "delete", "a")
+    assert declined.code == 1
+    assert "nothing was changed" in declined.out
+    assert set(statuses(here)) == {"a", "b"}
+    typed("y\n")
+    agreed = arctic("schedules", "delete", "a")
+    assert agreed.code == 0
+    assert "declared in the code" in agreed.out
+    assert json.loads(arctic("schedules", "delete", "b", "-y", "--json").out) == {"deleted": ["b"]}
+    assert statuses(here) == {}
+
+
+def test_next_lists_what_time_alone_will_do(world: MakeWorld, arctic: Command) -> None:
+    """Of all schedules or one; a suspended one says that it is."""
+    world(
+        [
+            schedule("clock", trigger=on.cron("*/20 * * * *")),
+            schedule("asleep", trigger=on.cron("* * * * *"), enabled=False),
+        ]
+    )
+    said = arctic("schedules", "next", "-n", "2")
+    rows = [line.split() for line in said.out.splitlines()[1:]]
+    assert [row[:5] for row in rows] == [
+        ["2026-01-01", "00:20:00Z", "10m", "clock", "tick"],
+        ["2026-01-01", "00:40:00Z", "30m", "clock", "tick"],
+    ]
+    document = json.loads(arctic("schedules", "next", "clock", "-n", "1", "--json").out)
+    assert document["next"] == [
+        {
+            "at": "2026-01-01T00:20:00Z",
+            "schedule": "clock",
+            "moment": "tick",
+            "what": "cron expression */20 * * * *",
+            "job": None,
+        }
+    ]
+    assert arctic("schedules", "next", "asleep").out == "nothing is due: it is suspended\n"
+    assert arctic("schedules", "next", "nope").code == 2
+
+
+def test_the_location_is_asked_for_where_there_are_several(
+    world: MakeWorld, arctic: Command
+) -> None:
+    """The message lists them."""
+    here = world([schedule("a")])
+    with here.database.begin() as tx:
+        locations.locked(tx, "default", "there")
+    refused = arctic("schedules", "list")
+    assert refused.code == 2
+    assert "--location: got None, expected one of here, there" in refused.err
+    assert json.loads(arctic("schedules", "list", "-l", "there", "--json").out) == {
+        "location": "there",
+        "schedules": [],
+    }
+    assert arctic("schedules", "list", "--location", "nowhere").code == 2
+
+
+def test_looking_makes_no_database_where_there_is_none(
+    arctic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command in the wrong folder leaves no file behind."""
+    path = tmp_path / "nothing" / "arctic.db"
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", f"sqlite:///{path}")
+    refused = arctic("schedules", "list")
+    assert refused.code == 2
+    assert "There is no state database" in refused.err
+    assert not path.parent.exists()
+
+
+def test_a_schedule_that_cannot_be_read_is_listed_with_its_problem(
+    world: MakeWorld, arctic: Command
+) -> None:
+    """It does not hide the others, and can be deleted."""
+    here = world([schedule("a"), schedule("b")])
+    with here.database.begin() as tx:
+        tx.execute(sa.update(schedules).where(schedules.c.name == "a").values(spec="{}"))
+    said = arctic("schedules", "list")
+    assert "cannot be read" in said.out
+    assert "another version of the package" in arctic("schedules", "show", "a").out
+    assert arctic("schedules", "enable", "a").code == 2
+    assert arctic("schedules", "delete", "a", "-y").code == 0
+    assert set(statuses(here)) == {"b"}
