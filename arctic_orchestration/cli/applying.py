@@ -22,7 +22,7 @@ from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_file import read_schedule, read_schedules
 from arctic_orchestration.scheduling.store import Origin
-from arctic_orchestration.scheduling.texts import one_line
+from arctic_orchestration.scheduling.views.texts import one_line
 
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="YAML or JSON with the list schedules; - is stdin.")

@@ -10,7 +10,7 @@ from rich.markup import escape
 from arctic_orchestration.cli.display import Rows, moment, print_json
 from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
 from arctic_orchestration.quantities import format_bytes
-from arctic_orchestration.scheduling.listing import ListedEvent, list_events
+from arctic_orchestration.scheduling.views.listing import ListedEvent, list_events
 
 app = typer.Typer(help="Events that schedules took.", no_args_is_help=True)
 

@@ -7,14 +7,14 @@ from rich.tree import Tree
 
 from arctic_orchestration.cli.display import Rows, colored, console, counted, moment
 from arctic_orchestration.quantities import format_bytes
-from arctic_orchestration.scheduling.explanation import (
+from arctic_orchestration.scheduling.jobs import WAITING
+from arctic_orchestration.scheduling.views.explanation import (
     ConstraintNode,
     Explanation,
     Move,
 )
-from arctic_orchestration.scheduling.jobs import WAITING
-from arctic_orchestration.scheduling.texts import one_line
-from arctic_orchestration.scheduling.trigger_tree import TriggerNode
+from arctic_orchestration.scheduling.views.texts import one_line
+from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode
 from arctic_orchestration.triggers import Arrivals
 
 _MARKS = {

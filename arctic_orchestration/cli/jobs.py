@@ -21,20 +21,20 @@ from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling.explanation import (
+from arctic_orchestration.scheduling.jobs import Job, JobState
+from arctic_orchestration.scheduling.names import job_named, schedule_named, schedule_rows
+from arctic_orchestration.scheduling.views.explanation import (
     Explanation,
     explain,
     explain_schedule,
     job_json,
 )
-from arctic_orchestration.scheduling.jobs import Job, JobState
-from arctic_orchestration.scheduling.listing import (
+from arctic_orchestration.scheduling.views.listing import (
     ListedEvent,
     events_of_job,
     list_jobs,
     states_named,
 )
-from arctic_orchestration.scheduling.names import job_named, schedule_named, schedule_rows
 
 app = typer.Typer(help="Jobs: firings of schedules, and why they wait.", no_args_is_help=True)
 

@@ -23,12 +23,12 @@ from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling.forecast import Upcoming, upcoming
-from arctic_orchestration.scheduling.listing import ListedSchedule, list_schedules
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import Origin
-from arctic_orchestration.scheduling.texts import iso, one_line
+from arctic_orchestration.scheduling.views.forecast import Upcoming, upcoming
+from arctic_orchestration.scheduling.views.listing import ListedSchedule, list_schedules
+from arctic_orchestration.scheduling.views.texts import iso, one_line
 
 app = typer.Typer(help="Schedules: what fires, and when.", no_args_is_help=True)
 app.command("apply")(applying.apply)

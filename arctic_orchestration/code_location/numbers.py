@@ -14,7 +14,7 @@ import dagster as dg
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.numbers import NONE, Numbers, numbers
+from arctic_orchestration.scheduling.views.numbers import NONE, Numbers, numbers
 from arctic_orchestration.settings import Settings
 
 SCHEDULER = dg.AssetKey(["arctic", "scheduler"])

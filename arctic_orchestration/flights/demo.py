@@ -32,7 +32,7 @@ from arctic_orchestration.flights.source import FlightsSource
 from arctic_orchestration.flights.totals import DAYTIME, Difference, Totals, compare, totals_of
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.overview import Overview, overview
+from arctic_orchestration.scheduling.views.overview import Overview, overview
 from arctic_orchestration.settings import Settings
 
 #: how long nothing may move before the demo gives up

@@ -22,7 +22,7 @@ from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
 from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
 from arctic_orchestration.flights.landing import LandedFile, Landing
 from arctic_orchestration.flights.source import FlightsSource
-from arctic_orchestration.scheduling.overview import overview
+from arctic_orchestration.scheduling.views.overview import overview
 from arctic_orchestration.settings import Settings
 
 _DAYS = 365

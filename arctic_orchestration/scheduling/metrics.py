@@ -44,7 +44,7 @@ from arctic_orchestration.constraints import Decision
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.engine import TickResult
 from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
-from arctic_orchestration.scheduling.numbers import living_jobs
+from arctic_orchestration.scheduling.views.numbers import living_jobs
 
 _log = logging.getLogger(__name__)
 _PLACE = ("cluster", "location")

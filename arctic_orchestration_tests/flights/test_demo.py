@@ -18,7 +18,7 @@ from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
 from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.totals import compare, totals_of
 from arctic_orchestration.lake import open_catalog
-from arctic_orchestration.scheduling.overview import ScheduleView, overview
+from arctic_orchestration.scheduling.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"

@@ -15,7 +15,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling.engine import TickResult
 from arctic_orchestration.scheduling.metrics import Metrics
-from arctic_orchestration.scheduling.numbers import numbers
+from arctic_orchestration.scheduling.views.numbers import numbers
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
 PLACE = {"cluster": "default", "location": "here"}

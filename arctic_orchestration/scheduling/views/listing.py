@@ -16,7 +16,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import ScheduleRow, schedule_rows
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
-from arctic_orchestration.scheduling.texts import iso
+from arctic_orchestration.scheduling.views.texts import iso
 
 #: Names for several states at once.
 STATE_GROUPS = {"waiting": WAITING, "active": ACTIVE, "ended": ENDED}

@@ -19,8 +19,8 @@ from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
-from arctic_orchestration.scheduling.texts import iso
-from arctic_orchestration.scheduling.trigger_tree import TriggerNode, tree
+from arctic_orchestration.scheduling.views.texts import iso
+from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode, tree
 from arctic_orchestration.triggers.base import NOTHING
 
 #: partitions that an explanation names; the rest is counted

@@ -13,17 +13,17 @@ from arctic_orchestration.database.tables import jobs, schedules
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.explanation import (
+from arctic_orchestration.scheduling.names import job_named, location_named
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.views.explanation import (
     Explanation,
     explain,
     explain_schedule,
 )
-from arctic_orchestration.scheduling.forecast import Moment, upcoming
-from arctic_orchestration.scheduling.names import job_named, location_named
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.store import ScheduleStore
-from arctic_orchestration.scheduling.texts import one_line
-from arctic_orchestration.scheduling.trigger_tree import tree
+from arctic_orchestration.scheduling.views.forecast import Moment, upcoming
+from arctic_orchestration.scheduling.views.texts import one_line
+from arctic_orchestration.scheduling.views.trigger_tree import tree
 from arctic_orchestration.triggers import Arrivals, Partitions, on
 from arctic_orchestration_tests.scheduling.simulated import EPOCH, World, at
 

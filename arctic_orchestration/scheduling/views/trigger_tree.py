@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from arctic_orchestration.scheduling.texts import iso
+from arctic_orchestration.scheduling.views.texts import iso
 from arctic_orchestration.triggers import Arrivals, Firing, Leaf, Trigger
 
 

@@ -14,7 +14,7 @@ from arctic_orchestration.database.tables import jobs, timers
 from arctic_orchestration.scheduling.jobs import WAITING
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
-from arctic_orchestration.scheduling.texts import iso, one_line
+from arctic_orchestration.scheduling.views.texts import iso, one_line
 
 
 class Moment(StrEnum):

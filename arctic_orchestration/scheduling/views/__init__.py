@@ -1,0 +1,1 @@
+"""What people and programs see of schedules and jobs; nothing here writes."""
