@@ -216,7 +216,9 @@ class DispatcherSensor(dg.SensorDefinition):
         engine, watch = self._engines[key]
         engine.targets = targets
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
-        engine.surroundings = replace(engine.surroundings, measure=probes.measure)
+        engine.surroundings = replace(
+            engine.surroundings, measure=probes.measure, one_more=probes.one_more
+        )
         return engine, watch
 
 

@@ -1,10 +1,9 @@
 """Measures loads as shares of their capacities, for the constraint ``load``.
 
 ==========  =================================================================================
-``runs``    Dagster's runs in progress, as its daemon counts them (starting, started, canceling,
-            suspended; not queued), of the ``max_concurrent_runs`` of its run queue. Without such
-            a limit, -1 or another run coordinator, the capacity has no end and the load is 0;
-            with a limit of 0 it is 1
+``runs``    Dagster's runs that have not ended, those in its queue too, of the
+            ``max_concurrent_runs`` of that queue. Without such a limit, -1 or another run
+            coordinator, the capacity has no end and the load is 0; with a limit of 0 it is 1
 ``cpu``     the load average of the last minute of the logical processors; above 1 when work
             queues up. Nothing has to be waited for, and one busy moment does not count
 ``memory``  the memory that is not available to new programs, of all memory
@@ -21,12 +20,19 @@ import urllib.request
 from collections.abc import Callable, Mapping
 
 import psutil
-from dagster import DagsterInstance, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
 _ANSWER_SECONDS = 2
 #: A page of a thousand workers and their applications is far smaller.
 _LONGEST_PAGE = 16 * 1024 * 1024
+#: a program needs some; what exactly nobody knows before it runs
+_MEMORY_OF_A_RUN = 0.05
+_NOT_ENDED = [
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.QUEUED,
+    *IN_PROGRESS_RUN_STATUSES,
+]
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +50,7 @@ class LoadProbes:
         """
         self._instance = instance
         self._spark_ui = spark_ui
+        self._one_more = {"cpu": 1 / (psutil.cpu_count() or 1), "memory": _MEMORY_OF_A_RUN}
         self._probes: Mapping[str, Callable[[], float | None]] = {
             "runs": self._runs,
             "cpu": self._cpu,
@@ -63,6 +70,13 @@ class LoadProbes:
             _log.warning("the load of %s could not be measured: %r", probe, error)
             return None
 
+    def one_more(self, probe: str) -> float:
+        """What one more run adds to a load that :meth:`measure` told, before it is seen there.
+
+        A run takes a place of the queue, a processor, a core, and a twentieth of the memory.
+        """
+        return self._one_more.get(probe, 0.0)
+
     def _runs(self) -> float:
         instance = self._instance()
         queue = instance.get_concurrency_config().run_queue_config
@@ -70,7 +84,8 @@ class LoadProbes:
             return 0.0
         if queue.max_concurrent_runs == 0:
             return 1.0
-        active = instance.get_runs_count(RunsFilter(statuses=list(IN_PROGRESS_RUN_STATUSES)))
+        self._one_more["runs"] = 1 / queue.max_concurrent_runs
+        active = instance.get_runs_count(RunsFilter(statuses=_NOT_ENDED))
         return active / queue.max_concurrent_runs
 
     def _cpu(self) -> float:
@@ -89,4 +104,5 @@ class LoadProbes:
         if not (type(cores) is int and type(used) is int and used >= 0 and cores > 0):
             # A standby master, and one whose workers are gone, has no capacity to share.
             raise ValueError(f"cores: got {cores!r} of which {used!r} are used, expected some")
+        self._one_more["spark"] = 1 / cores
         return used / cores

@@ -25,11 +25,13 @@ from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import by_range, partitions_of
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
-from arctic_orchestration.scheduling.targets import Targets, problem_of
+from arctic_orchestration.scheduling.targets import Problem, Targets, not_looked_up, problem_of
+from arctic_orchestration.triggers.base import NOTHING
 
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
 _TIMED_OUT = "timed out"
+_NEXT_TICK = timedelta(seconds=1)
 #: A release wakes the jobs that wait for it; this is for one that could not be seen.
 _LOOK_ANYWAY = timedelta(seconds=30)
 
@@ -53,14 +55,21 @@ class Checker:
         store: ScheduleStore,
         targets: Targets,
         surroundings: Surroundings | None = None,
+        *,
+        behind: bool = False,
     ) -> None:
+        """``behind`` says that events from before now are still to be read."""
+        self._behind = behind
         self._queue = queue
         self._location = location
         self._store = store
         self._targets = targets
         self._now = queue.now
         self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
-        self._counts = {"checked": 0, "fired": 0, "admitted": 0, "held": 0, "discarded": 0}
+        #: what admitted jobs hold from now on: resource, job and when
+        self._holds: list[tuple[str, str, datetime]] = []
+        names = ("checked", "fired", "admitted", "held", "failed", "discarded")
+        self._counts = dict.fromkeys(names, 0)
 
     def check(self) -> dict[str, int]:
         """Looks at the jobs that are due, the most urgent first; returns counts."""
@@ -81,8 +90,10 @@ class Checker:
             if schedule is None:
                 look_at = self._now + _LOOK_ANYWAY
                 self._queue.change(job, reason="its schedule cannot be read", next_check_at=look_at)
-            else:
+            elif self._queue.current(job).state in WAITING:
+                # One that was checked before it may have ended it.
                 self._check(self._queue.current(job), schedule)
+        resources.hold(self._queue.tx, self._location.id, self._holds)
         return self._counts
 
     def _check(self, job: Job, stored: StoredSchedule) -> None:
@@ -97,6 +108,9 @@ class Checker:
                 self._judge(job, stored, timed_out=timed_out)
             else:
                 self._keep(job)
+        elif self._behind:
+            # What it waits for, or what would let it wait longer, may be among the unread.
+            self._queue.change(job, next_check_at=self._now + _NEXT_TICK)
         elif ask_trigger(self._queue, job, stored, job.arrivals):
             # What its constraints count is locked with that of the next round.
             self._counts["fired"] += 1
@@ -154,18 +168,26 @@ class Checker:
         self, job: Job, stored: StoredSchedule, facts: JobFacts, *, forced: str | None
     ) -> None:
         schedule = stored.schedule
-        job = self._ranged(job, schedule) if schedule.partitions == "range" else job
+        if schedule.partitions == "range":
+            try:
+                job = self._ranged(job, schedule)
+            except Exception as error:
+                self._look_later(job, not_looked_up(error))
+                return
         problem = problem_of(self._targets, schedule.target, job.partition_start, job.partition_end)
+        if problem is not None and problem.lasting:
+            self._counts["failed"] += 1
+            fail_launch(self._queue, job, problem.text)
+            return
         if problem is not None:
-            self._counts["discarded"] += 1
-            fail_launch(self._queue, job, problem)
+            self._look_later(job, problem)
             return
         held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
         held.update(facts.targets)
         self._facts.admitted(job.id, held)
-        pairs = [(name, job.id) for name in sorted(held)]
-        resources.hold(self._queue.tx, self._location.id, pairs, self._now)
-        timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in stored.restarted])
+        self._holds.extend((name, job.id, self._now) for name in sorted(held))
+        if stored.restarted:
+            self._restart(job, stored)
         self._counts["admitted"] += 1
         self._queue.move(
             job,
@@ -185,12 +207,31 @@ class Checker:
         partitions = partitions_of(self._queue, job)
         if not partitions:
             return job
-        try:
-            ranges = self._targets.ranges(schedule.target, partitions)
-        except Exception:
-            # The target cannot be looked up; the admission that follows says so.
-            ranges = [partitions]
-        return by_range(self._queue, job, ranges)
+        return by_range(self._queue, job, self._targets.ranges(schedule.target, partitions))
+
+    def _restart(self, job: Job, stored: StoredSchedule) -> None:
+        """Lets the timers begin anew that count from a launch, and takes their ticks back.
+
+        A tick that came before the launch, and waits in the next job for company, is none now.
+        """
+        leaves = stored.restarted
+        timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in leaves])
+        following = self._queue.load(
+            jobs.c.schedule_id == stored.id,
+            jobs.c.state == JobState.WAITING_TRIGGER.value,
+            jobs.c.id != job.id,
+        )
+        for other in following:
+            arrivals = list(self._queue.current(other).arrivals)
+            for leaf in leaves:
+                arrivals[leaf] = NOTHING
+            self._queue.change(other, arrivals=tuple(arrivals), next_check_at=self._now)
+            if not any(leaf.events for leaf in arrivals):
+                self._discard(other, "a launch began its time anew", notice=None)
+
+    def _look_later(self, job: Job, problem: Problem) -> None:
+        self._counts["held"] += 1
+        self._queue.wait(job, problem.text, next_check_at=self._now + _LOOK_ANYWAY, held_by=None)
 
     def _keep(self, job: Job) -> None:
         """Holds a job until its schedule is resumed."""
@@ -214,7 +255,9 @@ class Checker:
             held_by=next(iter([*occupied, *waits_for]), None),
         )
 
-    def _discard(self, job: Job, reason: str, *, notice: Notice = Notice.JOB_DISCARDED) -> None:
+    def _discard(
+        self, job: Job, reason: str, *, notice: Notice | None = Notice.JOB_DISCARDED
+    ) -> None:
         self._counts["discarded"] += 1
         self._queue.move(
             job,

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs, launches, run_ends, runs, timers
+from arctic_orchestration.database.tables import jobs, launches, run_ends, runs
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling import timers
 from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -40,35 +41,23 @@ def was_set_back(location: Location, now: datetime) -> bool:
 
 def settle(tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime) -> None:
     """Computes timers, looks and deadlines of a location anew, as of ``now``."""
-    _settle_timers(tx, location, store, now)
+    timers.set_right(tx, location, store, now)
     _settle_jobs(tx, location, store, now)
     here = runs.c.location_id == location.id
     tx.execute(sa.update(runs).where(here, runs.c.seen_at > now).values(seen_at=now))
     own = sa.select(jobs.c.id).where(jobs.c.location_id == location.id)
-    ahead = (launches.c.at > now) & launches.c.holder.in_(own)
-    tx.execute(sa.update(launches).where(ahead).values(at=now))
-    ours = run_ends.c.resource.startswith(f"job:{location.place}/", autoescape=True)
-    ours |= run_ends.c.resource.startswith(f"asset:{location.place}/", autoescape=True)
-    tx.execute(sa.update(run_ends).where(ours, run_ends.c.ended_at > now).values(ended_at=now))
+    ahead = launches.c.at > now
+    ours = launches.c.holder.in_(own) | _is_target(launches.c.resource, location)
+    tx.execute(sa.update(launches).where(ahead, ours).values(at=now))
+    late = _is_target(run_ends.c.resource, location) & (run_ends.c.ended_at > now)
+    tx.execute(sa.update(run_ends).where(late).values(ended_at=now))
     locations.update(tx, location, ticked_at=now)
 
 
-def _settle_timers(
-    tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
-) -> None:
-    query = sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at).where(
-        timers.c.location_id == location.id, timers.c.due_at > now
-    )
-    rows = tx.execute(query).all()
-    stored = store.by_ids(tx, {row.schedule_id for row in rows})
-    for row in rows:
-        schedule = stored.get(row.schedule_id)
-        if schedule is None:
-            continue
-        due_at = schedule.leaves[row.leaf].next_tick(now, schedule.name)
-        if due_at is not None and due_at < row.due_at:
-            this = (timers.c.schedule_id == row.schedule_id) & (timers.c.leaf == row.leaf)
-            tx.execute(sa.update(timers).where(this).values(due_at=due_at))
+def _is_target(resource: sa.ColumnElement[str], location: Location) -> sa.ColumnElement[bool]:
+    """Whether a resource is a target of the location."""
+    jobs_of = resource.startswith(f"job:{location.place}/", autoescape=True)
+    return jobs_of | resource.startswith(f"asset:{location.place}/", autoescape=True)
 
 
 def _settle_jobs(

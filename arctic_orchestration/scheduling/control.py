@@ -20,11 +20,13 @@ from arctic_orchestration.scheduling.firing import fire
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
+from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import partitions_of
 from arctic_orchestration.scheduling.store import (
     Origin,
+    ScheduleStatus,
     ScheduleStore,
     StoredSchedule,
 )
@@ -88,7 +90,15 @@ def apply(
         if change.problem is not None:
             gone = [rows[change.name].id]
             store.remove(tx, location, gone, now, reason="this version could not read it")
-            store.add(tx, location, [by_name[change.name]], change.origin, now, reason=reason)
+            store.add(
+                tx,
+                location,
+                [by_name[change.name]],
+                change.origin,
+                now,
+                reason=reason,
+                statuses={change.name: ScheduleStatus(rows[change.name].status)},
+            )
             continue
         old = stored[change.name]
         suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
@@ -225,6 +235,7 @@ def cancel_job(tx: sa.Connection, location: Location, job_id: str, now: datetime
         job,
         JobState.DISCARDED,
         "canceled by hand",
+        notice=Notice.JOB_DISCARDED,
         next_check_at=None,
         held_by=None,
         ended_at=now,

@@ -1,7 +1,7 @@
 """Brings the schedules that the code declares into the store."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -9,7 +9,12 @@ import sqlalchemy as sa
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule, Target, digest
-from arctic_orchestration.scheduling.store import Origin, ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.store import (
+    Origin,
+    ScheduleStatus,
+    ScheduleStore,
+    StoredSchedule,
+)
 from arctic_orchestration.scheduling.suspension import discard_waiting
 
 
@@ -39,15 +44,17 @@ def deploy(
     Returns the counts ``created``, ``updated``, ``deleted`` and ``name_taken``.
     """
     counts: Counter[str] = Counter()
+    statuses: dict[str, ScheduleStatus] = {}
     if update_schedules:
         # What another version of the package wrote and this one cannot read is made anew.
         unreadable = store.unreadable(tx, location.id)
-        store.remove(tx, location, unreadable, now, reason="this version could not read it")
+        store.remove(tx, location, list(unreadable), now, reason="this version could not read it")
+        statuses = dict(unreadable.values())
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     of_code = [old for old in stored.values() if old.origin is Origin.CODE]
     if update_schedules:
         wanted = {schedule.name: schedule for schedule in declared}
-        counts.update(_write(tx, store, location, stored, wanted, now))
+        counts.update(_write(tx, store, location, stored, wanted, statuses, now))
         gone = [old.id for old in of_code if old.name not in wanted]
         store.remove(tx, location, gone, now, reason="no longer declared")
     else:
@@ -64,6 +71,7 @@ def _write(
     location: Location,
     stored: dict[str, StoredSchedule],
     wanted: dict[str, Schedule],
+    statuses: Mapping[str, ScheduleStatus],
     now: datetime,
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
@@ -78,7 +86,7 @@ def _write(
             discard_waiting(tx, old.id, "the schedule was updated", now)
             store.replace(tx, location, old, schedule, now, reason="deployed")
             counts["updated"] += 1
-    store.add(tx, location, new, Origin.CODE, now, reason="deployed")
+    store.add(tx, location, new, Origin.CODE, now, reason="deployed", statuses=statuses)
     counts["created"] += len(new)
     return counts
 

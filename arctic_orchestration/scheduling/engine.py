@@ -126,8 +126,9 @@ class Engine:
         moves: list[JobMove] = []
         lags: list[timedelta] = []
         with _collector_paused():
-            for _ in range(_READS_PER_TICK):
-                position, more, work = self._subscribe(now, counts, moves, lags)
+            for read in range(_READS_PER_TICK):
+                last = read == _READS_PER_TICK - 1
+                position, more, work = self._subscribe(now, counts, moves, lags, last=last)
                 self._deployed = True
                 if not more:
                     break
@@ -137,7 +138,7 @@ class Engine:
             self._look_up(now, counts, moves, keeps_house=keeps_house)
             # A trigger that fired at its moment has its constraints asked in the next round.
             while True:
-                checked, fired = self._check(now, counts, moves)
+                checked, fired = self._check(now, counts, moves, behind=more)
                 if checked < CHECKED_AT_ONCE and not fired:
                     break
             requests = self._hand_out(now, moves)
@@ -154,6 +155,8 @@ class Engine:
         counts: Counter[str],
         moves: list[JobMove],
         lags: list[timedelta],
+        *,
+        last: bool,
     ) -> tuple[Position, bool, bool]:
         """Reads and stores events; returns the position, and whether there are more, and work."""
         with self.database.begin() as tx:
@@ -171,7 +174,8 @@ class Engine:
             queue = JobQueue(tx, now)
             RunTracker(queue, location, self.lookup).note(batch.events)
             subscriber = Subscriber(tx, location, self.store, queue)
-            counts.update(subscriber.take(batch.events))
+            # Ticks of time wait for what happened before them, but not for ever.
+            counts.update(subscriber.take(batch.events, more=batch.more, last=last))
             counts["events"] += len(batch.events)
             queue.flush()
             if batch.position != before or subscriber.next_event != location.next_event:
@@ -234,13 +238,18 @@ class Engine:
                 counts["pruned"] += retention.prune(tx, location, now)
                 notices.prune(tx, location.id, now)
                 counts["abandoned"] += abandonment.settle(tx, location, self.lookup, now)
+                counts["abandoned"] += abandonment.let_go(tx, location, now)
         moves += queue.moves
 
-    def _check(self, now: datetime, counts: Counter[str], moves: list[JobMove]) -> tuple[int, int]:
+    def _check(
+        self, now: datetime, counts: Counter[str], moves: list[JobMove], *, behind: bool
+    ) -> tuple[int, int]:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
-            checked = Checker(queue, location, self.store, self.targets, self.surroundings).check()
+            checked = Checker(
+                queue, location, self.store, self.targets, self.surroundings, behind=behind
+            ).check()
             queue.flush()
         moves += queue.moves
         counts.update(checked)

@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.constraints import Constraint
+from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling import resources
+from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import job_resource
 
@@ -22,6 +24,8 @@ class Surroundings:
 
     #: the load by the name of a probe, as a share of the capacity; none: not measured
     measure: Callable[[str], float | None] = lambda probe: None
+    #: what one more run adds to that load, as far as it can be told before it has begun
+    one_more: Callable[[str], float] = lambda probe: 0.0
     #: when each of some assets was materialized last; those that never were are left out
     materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda assets: {}
 
@@ -40,6 +44,8 @@ class Gathered:
         self._launches: dict[str, dict[str, datetime]] = {}
         self._ends: dict[tuple[str, str], datetime] = {}
         self._loads: dict[str, float | None] = {}
+        #: jobs whose runs no measurement has seen
+        self._begun = 0
         self._fresh: dict[str, datetime] = {}
         self._trouble: Exception | None = None
 
@@ -62,7 +68,8 @@ class Gathered:
             probes.update(constraint.named_probes)
             parents.update(constraint.named_parents)
         # To ask the world takes its time, and others wait for what is locked.
-        self._loads = {probe: self._surroundings.measure(probe) for probe in sorted(probes)}
+        if probes:
+            self._measure(sorted(probes))
         if parents:
             self._ask_for_freshness(sorted(parents))
         if counted:
@@ -75,6 +82,7 @@ class Gathered:
 
     def admitted(self, job_id: str, names: Iterable[str]) -> None:
         """Counts a job that was just admitted."""
+        self._begun += 1
         for name in names:
             self._held.setdefault(name, set()).add(job_id)
             self._launches.setdefault(name, {})[job_id] = self._now
@@ -100,8 +108,16 @@ class Gathered:
         return max((at for at in ends if at is not None), default=None)
 
     def load(self, probe: str) -> float | None:
-        """The measured load; measured once for all jobs."""
-        return self._loads[probe]
+        """The load as it was measured, and what has begun since and was not seen yet."""
+        load = self._loads[probe]
+        return None if load is None else load + self._begun * self._surroundings.one_more(probe)
+
+    def _measure(self, probes: Sequence[str]) -> None:
+        self._loads = {probe: self._surroundings.measure(probe) for probe in probes}
+        launching = sa.select(sa.func.count()).where(
+            jobs.c.location_id == self._location.id, jobs.c.state == JobState.LAUNCHING.value
+        )
+        self._begun = self._tx.execute(launching).scalar_one()
 
     def fresh_at(self, parent: str) -> datetime | None:
         """When an asset was materialized last or, if there is none, a job succeeded.

@@ -1,6 +1,7 @@
 """Asks the trigger of a job that waits for it, when events came or a moment it named has come."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -10,14 +11,19 @@ from arctic_orchestration.triggers import Arrivals, Firing
 
 
 def ask_trigger(
-    queue: JobQueue, job: Job, stored: StoredSchedule, arrivals: Sequence[Arrivals]
+    queue: JobQueue,
+    job: Job,
+    stored: StoredSchedule,
+    arrivals: Sequence[Arrivals],
+    at: datetime | None = None,
 ) -> bool:
     """Moves a job on to its constraints when its trigger is satisfied; else notes what is missing.
 
-    Returns whether the trigger fired.
+    The trigger is asked as of ``at``, while more that happened before now is still to be read;
+    else as of now. Returns whether it fired.
     """
     try:
-        firing = stored.schedule.trigger.evaluate(arrivals, queue.now)
+        firing = stored.schedule.trigger.evaluate(arrivals, at or queue.now)
     except Exception as error:
         # One schedule's bad rule must not stop the others: its job waits, and says why.
         firing = Firing(satisfied=False, reason=f"its trigger could not be decided: {error!r}")

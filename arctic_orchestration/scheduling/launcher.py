@@ -9,6 +9,7 @@ job was admitted, and does not change with the schedule.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +25,9 @@ from arctic_orchestration.scheduling.targets import Targets, problem_of
 
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
 REQUESTED_AT_ONCE = 100
+
+#: how long a request that was handed out may lie in a tick that Dagster's daemon resumes
+_OUT = timedelta(minutes=15)
 
 SCHEDULE_TAG = "arctic/schedule"
 TRIGGER_TAG = "arctic/trigger"
@@ -65,15 +69,20 @@ def frozen(schedule: Schedule) -> str:
 def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[LaunchRequest]:
     """The requests of jobs that are launching, those that waited longest for one first.
 
-    A job whose run Dagster would refuse by now fails with the reason: one request that is
-    refused fails all of a tick.
+    A job whose run Dagster would refuse by now fails with the reason, once no earlier request
+    for it can be out: one request that is refused fails all of a tick.
     """
     requests = []
     for job in queue.load(query=_LAUNCHING, given={"here": location.id}):
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
-            fail_launch(queue, job, problem)
+            # What was handed out before may still become a run: the job must not end before it.
+            out = job.requested_at is not None and queue.now - job.requested_at < _OUT
+            if problem.lasting and not out:
+                fail_launch(queue, job, problem.text)
+            else:
+                queue.wait(job, problem.text)
             continue
         reason = job.reason
         if job.requests:

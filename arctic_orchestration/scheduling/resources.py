@@ -16,6 +16,9 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import holders, jobs, launches, resources, run_ends, runs
 from arctic_orchestration.scheduling.jobs import ACTIVE, JobState
 
+#: The most urgent jobs that a release wakes; thousands may wait for one slot, and look again
+#: by themselves.
+_WOKEN_AT_ONCE = 100
 #: Names of groups begin with it; all other resources are targets.
 GROUP = "group:"
 
@@ -68,27 +71,50 @@ def last_ends(tx: sa.Connection, names: Iterable[str]) -> dict[tuple[str, str], 
 def hold(
     tx: sa.Connection,
     location_id: int,
-    rows: Iterable[tuple[str, str]],
-    launched_at: datetime | None = None,
+    rows: Iterable[tuple[str, str, datetime | None]],
 ) -> None:
-    """Notes that holders have resources, given as pairs of resource and holder.
+    """Notes that holders have resources: resource, holder, and when it was launched.
 
-    With ``launched_at`` they were launched then, if they were not known to be before.
+    Without a moment it is not noted as a launch; nor is one that was known before.
     """
-    pairs = list(rows)
-    if not pairs:
+    given = list(rows)
+    if not given:
         return
     values = [
         {"resource": resource, "holder": holder, "location_id": location_id}
-        for resource, holder in pairs
+        for resource, holder, _ in given
     ]
     tx.execute(dialect.insert(tx, holders).on_conflict_do_nothing(), values)
-    if launched_at is not None:
-        begun = [
-            {"resource": resource, "holder": holder, "at": launched_at}
-            for resource, holder in pairs
-        ]
+    begun = [
+        {"resource": resource, "holder": holder, "at": at}
+        for resource, holder, at in given
+        if at is not None
+    ]
+    if begun:
         tx.execute(dialect.insert(tx, launches).on_conflict_do_nothing(), begun)
+
+
+def hand_over(tx: sa.Connection, location_id: int, to: Mapping[str, str], now: datetime) -> None:
+    """Gives what some holders have to runs, which from now on are active runs of nobody's job.
+
+    ``to`` names the run for each holder. Holders that have nothing, or are of another location,
+    are passed over.
+    """
+    query = sa.select(holders.c.resource, holders.c.holder).where(
+        dialect.among(tx, holders.c.holder, sorted(to)), holders.c.location_id == location_id
+    )
+    held = tx.execute(query).all()
+    if not held:
+        return
+    found = sorted({row.holder for row in held})
+    tx.execute(_let_go(tx.dialect.name), {"holders": dialect.given(tx, found)})
+    tx.execute(sa.delete(runs).where(dialect.among(tx, runs.c.run_id, found)))
+    rows = [
+        {"location_id": location_id, "run_id": run_id, "seen_at": now}
+        for run_id in sorted({to[holder] for holder in found})
+    ]
+    tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
+    hold(tx, location_id, [(row.resource, to[row.holder], None) for row in held])
 
 
 def release(
@@ -181,5 +207,7 @@ def _waiting_for(backend: str) -> sa.Select[Any]:
         sa.select(jobs.c.id)
         .where(dialect.among_given(backend, jobs.c.held_by, "names"))
         .where(jobs.c.state == JobState.WAITING_CONSTRAINTS.value)
+        .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+        .limit(_WOKEN_AT_ONCE)
         .with_for_update(skip_locked=True)
     )

@@ -131,8 +131,9 @@ class RunTracker:
             for id, job in self._queue.by_ids(asked_for).items()
             if job.location_id == self._location.id
         }
-        held: list[tuple[str, str]] = []
+        held: list[tuple[str, str, datetime | None]] = []
         others: dict[str, Event] = {}
+        self._adopt(events, known)
         for event in events:
             if event.status is None or event.run_id is None:
                 continue
@@ -150,11 +151,22 @@ class RunTracker:
                 if not event.status.ended:
                     # A job of Dagster makes assets: whoever counts those counts it.
                     resources_of = _resources(event, self._location.place)
-                    held.extend((name, job.id) for name in resources_of)
+                    begun_at = told(event.at, self._queue.now)
+                    held.extend((name, job.id, begun_at) for name in resources_of)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
-        resources.hold(self._queue.tx, self._location.id, held, self._queue.now)
+        resources.hold(self._queue.tx, self._location.id, held)
         self._note_others(others.values())
+
+    def _adopt(self, events: Sequence[Event], known: Mapping[str, Job]) -> None:
+        """Gives runs what their job held that was deleted before its run was seen."""
+        runs_of = {
+            event.tags[JOB_TAG]: event.run_id
+            for event in events
+            if event.run_id and event.tags.get(JOB_TAG) not in (None, *known)
+        }
+        if runs_of:
+            resources.hand_over(self._queue.tx, self._location.id, runs_of, self._queue.now)
 
     def confirm(self) -> None:
         """Looks for the runs of jobs that are launching and whose request was handed out."""
@@ -183,6 +195,7 @@ class RunTracker:
                     job,
                     JobState.FAILED,
                     f"its run {job.run_id} was deleted from Dagster",
+                    notice=Notice.RUN_FAILED,
                     next_check_at=None,
                     ended_at=self._queue.now,
                 )
@@ -288,23 +301,24 @@ class RunTracker:
         tx, location, now = self._queue.tx, self._location, self._queue.now
         begun: list[str] = []
         ends: dict[str, tuple[RunStatus, datetime]] = {}
-        held: list[tuple[str, str]] = []
-        # The launch of a run that a job asked for was noted when the job was admitted.
-        launched: list[tuple[str, str]] = []
+        held: list[tuple[str, str, datetime | None]] = []
         for event in events:
             assert event.run_id is not None and event.status is not None
-            pairs = [(name, event.run_id) for name in _resources(event, location.place)]
+            # The launch of a run that a job asked for was noted when the job was admitted; what
+            # a person runs again has the tags of the first run.
+            own = JOB_TAG in event.tags and _PARENT_TAG not in event.tags
+            begun_at = None if own else told(event.at, now)
             if event.status.ended:
                 ends[event.run_id] = (event.status, told(event.at, now))
             else:
                 begun.append(event.run_id)
             # A run that began and ended between two readings was never held, but it did end.
-            (held if JOB_TAG in event.tags else launched).extend(pairs)
+            names = _resources(event, location.place)
+            held.extend((name, event.run_id, begun_at) for name in names)
         if begun:
             rows = [{"location_id": location.id, "run_id": id, "seen_at": now} for id in begun]
             tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
         resources.hold(tx, location.id, held)
-        resources.hold(tx, location.id, launched, now)
         self._forget(list(ends), ends)
 
     def _forget(

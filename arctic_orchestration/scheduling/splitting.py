@@ -3,6 +3,7 @@
 What is about no partition, as a tick of time in an ``any_of``, goes to every part.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -97,9 +98,11 @@ def _share(queue: JobQueue, job: Job, parts: Sequence[tuple[Job, Sequence[str]]]
     query = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
     rows = queue.tx.execute(query.where(job_events.c.job_id == job.id)).all()
     queue.tx.execute(sa.delete(job_events).where(job_events.c.job_id == job.id))
+    by_key = defaultdict(list)
+    for row in rows:
+        by_key[row.partition].append(row)
     for part, partitions in parts:
-        wanted = {*partitions, ""}
-        for row in rows:
-            if row.partition in wanted:
+        for partition in dict.fromkeys((*partitions, "")):
+            for row in by_key[partition]:
                 queue.attach(part, row.leaf, row.number, row.partition)
     queue.flush()

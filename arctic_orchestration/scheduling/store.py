@@ -12,14 +12,11 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import (
-    holders,
     jobs,
-    runs,
     schedule_history,
     schedule_keys,
     schedules,
 )
-from arctic_orchestration.database.tables import timers as timer_rows
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling import resources, timers
@@ -107,6 +104,16 @@ def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
     return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
 
 
+def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
+    """Where each old leaf stands among the new ones, for those that are still there."""
+    same: dict[int, int] = {}
+    for number, leaf in enumerate(old):
+        places = [n for n, other in enumerate(new) if other == leaf and n not in same.values()]
+        if places:
+            same[number] = number if number in places else places[0]
+    return same
+
+
 @cache
 def _light(backend: str) -> sa.Select[Any]:
     """What tells whether a schedule that was parsed is still the one that is stored."""
@@ -149,12 +156,15 @@ class ScheduleStore:
         found = self.by_ids(tx, tx.execute(query).scalars())
         return sorted(found.values(), key=lambda stored: stored.name)
 
-    def unreadable(self, tx: sa.Connection, location_id: int) -> list[str]:
-        """The ids of a location's declared schedules that this version cannot read."""
+    def unreadable(
+        self, tx: sa.Connection, location_id: int
+    ) -> dict[str, tuple[str, ScheduleStatus]]:
+        """The declared schedules that this version cannot read: name and status by id."""
         here = (schedules.c.location_id == location_id) & (schedules.c.origin == Origin.CODE.value)
-        ids = list(tx.execute(sa.select(schedules.c.id).where(here)).scalars())
-        readable = self.by_ids(tx, ids)
-        return [id for id in ids if id not in readable]
+        query = sa.select(schedules.c.id, schedules.c.name, schedules.c.status).where(here)
+        found = {id: (name, ScheduleStatus(status)) for id, name, status in tx.execute(query)}
+        readable = self.by_ids(tx, found)
+        return {id: known for id, known in found.items() if id not in readable}
 
     def add(
         self,
@@ -165,8 +175,13 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
+        statuses: Mapping[str, ScheduleStatus] | None = None,
     ) -> None:
-        """Stores new schedules with their index and timers; ``reason`` goes into their history."""
+        """Stores new schedules with their index and timers; ``reason`` goes into their history.
+
+        ``statuses`` are those of names that were stored before, and keep them.
+        """
+        kept = statuses or {}
         with_ids = [(new_id(now), schedule) for schedule in new]
         rows = [
             {
@@ -175,7 +190,7 @@ class ScheduleStore:
                 "name": schedule.name,
                 "version": 1,
                 "origin": origin.value,
-                "status": _first_status(schedule).value,
+                "status": kept.get(schedule.name, _first_status(schedule)).value,
                 "spec": json.dumps(schedule.to_form()),
                 "created_at": now,
                 "updated_at": now,
@@ -197,7 +212,7 @@ class ScheduleStore:
             taking = [
                 (id, schedule)
                 for id, schedule in with_ids
-                if takes_events(_first_status(schedule), schedule)
+                if takes_events(kept.get(schedule.name, _first_status(schedule)), schedule)
             ]
             timers.start(tx, location, taking, now)
 
@@ -225,19 +240,10 @@ class ScheduleStore:
         self._record(tx, location, [this], Action.UPDATED, reason, now)
         tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
         self._index(tx, location, [(stored.id, schedule)])
-        unchanged = [
-            leaf
-            for leaf, (old, new) in enumerate(
-                zip(stored.leaves, schedule.trigger.leaves, strict=False)
-            )
-            if old == new and takes_events(stored.status, schedule)
-        ]
-        tx.execute(
-            sa.delete(timer_rows)
-            .where(timer_rows.c.schedule_id == stored.id)
-            .where(timer_rows.c.leaf.not_in(unchanged))
-        )
-        if takes_events(stored.status, schedule):
+        taking = takes_events(stored.status, schedule)
+        same = _same_leaves(stored.leaves, schedule.trigger.leaves) if taking else {}
+        timers.carry_over(tx, location, stored.id, same)
+        if taking:
             timers.start(tx, location, [(stored.id, schedule)], now)
 
     def remove(
@@ -261,16 +267,9 @@ class ScheduleStore:
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
             .where(jobs.c.state.in_([state.value for state in ACTIVE]))
         ).all()
-        for job_id, run_id in active:
-            if run_id is None:
-                tx.execute(sa.delete(holders).where(holders.c.holder == job_id))
-                continue
-            row = {"location_id": location.id, "run_id": run_id, "seen_at": now}
-            tx.execute(dialect.insert(tx, runs).values(row).on_conflict_do_nothing())
-            kept = sa.select(holders.c.resource).where(holders.c.holder == job_id)
-            names = list(tx.execute(kept).scalars())
-            tx.execute(sa.delete(holders).where(holders.c.holder == job_id))
-            resources.hold(tx, location.id, [(name, run_id) for name in names])
+        # A run that is not seen yet goes by the name of its job until it is, or is given up.
+        to = {job_id: run_id or job_id for job_id, run_id in active}
+        resources.hand_over(tx, location.id, to, now)
         tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
 
     def set_status(

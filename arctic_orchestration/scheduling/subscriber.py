@@ -9,7 +9,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,8 @@ from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.triggers import Arrivals
 from arctic_orchestration.triggers.base import NOTHING
 
+#: the least that two moments differ by
+_INSTANT = timedelta(microseconds=1)
 _EVENT_COLUMNS = (
     "location_id",
     "number",
@@ -82,18 +84,42 @@ class Subscriber:
         #: the number of the location's next event; the caller stores it with the position
         self.next_event = location.next_event
 
-    def take(self, found: Sequence[Event]) -> dict[str, int]:
-        """Gives events and the ticks that are due to jobs; returns counts."""
+    def take(self, found: Sequence[Event], *, more: bool, last: bool) -> dict[str, int]:
+        """Gives events, and then the ticks that are due, to jobs; returns counts.
+
+        Args:
+            found: the events, in their order.
+            more: these are not the last before now: time is then judged as of the last of them,
+                and ticks wait until all were read;
+            last: but not for ever: this is the last reading of a tick.
+        """
+        until = told(found[-1].at, self._now) if more and found else self._now
         matches = self._match(found)
-        for stored, leaf, at in timers.due(self._tx, self._location, self._store, self._now):
-            tick = Event(kind=EventKind.TICK, subject=stored.name, at=at)
-            matches.append(_Match(event=tick, stored=stored, leaf=leaf))
+        self._give_all(matches, until)
+        if more and not last:
+            return {"matched": self._matched, "fired": self._fired}
+        # An event may have let a timer begin anew that was due.
+        due = timers.due(self._tx, self._location, self._store, self._now)
+        if due:
+            self._queue.flush()
+            ticks = [
+                _Match(
+                    event=Event(kind=EventKind.TICK, subject=stored.name, at=at),
+                    stored=stored,
+                    leaf=leaf,
+                )
+                for stored, leaf, at in due
+            ]
+            self._give_all(ticks, until)
+        return {"matched": self._matched, "fired": self._fired}
+
+    def _give_all(self, matches: Sequence[_Match], until: datetime) -> None:
         self._load(matches)
-        self._number(matches)
+        self._number(matches, until)
         timers.restart(
             self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
         )
-        return {"matched": self._matched, "fired": self._fired}
+        self._restarted.clear()
 
     def _match(self, found: Sequence[Event]) -> list[_Match]:
         by_key = defaultdict(list)
@@ -128,6 +154,7 @@ class Subscriber:
         return matches
 
     def _load(self, matches: Sequence[_Match]) -> None:
+        self._open, self._seen = {}, defaultdict(set)
         ids = sorted({match.stored.id for match in matches})
         if not ids:
             return
@@ -145,11 +172,12 @@ class Subscriber:
         for row in self._tx.execute(_partitions_seen(backend), seen):
             self._seen[row.job_id, row.leaf].add(row.partition)
 
-    def _number(self, matches: Sequence[_Match]) -> None:
+    def _number(self, matches: Sequence[_Match], until: datetime) -> None:
         """Stores each event once, under the location's next number, and gives it to its jobs."""
-        number = self._location.next_event
+        number = self.next_event
         rows: list[tuple[Any, ...]] = []
         numbers: dict[int, int] = {}
+        before: Event | None = None
         for match, following in itertools.zip_longest(matches, matches[1:]):
             event = match.event
             if id(event) not in numbers:
@@ -168,21 +196,25 @@ class Subscriber:
                     )
                 )
                 number += 1
-            self._give(match, numbers[id(event)])
+            stored, at = match.stored, told(event.at, self._now)
+            if not stored.takes_more and event is not before:
+                # It may have fired by time alone before this event came.
+                self._settle(stored, at - _INSTANT)
+            self._give(match, numbers[id(event)], at)
+            before = event
             # Where each firing is a job, each event is asked about once all leaves have it.
             same = following is not None and (
-                following.event is event and following.stored.id == match.stored.id
+                following.event is event and following.stored.id == stored.id
             )
-            if not match.stored.takes_more and not same:
-                self._settle(match.stored)
+            if not stored.takes_more and not same:
+                self._settle(stored, at)
         for stored in {match.stored.id: match.stored for match in matches}.values():
-            if stored.id in self._open and self._open[stored.id].id in self._arrivals:
-                self._settle(stored)
+            self._settle(stored, until)
         if rows:
             dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
             self.next_event = number
 
-    def _give(self, match: _Match, number: int) -> None:
+    def _give(self, match: _Match, number: int, at: datetime) -> None:
         stored, event = match.stored, match.event
         job = self._open.get(stored.id) or self._begin(stored)
         self._open[stored.id] = job
@@ -192,24 +224,28 @@ class Subscriber:
         # Ticks of time are about no partition, as are the arrivals of an unpartitioned asset.
         is_new = partition not in seen or before.partitions == 0
         # What happened while nothing ticked counts from when it happened.
-        at = told(event.at, self._now)
         taken = before.with_event(event, new_partition=is_new, at=at)
-        arrivals[match.leaf] = self._noted(match, taken, at)
+        arrivals[match.leaf] = self._noted(match, before, taken, at)
         seen.add(partition)
         self._queue.attach(job, match.leaf, number, partition)
         if event.problem is not None:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
 
-    def _noted(self, match: _Match, taken: Arrivals, at: datetime) -> Arrivals:
+    def _noted(self, match: _Match, before: Arrivals, taken: Arrivals, at: datetime) -> Arrivals:
         """The arrivals of a leaf, with what its own answer to them is needed for."""
         stored, leaf = match.stored, match.stored.leaves[match.leaf]
         try:
             if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, at):
-                self._restarted[stored.id, match.leaf] = stored, at
-            unnoted = stored.notes_firings and taken.fired_at is None
-            if unnoted and leaf.evaluate((taken,), at).satisfied:
-                return replace(taken, fired_at=at)
+                # An event that is told late does not set the time back.
+                self._restarted[stored.id, match.leaf] = stored, taken.last_at or at
+            if stored.notes_firings and taken.fired_at is None:
+                # It may have fired by time alone before this event came.
+                earlier = leaf.evaluate((before,), at) if before.events else None
+                if earlier is not None and earlier.satisfied:
+                    return replace(taken, fired_at=earlier.first_at or at)
+                if leaf.evaluate((taken,), at).satisfied:
+                    return replace(taken, fired_at=at)
         except Exception:
             # What cannot be decided is said when the whole trigger is asked.
             return taken
@@ -233,14 +269,17 @@ class Subscriber:
             )
         )
 
-    def _settle(self, stored: StoredSchedule) -> None:
-        """Asks the trigger of an open job that has new events."""
-        job = self._open[stored.id]
-        arrivals = tuple(self._arrivals.pop(job.id))
+    def _settle(self, stored: StoredSchedule, at: datetime) -> None:
+        """Asks the trigger of an open job that has new events, as of a moment."""
+        job = self._open.get(stored.id)
+        if job is None:
+            return
+        given = self._arrivals.pop(job.id, None)
+        arrivals = job.arrivals if given is None else tuple(given)
         if job.state is JobState.WAITING_CONSTRAINTS:
             self._queue.change(job, arrivals=arrivals)
             return
-        if ask_trigger(self._queue, job, stored, arrivals):
+        if ask_trigger(self._queue, job, stored, arrivals, at):
             self._fired += 1
             del self._open[stored.id]
         else:

@@ -12,7 +12,7 @@ What happens meanwhile is the schedule's ``suspend_mode``:
 The timeouts of waiting jobs stand still while a schedule is suspended.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -41,9 +41,10 @@ def suspend(
         return False
     store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
     mode = stored.schedule.suspend_mode
-    if mode in ("drop", "drain"):
-        timers.stop(tx, stored.id)
+    if mode == "drain":
+        timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
     if mode == "drop":
+        timers.stop(tx, stored.id)
         discard_waiting(tx, stored.id, "the schedule was suspended", now)
         return True
     queue = JobQueue(tx, now)
@@ -75,7 +76,7 @@ def resume(
     timers.start(tx, location, [(stored.id, stored.schedule)], now)
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
-        stood_still = now - max(stored.status_at, job.created_at)
+        stood_still = max(timedelta(0), now - max(stored.status_at, job.created_at))
         queue.change(
             job,
             deadline_at=job.deadline_at and job.deadline_at + stood_still,
@@ -98,6 +99,17 @@ def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datet
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()
     return len(waiting)
+
+
+def _waited_for(queue: JobQueue, stored: StoredSchedule) -> list[int]:
+    """The leaves whose timer a waiting job began with an event, and still waits for."""
+    return [
+        number
+        for job in _waiting(queue, stored)
+        if job.state is JobState.WAITING_TRIGGER
+        for number, leaf in enumerate(job.arrivals)
+        if leaf.events and not leaf.ticks
+    ]
 
 
 def _waiting(queue: JobQueue, stored: StoredSchedule) -> list[Job]:

@@ -1,6 +1,6 @@
 """The timers of leaves that fire by time: one row for each, with the next tick to deliver."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +51,48 @@ def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetim
         tx.execute(_RESTART, rows)
 
 
-def stop(tx: sa.Connection, schedule_id: str) -> None:
-    """Forgets the timers of a schedule."""
-    tx.execute(sa.delete(timers).where(timers.c.schedule_id == schedule_id))
+def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> None:
+    """Forgets the timers of a schedule, but for those of some leaves."""
+    these = (timers.c.schedule_id == schedule_id) & timers.c.leaf.not_in(but)
+    tx.execute(sa.delete(timers).where(these))
+
+
+def carry_over(
+    tx: sa.Connection, location: Location, schedule_id: str, to: Mapping[int, int]
+) -> None:
+    """Gives the timers of leaves to others, as ``to`` says by their numbers; the rest stops."""
+    query = sa.select(timers.c.leaf, timers.c.due_at, timers.c.last_at)
+    running = tx.execute(query.where(timers.c.schedule_id == schedule_id)).all()
+    stop(tx, schedule_id)
+    rows = [
+        {
+            "schedule_id": schedule_id,
+            "leaf": to[row.leaf],
+            "location_id": location.id,
+            "due_at": row.due_at,
+            "last_at": row.last_at,
+        }
+        for row in running
+        if row.leaf in to
+    ]
+    if rows:
+        tx.execute(sa.insert(timers), rows)
+
+
+def set_right(tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime) -> None:
+    """Brings timers forward whose next tick after now is before the one they wait for."""
+    ahead = (timers.c.location_id == location.id) & (timers.c.due_at > now)
+    rows = tx.execute(sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at).where(ahead))
+    waiting = rows.all()
+    stored = store.by_ids(tx, {row.schedule_id for row in waiting})
+    moved = []
+    for row in waiting:
+        schedule = stored.get(row.schedule_id)
+        due_at = schedule.leaves[row.leaf].next_tick(now, schedule.name) if schedule else None
+        if due_at is not None and due_at < row.due_at:
+            moved.append({"of": row.schedule_id, "at_leaf": row.leaf, "next_at": due_at})
+    if moved:
+        tx.execute(_RESTART, moved)
 
 
 def due(
@@ -76,7 +115,8 @@ def due(
         deliver = [at for at in ticks.deliver if at != row.last_at]
         found.extend((schedule, row.leaf, at) for at in deliver)
         this = {"of": row.schedule_id, "at_leaf": row.leaf}
-        if ticks.next_at is None:
+        # While it drains, a timer was kept for one job, which has its tick now.
+        if ticks.next_at is None or not schedule.takes_events:
             ended.append(this)
         else:
             newest = deliver[-1] if deliver else row.last_at

@@ -33,6 +33,8 @@ class Arrivals:
     ticks: int = 0
     #: when the leaf alone was satisfied for the first time; noted for triggers that ask for it
     fired_at: datetime | None = None
+    #: the last of the moments of time
+    ticked_at: datetime | None = None
 
     def with_event(self, event: Event, *, new_partition: bool, at: datetime) -> "Arrivals":
         """These arrivals and one more, which came ``at``; a moment of time is no partition."""
@@ -45,6 +47,7 @@ class Arrivals:
             last_at=at if self.last_at is None or at > self.last_at else self.last_at,
             ticks=self.ticks + tick,
             fired_at=self.fired_at,
+            ticked_at=at if tick else self.ticked_at,
         )
 
     def to_json(self) -> list[Any]:
@@ -53,14 +56,15 @@ class Arrivals:
         last = self.last_at.isoformat() if self.last_at else None
         form = [self.events, self.partitions, self.bytes, first, last]
         if self.ticks or self.fired_at:
-            form += [self.ticks, self.fired_at.isoformat() if self.fired_at else None]
+            fired = self.fired_at.isoformat() if self.fired_at else None
+            form += [self.ticks, fired, self.ticked_at.isoformat() if self.ticked_at else None]
         return form
 
     @classmethod
     def from_json(cls, form: Sequence[Any]) -> "Arrivals":
         """The arrivals that :meth:`to_json` wrote."""
         events, partitions, size, first, last, *more = form
-        ticks, fired = more or (0, None)
+        ticks, fired, ticked = more or (0, None, None)
         return cls(
             events=events,
             partitions=partitions,
@@ -69,6 +73,7 @@ class Arrivals:
             last_at=datetime.fromisoformat(last) if last else None,
             ticks=ticks,
             fired_at=datetime.fromisoformat(fired) if fired else None,
+            ticked_at=datetime.fromisoformat(ticked) if ticked else None,
         )
 
 
@@ -83,8 +88,8 @@ class Firing:
     reason: str
     look_again_at: datetime | None = None
     children: tuple["Firing", ...] = ()
-    #: satisfied only: when it fired for the first time since the last job, and for the last
-    #: time; a leaf fires again with each arrival while it is satisfied
+    #: when it fired for the first time since the last job, also if it is not satisfied any more;
+    #: satisfied only: when for the last time. A leaf fires with each arrival while it is satisfied
     first_at: datetime | None = None
     last_at: datetime | None = None
 

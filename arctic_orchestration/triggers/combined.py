@@ -68,7 +68,7 @@ class AnyOf(Combined):
             reason=fired[0].reason if fired else " or ".join([f.reason for f in firings]),
             look_again_at=_earliest(firings),
             children=firings,
-            first_at=min([f.first_at for f in fired if f.first_at], default=None),
+            first_at=min([f.first_at for f in firings if f.first_at], default=None),
             last_at=max([f.last_at for f in fired if f.last_at], default=None),
         )
 
@@ -110,7 +110,8 @@ class AllOf(Combined):
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         firings = self._ask(arrivals, now)
-        firsts = [f.first_at for f in firings if f.satisfied and f.first_at]
+        # Also of what fired and is not satisfied now: a quiet that was broken.
+        firsts = [f.first_at for f in firings if f.first_at]
         lasts = [f.last_at for f in firings if f.satisfied and f.last_at]
         ends_at = min(firsts) + self.wait if self.wait is not None and firsts else None
         ended = ends_at is not None and ends_at <= now

@@ -107,8 +107,8 @@ class Elapsed(Leaf):
             return Firing(
                 satisfied=True,
                 reason=f"{length} have passed since {what}",
-                first_at=here.first_at if since_launch else here.fired_at or here.last_at,
-                last_at=here.last_at,
+                first_at=here.first_at if since_launch else here.fired_at or here.ticked_at,
+                last_at=here.ticked_at,
             )
         if since_launch:
             return Firing(satisfied=False, reason=f"{length} have not passed since the last launch")

@@ -43,14 +43,16 @@ class Quiet(Leaf):
                 reason=f"{what}, the last at {format_moment(here.last_at)}; "
                 f"without another it fires at {format_moment(look_at)}",
                 look_again_at=look_at,
+                first_at=here.fired_at,
             )
         if quiet_at <= ends_at:
             reason = f"{what}, and nothing more for {format_duration(self.duration)}"
-            return Firing(satisfied=True, reason=reason, first_at=quiet_at, last_at=quiet_at)
+            first_at = here.fired_at or quiet_at
+            return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=quiet_at)
         assert self.max_wait is not None
         return Firing(
             satisfied=True,
             reason=f"{what}, and {format_duration(self.max_wait)} have passed since the first",
-            first_at=ends_at,
+            first_at=here.fired_at or ends_at,
             last_at=max(ends_at, here.last_at),
         )

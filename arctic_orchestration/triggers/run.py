@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from arctic_orchestration.events.event import EventKey, RunStatus
+from arctic_orchestration.events.event import Event, EventKey, RunStatus
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf
 
 _Status = Literal["success", "failure", "canceled", "started"]
@@ -53,6 +53,11 @@ class Run(Leaf):
             for asset in self.assets
             for status in statuses
         )
+
+    def takes(self, event: Event) -> bool:
+        # A run counts once: one that started was taken when it did.
+        told = event.status is not None and event.status.ended and event.started
+        return not (told and "started" in self.status)
 
     def named_assets(self) -> Mapping[str, str]:
         own = self.assets if self.location is None else ()

@@ -51,8 +51,8 @@ def add_runs(instance: DagsterInstance, statuses: list[DagsterRunStatus]) -> Non
 class TestRuns:
     """Runs in progress, of Dagster's limit on them."""
 
-    def test_queued_and_ended_runs_do_not_count(self, tmp_path: Path) -> None:
-        """Starting, started, canceling and suspended are four of five, as for Dagster's daemon."""
+    def test_every_run_counts_until_it_has_ended(self, tmp_path: Path) -> None:
+        """Not started, queued, starting, started, canceling and suspended: six, of five."""
         coordinator = {
             "module": "dagster.core.run_coordinator",
             "class": "QueuedRunCoordinator",
@@ -62,9 +62,10 @@ class TestRuns:
             probes = LoadProbes(lambda: instance)
             assert probes.measure("runs") == 0
             add_runs(instance, list(DagsterRunStatus))
-            assert probes.measure("runs") == 0.8
+            assert probes.measure("runs") == 1.2
             add_runs(instance, [DagsterRunStatus.STARTED] * 3)
-            assert probes.measure("runs") == 1.4
+            assert probes.measure("runs") == 1.8
+            assert probes.one_more("runs") == 0.2
 
     def test_without_a_word_dagsters_limit_is_ten(self, tmp_path: Path) -> None:
         """One run of ten; the limit of ``concurrency`` in dagster.yaml replaces it."""

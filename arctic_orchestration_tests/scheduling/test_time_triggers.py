@@ -173,7 +173,7 @@ def test_a_rate_counts_manual_runs_and_other_schedules(world: MakeWorld) -> None
     here.feed.arrive("raw/a", "1")
     assert launched_at(here, [10]) == [10]
     here.feed.arrive("raw/b", "1")
-    assert launched_at(here, [20, HOUR, HOUR + 1]) == [HOUR + 1]
+    assert launched_at(here, [20, HOUR - 1, HOUR]) == [HOUR]
 
 
 def test_an_interval_counts_from_the_end_of_any_run_of_the_target(world: MakeWorld) -> None:

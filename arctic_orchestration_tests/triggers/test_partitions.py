@@ -97,7 +97,7 @@ def test_a_moment_of_time_is_no_partition() -> None:
     """It is an event that says nothing about data."""
     tick = Event(kind=EventKind.TICK, subject="s", at=NOW)
     here = Arrivals().with_event(tick, new_partition=True, at=NOW)
-    assert here == Arrivals(events=1, ticks=1, first_at=NOW, last_at=NOW)
+    assert here == Arrivals(events=1, ticks=1, first_at=NOW, last_at=NOW, ticked_at=NOW)
 
 
 _MOMENTS = st.none() | st.timedeltas(timedelta(0), timedelta(days=9)).map(lambda span: NOW + span)
