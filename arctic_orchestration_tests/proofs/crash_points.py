@@ -149,7 +149,7 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
     """Points before the commit of a step and after it, where it did something."""
     original = getattr(owner, method)
 
-    def step(engine: Any, now: datetime, *rest: Any) -> Any:
+    def step(engine: Any, now: datetime, *rest: Any, **named: Any) -> Any:
         before = rest[0][counted] if counted else 0
         _step.has_worked = False
 
@@ -158,7 +158,7 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
 
         _step.name, _step.has_done = name, has_done
         try:
-            result = original(engine, now, *rest)
+            result = original(engine, now, *rest, **named)
             if has_done():
                 reach(after)
         finally:

@@ -122,9 +122,9 @@ def tick_through_rounds(
 class EngineWithoutLocks(Engine):
     """Checks constraints without having locked the location."""
 
-    def _check(self, *args: Any) -> tuple[int, int]:
+    def _check(self, *args: Any, **named: Any) -> tuple[int, int]:
         with _location_unlocked():
-            return super()._check(*args)
+            return super()._check(*args, **named)
 
 
 @contextmanager

@@ -33,6 +33,13 @@ _DONE_TO_SCHEDULES = {
 }
 
 
+_EVENTS_OF = (
+    sa.select(job_events.c.number, job_events.c.partition)
+    .where(job_events.c.job_id == sa.bindparam("job"))
+    .order_by(job_events.c.number)
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """One decision.
@@ -97,12 +104,7 @@ class Narrator:
         self, tx: sa.Connection, request: LaunchRequest, run: SimulatedRun, at: datetime
     ) -> Decision:
         """A run was made for a job."""
-        query = (
-            sa.select(job_events.c.number, job_events.c.partition)
-            .where(job_events.c.job_id == request.job_id)
-            .order_by(job_events.c.number)
-        )
-        rows = tx.execute(query).all()
+        rows = tx.execute(_EVENTS_OF, {"job": request.job_id}).all()
         details = {
             "partitions": list(dict.fromkeys(row.partition for row in rows if row.partition)),
             "events": len({row.number for row in rows}),

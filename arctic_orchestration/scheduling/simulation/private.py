@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.scheduling.simulation.shortcut import Shortcut
 
 
 class PrivateDatabase(Database):
@@ -20,6 +22,7 @@ class PrivateDatabase(Database):
         self._connection = self.engine.connect()
         self._connection.begin()
         self.upgrade()
+        self._connection = cast(sa.Connection, Shortcut(self._connection))
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
