@@ -125,9 +125,12 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
     """An ``INSERT`` that knows ``ON CONFLICT``."""
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(table)
-    return postgresql.insert(table)
+    return insert_for(connection.dialect.name, table)
+
+
+def insert_for(backend: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    """As :func:`insert`, for a statement that is built once for each backend."""
+    return sqlite.insert(table) if backend == "sqlite" else postgresql.insert(table)
 
 
 def among(

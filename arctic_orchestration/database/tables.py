@@ -170,6 +170,23 @@ jobs = sa.Table(
     sa.Index(None, "location_id", "ended_at"),
 )  # fmt: skip
 
+
+def in_state(*states: str) -> sa.ColumnElement[bool]:
+    """That a job is in one of the states, written out in the statement.
+
+    SQLite uses a partial index only where a condition stands in the words of the index. And
+    what it compared with these words as a parameter, it prepares anew at each execution.
+    """
+    words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
+    return jobs.c.state.in_(words) if len(words) > 1 else jobs.c.state == words[0]
+
+
+#: In the words of the partial indexes above.
+is_waiting = in_state("waiting_trigger", "waiting_constraints")
+is_active = in_state("launching", "launched")
+is_launching = is_active & in_state("launching")
+is_constrained = in_state("waiting_constraints")
+
 job_events = sa.Table(
     "arctic_job_events",
     metadata,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
-from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.database.tables import is_waiting, jobs
 from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
@@ -39,7 +39,7 @@ _LOOK_ANYWAY = timedelta(seconds=30)
 _DUE = (
     sa.select(jobs)
     .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.next_check_at <= sa.bindparam("now"))
-    .where(jobs.c.state.in_([state.value for state in WAITING]))
+    .where(is_waiting)
     .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
     .limit(CHECKED_AT_ONCE)
 )

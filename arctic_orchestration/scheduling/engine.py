@@ -21,11 +21,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, runs
+from arctic_orchestration.database.tables import in_state, is_launching, is_waiting, jobs, runs
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.events.feed import Feed, Position
 from arctic_orchestration.scheduling import (
@@ -67,6 +68,15 @@ class TickResult:
     moves: Sequence[JobMove] = ()
     #: how long each event that was read was on its way
     lags: Sequence[timedelta] = ()
+
+
+class _Work(NamedTuple):
+    """What there is to do once the events were taken."""
+
+    #: runs are to be looked up: a job is launching, or an end was never told
+    runs: bool
+    #: a waiting job is due
+    jobs: bool
 
 
 @contextmanager
@@ -134,14 +144,16 @@ class Engine:
                     break
         # An idle tick is one transaction: the others have nothing to look at.
         keeps_house = self._keeps_house(now)
-        if work or keeps_house:
-            self._look_up(now, counts, moves, keeps_house=keeps_house)
+        if any(work) or keeps_house:
+            if work.runs or keeps_house:
+                self._look_up(now, counts, moves, keeps_house=keeps_house)
             # A trigger that fired at its moment has its constraints asked in the next round.
             while True:
                 checked, fired = self._check(now, counts, moves, behind=more)
                 if checked < CHECKED_AT_ONCE and not fired:
                     break
-            requests = self._hand_out(now, moves)
+            launching = work.runs or counts["admitted"]
+            requests = self._hand_out(now, moves) if launching else []
         else:
             requests = []
         counts["requested"] = len(requests)
@@ -157,7 +169,7 @@ class Engine:
         lags: list[timedelta],
         *,
         last: bool,
-    ) -> tuple[Position, bool, bool]:
+    ) -> tuple[Position, bool, _Work]:
         """Reads and stores events; returns the position, and whether there are more, and work."""
         with self.database.begin() as tx:
             location = self._locked(tx)
@@ -168,7 +180,7 @@ class Engine:
                 # What arrived before anybody waited for it concerns nobody.
                 position = self.feed.end()
                 locations.update(tx, location, position=position.to_json())
-                return position, False, True
+                return position, False, _Work(runs=True, jobs=True)
             before = Position.from_json(location.position)
             batch = self.feed.read(before, EVENTS_AT_ONCE)
             queue = JobQueue(tx, now)
@@ -251,8 +263,8 @@ class Engine:
                 queue, location, self.store, self.targets, self.surroundings, behind=behind
             ).check()
             queue.flush()
+            counts.update(checked)
         moves += queue.moves
-        counts.update(checked)
         return checked["checked"], checked["fired"]
 
     def _hand_out(self, now: datetime, moves: list[JobMove]) -> list[LaunchRequest]:
@@ -289,17 +301,21 @@ class Engine:
         return location
 
 
-def _has_work(tx: sa.Connection, location: Location, now: datetime) -> bool:
-    """Whether a job is launching or due, or a run of somebody else is to be looked up."""
+def _has_work(tx: sa.Connection, location: Location, now: datetime) -> _Work:
     given = {"here": location.id, "now": now, "unheard": now - VERIFY_EVERY}
-    return bool(tx.execute(_WORK, given).scalar())
+    row = tx.execute(_WORK, given).one()
+    return _Work(runs=bool(row.runs), jobs=bool(row.jobs))
 
 
 _HERE = jobs.c.location_id == sa.bindparam("here")
+_IS_DUE = jobs.c.next_check_at <= sa.bindparam("now")
 _WORK = sa.select(
-    sa.exists().where(_HERE, jobs.c.state == JobState.LAUNCHING.value)
-    | sa.exists().where(_HERE, jobs.c.next_check_at <= sa.bindparam("now"))
-    | sa.exists().where(
-        runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard")
-    )
+    (
+        sa.exists().where(_HERE, is_launching)
+        | sa.exists().where(_HERE, _IS_DUE, in_state("launched"))
+        | sa.exists().where(
+            runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard")
+        )
+    ).label("runs"),
+    sa.exists().where(_HERE, _IS_DUE, is_waiting).label("jobs"),
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.database.tables import is_launching, jobs
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
@@ -35,7 +35,7 @@ TRIGGER_TAG = "arctic/trigger"
 
 _LAUNCHING = (
     sa.select(jobs)
-    .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.state == JobState.LAUNCHING.value)
+    .where(jobs.c.location_id == sa.bindparam("here"), is_launching)
     .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
     .limit(REQUESTED_AT_ONCE)
 )

@@ -16,6 +16,8 @@ from arctic_orchestration.scheduling import notices, resources
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobMove, JobState, check_move
 from arctic_orchestration.scheduling.notices import Notice
 
+_NEW_JOBS = sa.insert(jobs)
+_NEW_HISTORY = sa.insert(job_history)
 _EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
 
 
@@ -159,11 +161,11 @@ class JobQueue:
         # Changes first: a job that takes no more events makes room for the one that does.
         self._update()
         if self._new:
-            self.tx.execute(sa.insert(jobs), [job.to_row() for job in self._new.values()])
+            self.tx.execute(_NEW_JOBS, [job.to_row() for job in self._new.values()])
         if self._events:
             dialect.insert_rows(self.tx, job_events, _EVENT_COLUMNS, self._events)
         if self._history:
-            self.tx.execute(sa.insert(job_history), self._history)
+            self.tx.execute(_NEW_HISTORY, self._history)
         by_location: dict[int, list[tuple[JobMove, Notice]]] = defaultdict(list)
         for move, notice in self._notices:
             by_location[move.job.location_id].append((move, notice))

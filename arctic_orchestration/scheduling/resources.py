@@ -13,8 +13,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import holders, jobs, launches, resources, run_ends, runs
-from arctic_orchestration.scheduling.jobs import ACTIVE, JobState
+from arctic_orchestration.database.tables import (
+    holders,
+    is_active,
+    is_constrained,
+    jobs,
+    launches,
+    resources,
+    run_ends,
+    runs,
+)
 
 #: The most urgent jobs that a release wakes; thousands may wait for one slot, and look again
 #: by themselves.
@@ -84,14 +92,14 @@ def hold(
         {"resource": resource, "holder": holder, "location_id": location_id}
         for resource, holder, _ in given
     ]
-    tx.execute(dialect.insert(tx, holders).on_conflict_do_nothing(), values)
+    tx.execute(_unless_there(tx.dialect.name, holders), values)
     begun = [
         {"resource": resource, "holder": holder, "at": at}
         for resource, holder, at in given
         if at is not None
     ]
     if begun:
-        tx.execute(dialect.insert(tx, launches).on_conflict_do_nothing(), begun)
+        tx.execute(_unless_there(tx.dialect.name, launches), begun)
 
 
 def hand_over(tx: sa.Connection, location_id: int, to: Mapping[str, str], now: datetime) -> None:
@@ -158,23 +166,32 @@ def _note_ends(tx: sa.Connection, ends: Iterable[tuple[str, str, datetime]]) -> 
             newest[resource, status] = max(at, newest.get((resource, status), at))
     if not newest:
         return
-    new = dialect.insert(tx, run_ends)
-    statement = new.on_conflict_do_update(
-        index_elements=["resource", "status"],
-        set_={"ended_at": new.excluded.ended_at},
-        where=run_ends.c.ended_at < new.excluded.ended_at,
-    )
     rows = [
         {"resource": resource, "status": status, "ended_at": at}
         for (resource, status), at in sorted(newest.items())
     ]
-    tx.execute(statement, rows)
+    tx.execute(_newer_end(tx.dialect.name), rows)
+
+
+@cache
+def _unless_there(backend: str, table: sa.Table) -> sa.Insert:
+    return dialect.insert_for(backend, table).on_conflict_do_nothing()
+
+
+@cache
+def _newer_end(backend: str) -> sa.Insert:
+    new = dialect.insert_for(backend, run_ends)
+    return new.on_conflict_do_update(
+        index_elements=["resource", "status"],
+        set_={"ended_at": new.excluded.ended_at},
+        where=run_ends.c.ended_at < new.excluded.ended_at,
+    )
 
 
 @cache
 def _holders(backend: str) -> sa.Select[Any]:
     """The live jobs and runs that hold resources."""
-    live_job = jobs.c.state.in_([state.value for state in ACTIVE])
+    live_job = is_active
     return (
         sa.select(holders.c.resource, holders.c.holder)
         .select_from(holders)
@@ -206,7 +223,7 @@ def _waiting_for(backend: str) -> sa.Select[Any]:
     return (
         sa.select(jobs.c.id)
         .where(dialect.among_given(backend, jobs.c.held_by, "names"))
-        .where(jobs.c.state == JobState.WAITING_CONSTRAINTS.value)
+        .where(is_constrained)
         .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
         .limit(_WOKEN_AT_ONCE)
         .with_for_update(skip_locked=True)

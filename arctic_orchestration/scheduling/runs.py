@@ -13,7 +13,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import jobs, runs
+from arctic_orchestration.database.tables import in_state, is_launching, jobs, runs
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.clock_change import told
@@ -50,12 +50,12 @@ _ENDS = {
 
 _REQUESTED = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
-    jobs.c.state == JobState.LAUNCHING.value,
+    is_launching,
     jobs.c.requested_at.is_not(None),
 )
 _UNHEARD_OF = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
-    jobs.c.state == JobState.LAUNCHED.value,
+    in_state("launched"),
     jobs.c.next_check_at <= sa.bindparam("now"),
 )
 _OTHERS_UNHEARD_OF = (

@@ -10,9 +10,9 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import job_events, jobs
+from arctic_orchestration.database.tables import is_waiting, job_events, jobs
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.queue import JobQueue
 
 
@@ -40,7 +40,7 @@ def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
         found = queue.load(
             jobs.c.schedule_id == job.schedule_id,
             dialect.among(queue.tx, jobs.c.waiting_for, list(slots)),
-            jobs.c.state.in_([state.value for state in WAITING]),
+            is_waiting,
         )
         waiting = {other.waiting_for: other for other in found}
     parts: list[tuple[Job, Sequence[str]]] = []

@@ -21,6 +21,7 @@ from arctic_orchestration.database.tables import (
     events as event_rows,
 )
 from arctic_orchestration.database.tables import (
+    is_waiting,
     job_events,
     jobs,
     schedule_keys,
@@ -30,7 +31,7 @@ from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling import timers
 from arctic_orchestration.scheduling.clock_change import told
 from arctic_orchestration.scheduling.firing import ask_trigger
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
@@ -303,7 +304,7 @@ def _open_jobs(backend: str) -> sa.Select[Any]:
     return sa.select(jobs).where(
         dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
         jobs.c.waiting_for == "",
-        jobs.c.state.in_([state.value for state in WAITING]),
+        is_waiting,
     )
 
 
