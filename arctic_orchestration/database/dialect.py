@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect as SqlDialect
 
@@ -165,7 +166,7 @@ def given(connection: sa.Connection, values: Iterable[Any]) -> Any:
     """Several values as one parameter of a statement that has :func:`among_given`."""
     if connection.dialect.name == "postgresql":
         return list(values)
-    return json.dumps(list(values))
+    return to_json(list(values)).decode()
 
 
 def insert_rows(

@@ -18,7 +18,7 @@ from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
 from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
-from arctic_orchestration.scheduling.launcher import fail_launch, frozen
+from arctic_orchestration.scheduling.launcher import fail_launch
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -196,7 +196,7 @@ class Checker:
             notice=Notice.JOB_TIMED_OUT if forced == _TIMED_OUT else None,
             waiting_for=None,
             attempt=1,
-            launch=frozen(schedule),
+            launch=self._store.launch_of(stored),
             next_check_at=None,
             held_by=None,
             forced=forced,

@@ -20,7 +20,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import JOB_TAG
-from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.scheduling.schedule import Target
 from arctic_orchestration.scheduling.targets import Targets, problem_of
 
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
@@ -52,18 +52,6 @@ class LaunchRequest:
     partition_end: str | None
     tags: Mapping[str, str]
     run_config: Mapping[str, Any]
-
-
-def frozen(schedule: Schedule) -> str:
-    """What a run of the schedule is given, as a job holds it from its admission on."""
-    form = schedule.to_form()
-    return json.dumps(
-        {
-            "schedule": schedule.name,
-            "trigger": schedule.trigger.kind,
-            **{name: form[name] for name in ("target", "tags", "run_config", "properties")},
-        }
-    )
 
 
 def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[LaunchRequest]:

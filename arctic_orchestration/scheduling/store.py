@@ -114,6 +114,17 @@ def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
     return same
 
 
+def _frozen(schedule: Schedule) -> str:
+    form = schedule.to_form()
+    return json.dumps(
+        {
+            "schedule": schedule.name,
+            "trigger": schedule.trigger.kind,
+            **{name: form[name] for name in ("target", "tags", "run_config", "properties")},
+        }
+    )
+
+
 @cache
 def _light(backend: str) -> sa.Select[Any]:
     """What tells whether a schedule that was parsed is still the one that is stored."""
@@ -136,10 +147,12 @@ class ScheduleStore:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], StoredSchedule] = {}
+        self._launches: dict[tuple[str, int], str] = {}
 
     def forget(self) -> None:
         """Drops what was kept: after a transaction that failed, it may never have been stored."""
         self._known.clear()
+        self._launches.clear()
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
         """The schedules with these ids; those that are gone or cannot be read are left out."""
@@ -149,6 +162,15 @@ class ScheduleStore:
         if missing:
             self._parse(tx, missing)
         return {row[0]: self._known[row] for row in rows if row in self._known}
+
+    def launch_of(self, stored: StoredSchedule) -> str:
+        """What a run of the schedule is given, as its jobs hold it from their admission on."""
+        key = (stored.id, stored.version)
+        if key not in self._launches:
+            if len(self._launches) > _KEPT:
+                self._launches.clear()
+            self._launches[key] = _frozen(stored.schedule)
+        return self._launches[key]
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
         """All schedules of a location, by name."""

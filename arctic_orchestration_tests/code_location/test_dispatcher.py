@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration import Arctic, Schedule, on
@@ -239,3 +240,37 @@ def test_runs_by_partition_of_what_has_none_are_refused_when_built() -> None:
     assert "Schedule(each).partitions: got 'each', expected none: whole has no partitions" in str(
         caught.value.__cause__ or caught.value
     )
+
+
+def test_a_deployment_without_updates_only_deletes_what_has_no_target_any_more(
+    place: Place,
+) -> None:
+    """``Arctic(update_schedules=False)``: neither what changed nor what is new is stored."""
+
+    @dg.job
+    def kept() -> None:
+        pass
+
+    @dg.job
+    def dropped() -> None:
+        pass
+
+    def location(*declared: Schedule, jobs: list[dg.JobDefinition], update: bool) -> dg.Definitions:
+        arctic = Arctic(schedules=declared, update_schedules=update)
+        raw = dg.AssetSpec("raw/a")
+        return dg.Definitions.merge(dg.Definitions(assets=[raw], jobs=jobs), arctic.definitions())
+
+    def on_a(name: str, target: dg.JobDefinition, **fields: Any) -> Schedule:
+        return Schedule(name=name, target=target, trigger=on.partitions("raw/a"), **fields)
+
+    place.tick(location(on_a("one", kept), on_a("two", dropped), jobs=[kept, dropped], update=True))
+    later = location(
+        on_a("one", kept, description="changed"),
+        on_a("three", kept),
+        jobs=[kept],
+        update=False,
+    )
+    place.tick(later)
+    with place.database.read() as tx:
+        rows = tx.execute(sa.select(schedules.c.name, schedules.c.version)).all()
+    assert [tuple(row) for row in rows] == [("one", 1)]

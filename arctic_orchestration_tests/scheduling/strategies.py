@@ -125,7 +125,7 @@ CONSTRAINTS: dict[str, st.SearchStrategy[Form]] = {
             **_otherwise,
         },
     ),
-    "delay": fields({"duration": durations}, _otherwise),
+    "delay": fields({"duration": durations}, {}),
     "minimum_interval": fields(
         {"duration": durations},
         {"statuses": st.lists(ended, min_size=1, max_size=3, unique=True), **_otherwise},

@@ -17,39 +17,40 @@ After the last line it goes on
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, schedule_keys, timers
+from arctic_orchestration.database.tables import (
+    is_launching,
+    is_waiting,
+    jobs,
+    schedule_keys,
+    timers,
+)
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.events.event import EventKind, RunStatus
 from arctic_orchestration.scheduling import location as location_rows
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
-from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, JobState
 from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.simulation.commands import Commands
 from arctic_orchestration.scheduling.simulation.decisions import Decision, Narrator
 from arctic_orchestration.scheduling.simulation.lines import (
     Deploy,
-    EndRun,
     Line,
     OnSchedule,
-    PartitionArrives,
     Process,
-    RunReaches,
-    SetLoad,
-    StartRun,
     Update,
     format_moment,
 )
+from arctic_orchestration.scheduling.simulation.playing import play
 from arctic_orchestration.scheduling.simulation.private import PrivateDatabase
 from arctic_orchestration.scheduling.simulation.timeline import Timeline
-from arctic_orchestration.scheduling.simulation.world import ASSET_JOB, SimulatedRun, World
+from arctic_orchestration.scheduling.simulation.world import World
 from arctic_orchestration.scheduling.store import ScheduleStore
 
 TICK = timedelta(seconds=1)
@@ -124,15 +125,10 @@ class _Due:
     look_at: datetime | None
 
 
-def _in_state(*states: JobState) -> sa.ColumnElement[bool]:
-    """Written out, as the partial indexes have it: SQLite uses them for nothing else."""
-    return jobs.c.state.in_([sa.literal_column(f"'{state.value}'") for state in states])
-
-
 _here = jobs.c.location_id == sa.bindparam("location_id")
 _DUE = sa.select(
     sa.exists()
-    .where(_here, _in_state(*ACTIVE), _in_state(JobState.LAUNCHING))
+    .where(_here, is_launching)
     .where(jobs.c.requested_at.is_(None))
     .label("unrequested"),
     sa.select(timers.c.due_at)
@@ -142,7 +138,7 @@ _DUE = sa.select(
     .scalar_subquery()
     .label("timer_at"),
     sa.select(jobs.c.next_check_at)
-    .where(_here, jobs.c.next_check_at.is_not(None), _in_state(*WAITING))
+    .where(_here, jobs.c.next_check_at.is_not(None), is_waiting)
     .order_by(jobs.c.next_check_at)
     .limit(1)
     .scalar_subquery()
@@ -224,74 +220,15 @@ class _Simulation:
                 return
 
     def _apply(self, line: Line) -> Iterator[Decision]:
-        if isinstance(line, PartitionArrives):
-            self._world.arrive(
-                line.at,
-                line.asset,
-                line.partition,
-                size=line.bytes,
-                rows=line.rows,
-                metadata=line.metadata,
-            )
-        elif isinstance(line, RunReaches):
-            self._run_reaches(line)
-        elif isinstance(line, StartRun):
-            self._start_run(line)
-        elif isinstance(line, EndRun):
-            self._end_run(line)
-        elif isinstance(line, SetLoad):
-            self._world.loads[line.probe] = line.value
-        elif isinstance(line, Process):
+        if isinstance(line, Process):
             if line.do == "crash":
                 self._engine = None
             elif line.do == "restart":
                 self._engine = self._new_engine()
         elif isinstance(line, _ON_SCHEDULES):
             yield from self._command(line)
-
-    def _run_reaches(self, line: RunReaches) -> None:
-        known = self._world.runs.get(line.run_id or "")
-        if known is None:
-            known = SimulatedRun(
-                run_id=line.run_id or self._world.free_id(),
-                job=line.job or ASSET_JOB,
-                assets=line.assets,
-                status=line.status,
-                started=False,
-                location=line.location or self._world.location,
-                tags={"dagster/partition": line.partition} if line.partition else {},
-            )
-        begun = line.status not in (RunStatus.QUEUED, RunStatus.STARTING)
-        self._world.reach(replace(known, status=line.status, started=begun), line.at)
-
-    def _start_run(self, line: StartRun) -> None:
-        if line.run_id in self._world.runs:
-            raise line.refused("run_id", line.run_id, "the id of no other run")
-        run = SimulatedRun(
-            run_id=line.run_id or self._world.free_id(),
-            job=line.job or ASSET_JOB,
-            assets=line.assets,
-            status=RunStatus.STARTED,
-            started=True,
-        )
-        self._world.reach(run, line.at)
-
-    def _end_run(self, line: EndRun) -> None:
-        run_id = line.run_id
-        if line.schedule is not None:
-            run_id = self._world.latest_of(line.schedule)
-            if run_id is None:
-                raise line.refused("schedule", line.schedule, "a schedule with a run by then")
-        assert run_id is not None
-        run = self._world.runs.get(run_id)
-        if run is None:
-            raise line.refused("run_id", run_id, "the id of a run that was started by then")
-        if run.status.ended:
-            field = "run_id" if line.schedule is None else "schedule"
-            ended = f"{run_id} ended at {format_moment(run.ended_at or line.at)}"
-            expected = f"a run that is active ({ended}; a longer --run-duration keeps it)"
-            raise line.refused(field, getattr(line, field), expected)
-        self._world.end_run(run_id, line.status, line.at, started=line.started)
+        else:
+            play(self._world, line)
 
     def _command(self, line: OnSchedule | Update | Deploy) -> Iterator[Decision]:
         with self._database.begin() as tx:
