@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +182,11 @@ def insert_rows(
     """
     if not rows:
         return
-    names = ", ".join(f'"{column}"' for column in columns)
     if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(columns))
-        statement = f"insert into {table.name} ({names}) values ({marks})"
+        statement = _insert_text(table, tuple(columns))
         connection.exec_driver_sql(statement, _plain(table, columns, rows))
         return
+    names = ", ".join(f'"{column}"' for column in columns)
     lines = io.StringIO("".join("\t".join(map(_copied, row)) + "\n" for row in rows))
     with _driver_cursor(connection) as cursor:
         cursor.copy_expert(f"copy {table.name} ({names}) from stdin", lines)
@@ -203,10 +203,8 @@ def update_rows(
     Each row has the values of ``columns`` and then the id.
     """
     if connection.dialect.name == "sqlite":
-        sets = ", ".join(f'"{column}" = ?' for column in columns)
-        connection.exec_driver_sql(
-            f"update {table.name} set {sets} where id = ?", _plain(table, columns, rows)
-        )
+        statement = _update_text(table, tuple(columns))
+        connection.exec_driver_sql(statement, _plain(table, columns, rows))
         return
     from psycopg2.extras import execute_values
 
@@ -245,7 +243,7 @@ def _plain(
     table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> list[tuple[Any, ...]]:
     """The rows with values that SQLite's driver knows: moments as text."""
-    moments = [n for n, column in enumerate(columns) if isinstance(table.c[column].type, UtcTime)]
+    moments = _moments(table, tuple(columns))
     plain = []
     for row in rows:
         values = list(row)
@@ -254,6 +252,24 @@ def _plain(
                 values[n] = _utc_text(values[n])
         plain.append(tuple(values))
     return plain
+
+
+@cache
+def _moments(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
+    """The places of the columns that hold moments."""
+    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, UtcTime))
+
+
+@cache
+def _insert_text(table: sa.Table, columns: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{column}"' for column in columns)
+    return f"insert into {table.name} ({names}) values ({', '.join('?' * len(columns))})"
+
+
+@cache
+def _update_text(table: sa.Table, columns: tuple[str, ...]) -> str:
+    sets = ", ".join(f'"{column}" = ?' for column in columns)
+    return f"update {table.name} set {sets} where id = ?"
 
 
 def _copied(value: Any) -> str:

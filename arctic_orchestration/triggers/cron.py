@@ -80,6 +80,11 @@ class Cron(Leaf):
             grace = _PROMPT
         if grace is not None:
             oldest = max(due_at, now - grace)
+        # As a rule one tick is due, and the next is to come: both are found on one way.
+        ticks = self._ticks(due_at - timedelta(microseconds=1), name)
+        first, second = next(ticks), next(ticks)
+        if second > now:
+            return Ticks(deliver=(first,) if oldest <= first <= now else (), next_at=second)
         return Ticks(
             deliver=tuple(self._newest(oldest, now, wanted, name)),
             next_at=self.next_tick(now, name),
