@@ -138,7 +138,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
     if yes:
         return
     if as_json or not sys.stdin.isatty():
-        raise InvalidInput("--yes", None, "it, where nobody can be asked; nothing was changed")
+        raise InvalidInput("--yes", None, "it: nobody can be asked here; nothing was changed")
     if not typer.confirm(question):
         typer.echo("nothing was changed")
         raise typer.Exit(1)

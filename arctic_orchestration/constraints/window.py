@@ -36,7 +36,7 @@ _DAY = timedelta(days=1)
 def _time_text(value: Any) -> Any:
     # YAML reads 22:00 without quotes as the number 1320.
     if not isinstance(value, str) or not (_TIME.fullmatch(value) or value == _MIDNIGHT):
-        raise ValueError('a time of day such as "22:00", in quotes')
+        raise ValueError('a time of day such as "22:00"')
     return value
 
 

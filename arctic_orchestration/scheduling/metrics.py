@@ -13,7 +13,8 @@ of those, and each would be a series of its own.
 ``arctic_jobs_held_total``              times that a ``constraint`` began to hold a job
 ``arctic_job_wait_seconds``             from the trigger to the admission, by the ``constraint``
                                         that held last; ``none``: it was admitted at once;
-                                        ``unknown``: it was held before this process began
+                                        ``unknown``: it was held before this process began, or
+                                        a person launched it
 ``arctic_jobs_discarded_total``         by ``cause``: timed_out, canceled or withdrawn
 ``arctic_runs_requested_total``         run requests given to Dagster, repeated ones too
 ``arctic_tick_seconds``                 how long ticks took

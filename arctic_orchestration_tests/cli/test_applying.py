@@ -110,7 +110,7 @@ def test_where_nobody_can_be_asked_yes_is_required(
     """Exit code 2, and nothing was changed; a file from standard input is such a case."""
     refused = arctic("schedules", "apply", file)
     assert refused.code == 2
-    assert "--yes: got None, expected it, where nobody can be asked" in refused.err
+    assert "--yes: got None, expected it: nobody can be asked here" in refused.err
     piped(FILE)
     assert arctic("schedules", "apply", "-").code == 2
     assert versions(here) == BEFORE

@@ -98,7 +98,7 @@ def test_a_delete_asks_and_a_program_must_say_yes(
     here = world([schedule("a"), schedule("b")])
     refused = arctic("schedules", "delete", "a")
     assert refused.code == 2
-    assert "--yes: got None, expected it, where nobody can be asked" in refused.err
+    assert "--yes: got None, expected it: nobody can be asked here" in refused.err
     typed("n\n")
     declined = arctic("schedules", "delete", "a")
     assert declined.code == 1

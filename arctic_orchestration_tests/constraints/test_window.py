@@ -216,9 +216,9 @@ def test_otherwise_cancel_discards_outside_of_the_window() -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "expected"),
     [
-        ({"start": "22"}, "start", 'a time of day such as "22:00", in quotes'),
+        ({"start": "22"}, "start", 'a time of day such as "22:00"'),
         # YAML without quotes.
-        ({"start": 1320}, "start", 'a time of day such as "22:00", in quotes'),
+        ({"start": 1320}, "start", 'a time of day such as "22:00"'),
         ({"start": "24:00"}, "start", 'a time from "00:00" to "23:59"'),
         ({"end": "24:01"}, "end", "a time of day"),
         ({"end": "6:00"}, "end", "a time of day"),

@@ -202,7 +202,7 @@ def _explain(
     trigger = _trigger_of(tx, stored, job, now) if same else None
     tick_at = _next_tick(trigger) if trigger is not None else None
     return Explanation(
-        summary=_summary(stored, job, _count(tx, stored, ACTIVE), tick_at),
+        summary=_summary(stored, job, _count(tx, stored, ACTIVE), tick_at, _last_end(tx, stored)),
         schedule=stored,
         job=job,
         trigger=trigger,
@@ -216,7 +216,24 @@ def _explain(
     )
 
 
-def _summary(stored: StoredSchedule, job: Job | None, active: int, tick_at: datetime | None) -> str:
+def _last_end(tx: sa.Connection, stored: StoredSchedule) -> str | None:
+    """How the last job of a schedule ended, and why."""
+    row = tx.execute(
+        sa.select(jobs.c.state, jobs.c.reason)
+        .where(jobs.c.schedule_id == stored.id, jobs.c.ended_at.is_not(None))
+        .order_by(jobs.c.ended_at.desc(), jobs.c.id.desc())
+        .limit(1)
+    ).one_or_none()
+    return f"{row.state}: {row.reason}" if row is not None else None
+
+
+def _summary(
+    stored: StoredSchedule,
+    job: Job | None,
+    active: int,
+    tick_at: datetime | None,
+    last_end: str | None,
+) -> str:
     if job is not None and job.state not in WAITING:
         run = f" as run {job.run_id}" if job.run_id else ""
         return f"{job.state.value}{run}: {job.reason}"
@@ -231,7 +248,10 @@ def _summary(stored: StoredSchedule, job: Job | None, active: int, tick_at: date
     if not stored.takes_events:
         return f"suspended, and takes no events (arctic schedules enable {stored.name}){running}"
     then = f"; its next tick is at {tick_at:%Y-%m-%d %H:%M:%SZ}" if tick_at else ""
-    return f"nothing has arrived since its last job{then}{running}"
+    if not active and last_end is None:
+        return f"nothing has arrived yet{then}"
+    before = "" if active or last_end is None else f", which {last_end}"
+    return f"nothing has arrived since its last job{before}{then}{running}"
 
 
 def _trigger_of(

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.constraints import only
 from arctic_orchestration.database.tables import jobs, schedules
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.names import job_named, location_named
@@ -112,19 +113,25 @@ def test_a_schedule_without_a_job_says_what_it_waits_for(world: MakeWorld) -> No
     clock = schedule("clock", trigger=on.cron("0 4 * * *") | on.run("x"))
     here = world([schedule(), schedule("asleep", enabled=False), clock])
     assert of_schedule(here, 1, "clock").summary == (
-        "nothing has arrived since its last job; its next tick is at 2026-01-01 04:00:00Z"
+        "nothing has arrived yet; its next tick is at 2026-01-01 04:00:00Z"
     )
     found = of_schedule(here, 1)
-    assert (found.job, found.summary) == (None, "nothing has arrived since its last job")
+    assert (found.job, found.summary) == (None, "nothing has arrived yet")
     assert found.trigger is not None
     assert found.trigger.reason == "0 of 1 partitions of raw/a have arrived"
     assert of_schedule(here, 1, "asleep").summary == (
         "suspended, and takes no events (arctic schedules enable asleep)"
     )
     here.feed.arrive("raw/a", "1")
-    here.tick(2)
+    assert here.tick(2) == ["run-1"]
     assert of_schedule(here, 3).summary == (
         "nothing has arrived since its last job; 1 of its jobs are active"
+    )
+    here.tick(4)
+    here.dagster.end("run-1", RunStatus.FAILURE)
+    here.tick(5)
+    assert of_schedule(here, 6).summary == (
+        "nothing has arrived since its last job, which failed: run run-1 ended: failure"
     )
 
 
