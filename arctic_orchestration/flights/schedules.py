@@ -4,6 +4,10 @@ import dagster as dg
 
 from arctic_orchestration import Schedule, on, only
 
+#: A run that is killed after its last step has nothing that Dagster would retry from its failure;
+#: and every run here may be repeated as a whole.
+_RETRIED_AS_A_WHOLE = {"dagster/retry_strategy": "ALL_STEPS"}
+
 
 def flights_schedules() -> list[Schedule]:
     """Files of a day → ``flights`` → ``delays_by_route``; each night weather and the summary.
@@ -20,6 +24,7 @@ def flights_schedules() -> list[Schedule]:
             trigger=on.partitions("raw/flights", count=3)
             | on.cron("0 3 * * *", timezone="America/New_York"),
             constraints=[only.concurrency(1)],
+            tags=_RETRIED_AS_A_WHOLE,
             coalesce=False,
             enabled=True,
         ),
@@ -30,6 +35,7 @@ def flights_schedules() -> list[Schedule]:
             trigger=on.run(assets=["flights"], status="success"),
             # Two rollups of one day at once could leave the older of them.
             constraints=[only.concurrency(1)],
+            tags=_RETRIED_AS_A_WHOLE,
             enabled=True,
         ),
         Schedule(
@@ -38,6 +44,7 @@ def flights_schedules() -> list[Schedule]:
             target=dg.AssetSelection.assets("weather", "delay_summary"),
             trigger=on.cron("0 4 * * *", timezone="America/New_York"),
             constraints=[only.concurrency(1)],
+            tags=_RETRIED_AS_A_WHOLE,
             enabled=True,
         ),
     ]

@@ -9,10 +9,11 @@ die.
 import json
 import os
 import signal
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -98,7 +99,22 @@ def reach(point: str) -> None:
         except FileNotFoundError:
             return  # another process was first
     with _launching:
+        if wanted["signal"] == signal.SIGSTOP:
+            _wait_for_writers()
         os.kill(os.getpid(), wanted["signal"])
+
+
+def _wait_for_writers() -> None:
+    """Waits until no thread of this process is about to write to one of Dagster's SQLite files.
+
+    A process that is stopped in the middle of a write keeps its lock: its successor would not be
+    late but stand still, which says nothing about ticks.
+    """
+    with ExitStack() as files:
+        for path in sorted(Path(os.environ["DAGSTER_HOME"]).rglob("*.db")):
+            writer = files.enter_context(closing(sqlite3.connect(path, timeout=5)))
+            with suppress(sqlite3.OperationalError):
+                writer.execute("BEGIN IMMEDIATE")
 
 
 def put_into_code_server() -> None:
