@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
 days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
@@ -82,6 +82,12 @@ A_JOB = "the name of a job of this code location"
         ({"trigger": on.run(assets=["parent", "x"])}, "trigger.run.assets[1]", "x", KNOWN),
         ({"trigger": on.partitions("raw/a") | on.run("wrok")}, "trigger.any_of[1].run.job",
          "wrok", A_JOB),
+        ({"trigger": on.partitions("raw/a") & on.data("raw/x", "1GB")},
+         "trigger.all_of[1].data.asset", "raw/x", KNOWN),
+        ({"trigger": on.elapsed("1h", since=on.partitions("raw/x"))},
+         "trigger.elapsed.since.partitions.asset", "raw/x", KNOWN),
+        ({"constraints": [only.concurrency(1), only.fresh({"raw/x": 24})]},
+         "constraints[1].fresh.parents", "raw/x", KNOWN),
         ({"target": {"assets": ["child"]}}, "partitions", "none",
          "each or range: child and its parent parent are partitioned"),
         ({"target": dg.AssetSelection.assets("parent", "child")}, "partitions", "none",
