@@ -11,7 +11,7 @@ import pytest
 
 from arctic_orchestration.triggers import on
 from arctic_orchestration.triggers.cron import Cron
-from arctic_orchestration_tests.triggers.test_cron import due, moment, shown, ticks
+from arctic_orchestration_tests.triggers.ticking import due, moment, shown, ticks
 
 DAY = timedelta(days=1)
 

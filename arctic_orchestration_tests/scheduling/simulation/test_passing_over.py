@@ -1,0 +1,128 @@
+"""Moments at which nothing can happen are passed over, and no decision changes."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.simulation import Timeline, simulate
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def schedule(name: str = "s", **fields: Any) -> Schedule:
+    fields = {"target": name, "trigger": {"partitions": {"asset": "a"}}, "enabled": True, **fields}
+    return Schedule.parse({"name": name, **fields})
+
+
+def happens(*lines: tuple[float, dict[str, Any]], folder: Path | None = None) -> Timeline:
+    """Lines at seconds after the beginning."""
+    rows = [
+        json.dumps({"at": (BEGIN + timedelta(seconds=seconds)).isoformat(), **line})
+        for seconds, line in lines
+    ]
+    return Timeline.parse(rows, folder=folder)
+
+
+def arrives(partition: str, asset: str = "a", size: int = 0) -> dict[str, Any]:
+    return {"event": "partition", "asset": asset, "partition": partition, "bytes": size}
+
+
+def told(schedules: list[Schedule], timeline: Timeline, **options: Any) -> list[tuple[Any, ...]]:
+    """Each decision but deployments, as seconds, schedule, decision."""
+    return [
+        ((found.at - BEGIN).total_seconds(), found.schedule, found.decision)
+        for found in simulate(schedules, timeline, **options)
+        if found.decision != "deployed"
+    ]
+
+
+ONE_AT_A_TIME = {"concurrency": {"limit": 1, "group": "g"}}
+SORTS: list[dict[str, Any]] = [
+    {"trigger": {"partitions": {"asset": "a", "count": 2}}},
+    {"trigger": {"partitions": {"asset": "a"}}, "constraints": [{"delay": {"duration": "7s"}}]},
+    {"trigger": {"quiet": {"asset": "a", "duration": "9s", "max_wait": "25s"}}},
+    {"trigger": {"data": {"asset": "a", "size": "50B", "max_wait": "30s"}}},
+    {"trigger": {"elapsed": {"duration": "45s"}}},
+    {
+        "trigger": {
+            "all_of": {
+                "of": [{"partitions": {"asset": "a"}}, {"partitions": {"asset": "b"}}],
+                "wait": "20s",
+            }
+        },
+        "constraints": [ONE_AT_A_TIME],
+    },
+    {
+        "trigger": {"partitions": {"asset": "b"}},
+        "constraints": [ONE_AT_A_TIME],
+        "coalesce": False,
+        "priority": 3,
+    },
+    {
+        "trigger": {"run": {"job": "s0", "status": ["success", "started"]}},
+        "suspend_mode": "collect",
+    },
+    {
+        "trigger": {"partitions": {"asset": "b"}},
+        "partitions": "each",
+        "constraints": [
+            {"rate": {"limit": 2, "per": "1m"}},
+            {"minimum_interval": {"duration": "5s"}},
+        ],
+        "timeout": "50s",
+        "on_timeout": "launch",
+    },
+    {
+        "trigger": {
+            "any_of": [{"cron": {"expression": "* * * * *"}}, {"partitions": {"asset": "b"}}]
+        },
+        "constraints": [{"load": {"below": 0.5}}],
+        "suspend_mode": "drain",
+    },
+]
+
+LINES = st.one_of(
+    st.builds(arrives, st.sampled_from("123"), st.sampled_from("abc"), st.integers(0, 40)),
+    st.builds(
+        lambda deed, number: {"do": deed, "schedule": f"s{number}"},
+        st.sampled_from(["suspend", "resume"]),
+        st.integers(0, 3),
+    ),
+    st.sampled_from(
+        [
+            {"do": "crash"},
+            {"do": "restart"},
+            {"do": "load", "value": 0.9},
+            {"do": "load", "value": 0.0},
+            {"event": "run", "job": "s0", "status": "success"},
+            {"do": "start_run", "job": "s1"},
+        ]
+    ),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sorts=st.lists(st.sampled_from(SORTS), min_size=4, max_size=4),
+    lines=st.lists(st.tuples(st.integers(0, 600), LINES), min_size=1, max_size=12),
+    duration=st.sampled_from([3, 20]),
+)
+def test_passing_over_ticks_changes_no_decision(
+    sorts: list[dict[str, Any]], lines: list[tuple[int, dict[str, Any]]], duration: int
+) -> None:
+    """Whatever schedules and lines (at fifths of a second): the same as ticking each second."""
+    schedules = [schedule(f"s{number}", **sort) for number, sort in enumerate(sorts)]
+    ordered = sorted(lines, key=lambda line: line[0])
+    timeline = happens(*[(fifths / 5, line) for fifths, line in ordered])
+    options: dict[str, Any] = {
+        "run_duration": timedelta(seconds=duration),
+        "until": BEGIN + timedelta(seconds=150),
+    }
+    quick = [found.to_line() for found in simulate(schedules, timeline, **options)]
+    every = simulate(schedules, timeline, every_tick=True, **options)
+    assert quick == [found.to_line() for found in every]
