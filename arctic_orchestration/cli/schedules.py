@@ -25,6 +25,7 @@ from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule_history import history_of
 from arctic_orchestration.scheduling.store import Origin
 from arctic_orchestration.scheduling.views.forecast import Upcoming, upcoming
 from arctic_orchestration.scheduling.views.listing import ListedSchedule, list_schedules
@@ -74,7 +75,7 @@ def show(name: NameArgument, location: LocationOption = None, as_json: JsonOptio
     with opened(location) as state, state.read() as (tx, place):
         schedule_named(tx, place, name)
         (listed,) = list_schedules(tx, state.store, place, name)
-        history = state.store.history(tx, place, name)
+        history = history_of(tx, place, name)
     if as_json:
         lines = [{**line, "at": iso(line["at"])} for line in history]
         print_json({"location": place.name, **listed.to_json(), "history": lines})

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs, locations, runs
+from arctic_orchestration.database.tables import is_active, jobs, locations, runs
 from arctic_orchestration.scheduling import resources
-from arctic_orchestration.scheduling.jobs import ACTIVE, JobState
+from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.location import Location, from_row
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
@@ -70,7 +70,7 @@ def let_go(tx: sa.Connection, own: Location, now: datetime) -> int:
     for row in tx.execute(query).mappings().all():
         gone = from_row(row)
         queue = JobQueue(tx, now)
-        active = jobs.c.state.in_([state.value for state in ACTIVE])
+        active = is_active
         for job in queue.load(jobs.c.location_id == gone.id, active):
             reason = f"cluster {gone.cluster} has not ticked since {gone.ticked_at:%Y-%m-%d}"
             queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)

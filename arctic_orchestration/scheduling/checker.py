@@ -17,7 +17,7 @@ from arctic_orchestration.database.tables import is_waiting, jobs
 from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import TIMED_OUT, WAITING, Job, JobState
 from arctic_orchestration.scheduling.launcher import fail_launch
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
@@ -30,7 +30,6 @@ from arctic_orchestration.triggers.base import NOTHING
 
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
-_TIMED_OUT = "timed out"
 _NEXT_TICK = timedelta(seconds=1)
 #: A release wakes the jobs that wait for it; this is for one that could not be seen.
 _LOOK_ANYWAY = timedelta(seconds=30)
@@ -125,7 +124,7 @@ class Checker:
         assert job.satisfied_at is not None
         schedule, forced = stored.schedule, job.forced
         if forced is None and timed_out and schedule.on_timeout == "launch":
-            forced = _TIMED_OUT
+            forced = TIMED_OUT
         facts = JobFacts(
             satisfied_at=job.satisfied_at,
             targets=self._target_resources(schedule),
@@ -193,7 +192,7 @@ class Checker:
             job,
             JobState.LAUNCHING,
             f"admitted past its constraints: {forced}" if forced else "admitted",
-            notice=Notice.JOB_TIMED_OUT if forced == _TIMED_OUT else None,
+            notice=Notice.JOB_TIMED_OUT if forced == TIMED_OUT else None,
             waiting_for=None,
             attempt=1,
             launch=self._store.launch_of(stored),

@@ -9,10 +9,16 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs, launches, run_ends, runs
+from arctic_orchestration.database.tables import (
+    is_active,
+    is_waiting,
+    jobs,
+    launches,
+    run_ends,
+    runs,
+)
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling import timers
-from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore
@@ -65,7 +71,7 @@ def _settle_jobs(
 ) -> None:
     queue = JobQueue(tx, now)
     here = jobs.c.location_id == location.id
-    found = queue.load(here, jobs.c.state.in_([state.value for state in (*WAITING, *ACTIVE)]))
+    found = queue.load(here, is_waiting | is_active)
     stored = store.by_ids(tx, {job.schedule_id for job in found})
     for job in found:
         schedule = stored.get(job.schedule_id)

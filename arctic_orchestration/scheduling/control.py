@@ -17,7 +17,7 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFoun
 from arctic_orchestration.scheduling import suspension
 from arctic_orchestration.scheduling.difference import Difference, differences
 from arctic_orchestration.scheduling.firing import fire
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
 from arctic_orchestration.scheduling.notices import Notice
@@ -32,8 +32,6 @@ from arctic_orchestration.scheduling.store import (
 )
 
 BY_HAND = "by hand"
-#: what :attr:`Job.forced` says of a job that a person launched
-LAUNCHED_BY_HAND = "launched by hand"
 
 
 def compare(

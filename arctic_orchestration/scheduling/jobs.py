@@ -50,6 +50,10 @@ WAITING = (JobState.WAITING_TRIGGER, JobState.WAITING_CONSTRAINTS)
 ACTIVE = (JobState.LAUNCHING, JobState.LAUNCHED)
 ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED, JobState.DISCARDED)
 
+#: Why a job is launched past its constraints, as :attr:`Job.forced` says.
+TIMED_OUT = "timed out"
+LAUNCHED_BY_HAND = "launched by hand"
+
 _RUN_ENDS = {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}
 
 TRANSITIONS: dict[JobState, set[JobState]] = {

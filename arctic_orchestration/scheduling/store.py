@@ -12,17 +12,17 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import (
+    is_active,
     jobs,
-    schedule_history,
     schedule_keys,
     schedules,
 )
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.scheduling import resources, timers
-from arctic_orchestration.scheduling.jobs import ACTIVE
+from arctic_orchestration.scheduling import resources, schedule_history, timers
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule_history import Action
 from arctic_orchestration.triggers import Leaf
 
 #: how many parsed schedules a process keeps
@@ -43,16 +43,6 @@ class Origin(StrEnum):
     CODE = "code"
     #: made over REST or the command; no deployment touches it
     API = "api"
-
-
-class Action(StrEnum):
-    """What was done to a schedule."""
-
-    CREATED = "created"
-    UPDATED = "updated"
-    DELETED = "deleted"
-    ENABLED = "enabled"
-    SUSPENDED = "suspended"
 
 
 #: Modes in which a suspended schedule goes on taking events.
@@ -222,7 +212,7 @@ class ScheduleStore:
         ]
         if rows:
             tx.execute(sa.insert(schedules), rows)
-            self._record(
+            schedule_history.record(
                 tx,
                 location,
                 [(id, schedule.name, 1) for id, schedule in with_ids],
@@ -259,7 +249,7 @@ class ScheduleStore:
             .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
         )
         this = (stored.id, stored.name, stored.version + 1)
-        self._record(tx, location, [this], Action.UPDATED, reason, now)
+        schedule_history.record(tx, location, [this], Action.UPDATED, reason, now)
         tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
         self._index(tx, location, [(stored.id, schedule)])
         taking = takes_events(stored.status, schedule)
@@ -283,11 +273,11 @@ class ScheduleStore:
         known = sa.select(schedules.c.id, schedules.c.name, schedules.c.version)
         rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
         gone = [(row.id, row.name, row.version) for row in rows]
-        self._record(tx, location, gone, Action.DELETED, reason, now)
+        schedule_history.record(tx, location, gone, Action.DELETED, reason, now)
         active = tx.execute(
             sa.select(jobs.c.id, jobs.c.run_id)
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
-            .where(jobs.c.state.in_([state.value for state in ACTIVE]))
+            .where(is_active)
         ).all()
         # A run that is not seen yet goes by the name of its job until it is, or is given up.
         to = {job_id: run_id or job_id for job_id, run_id in active}
@@ -312,42 +302,7 @@ class ScheduleStore:
         )
         action = Action.ENABLED if status is ScheduleStatus.ENABLED else Action.SUSPENDED
         this = (stored.id, stored.name, stored.version)
-        self._record(tx, location, [this], action, reason, now)
-
-    def history(self, tx: sa.Connection, location: Location, name: str) -> list[dict[str, Any]]:
-        """What was done to the schedules that had this name: at, action, version and reason."""
-        columns = schedule_history.c
-        query = (
-            sa.select(columns.at, columns.action, columns.version, columns.reason)
-            .where(columns.location_id == location.id, columns.name == name)
-            .order_by(columns.id)
-        )
-        return [dict(row) for row in tx.execute(query).mappings()]
-
-    def _record(
-        self,
-        tx: sa.Connection,
-        location: Location,
-        of: Sequence[tuple[str, str, int]],
-        action: Action,
-        reason: str,
-        now: datetime,
-    ) -> None:
-        """A line of history for each schedule, given by id, name and version."""
-        rows = [
-            {
-                "location_id": location.id,
-                "schedule_id": id,
-                "name": name,
-                "at": now,
-                "action": action.value,
-                "version": version,
-                "reason": reason,
-            }
-            for id, name, version in of
-        ]
-        if rows:
-            tx.execute(sa.insert(schedule_history), rows)
+        schedule_history.record(tx, location, [this], action, reason, now)
 
     def _index(
         self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.database.tables import is_waiting, jobs
 from arctic_orchestration.scheduling import timers
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
@@ -92,9 +92,7 @@ def resume(
 def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datetime) -> int:
     """Discards the jobs of a schedule that wait; returns how many."""
     queue = JobQueue(tx, now)
-    waiting = queue.load(
-        jobs.c.schedule_id == schedule_id, jobs.c.state.in_([state.value for state in WAITING])
-    )
+    waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
     for job in waiting:
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()
@@ -113,5 +111,4 @@ def _waited_for(queue: JobQueue, stored: StoredSchedule) -> list[int]:
 
 
 def _waiting(queue: JobQueue, stored: StoredSchedule) -> list[Job]:
-    states = [state.value for state in WAITING]
-    return queue.load(jobs.c.schedule_id == stored.id, jobs.c.state.in_(states))
+    return queue.load(jobs.c.schedule_id == stored.id, is_waiting)

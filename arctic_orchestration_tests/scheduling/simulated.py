@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
-from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.scheduling.simulation.event_list import EventList
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Later than any tick: the engine takes such an event as one that happens at its tick.
@@ -21,26 +21,9 @@ def at(seconds: float) -> datetime:
     return EPOCH + timedelta(seconds=seconds)
 
 
-@dataclass
-class ListFeed:
-    """A feed over a list; the position is how many were read."""
-
-    events: list[Event] = field(default_factory=list)
-    mode: FeedMode = FeedMode.EXACT
-    mode_reason: str = "a list loses nothing"
-    storage_id: str = "list"
-
-    def read(self, position: Position | None, limit: int) -> Batch:
-        begin = int(position.state["read"]) if position else 0
-        end = min(begin + limit, len(self.events))
-        return Batch(
-            events=self.events[begin:end],
-            position=Position({"read": end}),
-            more=end < len(self.events),
-        )
-
-    def end(self) -> Position:
-        return Position({"read": len(self.events)})
+@dataclass(kw_only=True)
+class ListFeed(EventList):
+    """A feed over a list, to which things happen one by one."""
 
     def arrive(
         self,

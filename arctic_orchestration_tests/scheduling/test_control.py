@@ -15,6 +15,7 @@ from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule_history import history_of
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.scheduling.simulated import World, at
@@ -54,8 +55,8 @@ def job_rows(world: World) -> list[Any]:
 
 
 def history(world: World, name: str) -> list[tuple[str, int, str]]:
-    with changing(world) as (tx, store, here):
-        lines = store.history(tx, here, name)
+    with changing(world) as (tx, _, here):
+        lines = history_of(tx, here, name)
     return [(str(line["action"]), line["version"], line["reason"]) for line in lines]
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.scheduling.location import locked
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule_history import history_of
 from arctic_orchestration.scheduling.store import Origin
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.scheduling.simulated import World, at
@@ -137,7 +138,7 @@ def test_each_deployment_is_history(world: MakeWorld) -> None:
     deploy(here, 2)
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
-        history = here.engine.store.history(tx, location, "s")
+        history = history_of(tx, location, "s")
         assert tx.execute(sa.select(schedules.c.name)).all() == []
     assert [(row["action"], row["version"], row["reason"]) for row in history] == [
         ("created", 1, "deployed"),

@@ -11,6 +11,7 @@ from arctic_orchestration.database.tables import job_events, jobs
 from arctic_orchestration.scheduling import suspension
 from arctic_orchestration.scheduling.location import locked
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule_history import history_of
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
@@ -248,7 +249,7 @@ def test_suspending_twice_changes_nothing_and_each_change_is_history(world: Make
     assert not resume(here, 4)
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
-        history = here.engine.store.history(tx, location, "s")
+        history = history_of(tx, location, "s")
     assert [(row["at"], row["action"], row["reason"]) for row in history] == [
         (at(0), "created", "deployed"),
         (at(1), "suspended", "a test"),

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import (
+    is_waiting,
     job_events,
     job_history,
     jobs,
@@ -16,11 +17,11 @@ from arctic_orchestration.database.tables import (
     schedules,
 )
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling.jobs import WAITING, Job, JobMove, JobState
+from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, TRIGGER_TAG, LaunchRequest
+from arctic_orchestration.scheduling.schedule_history import Action
 from arctic_orchestration.scheduling.simulation.lines import format_moment
 from arctic_orchestration.scheduling.simulation.world import SimulatedRun
-from arctic_orchestration.scheduling.store import Action
 
 _ENDED = {
     JobState.SUCCEEDED: RunStatus.SUCCESS,
@@ -129,7 +130,7 @@ class Narrator:
         schedules_end, jobs_end = tx.execute(query).one()
         for row in tx.execute(sa.select(schedules.c.id, schedules.c.name)):
             self._schedules[row.id] = row.name
-        waiting = jobs.c.state.in_([state.value for state in WAITING])
+        waiting = is_waiting
         rows = tx.execute(sa.select(jobs.c.id, jobs.c.schedule_id).where(waiting)).all()
         return Bookmark(
             schedules_end=schedules_end or 0,

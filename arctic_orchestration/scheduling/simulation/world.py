@@ -1,7 +1,7 @@
 """The world around a simulated scheduler: Dagster's event log and runs, targets, what is measured.
 
-Nothing here decides anything about schedules. Events are a list; the position in it is how
-many were read. A run is made for each run key that is new, as Dagster does.
+Nothing here decides anything about schedules. A run is made for each run key that is new, as
+Dagster does.
 """
 
 import heapq
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
-from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
 from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.scheduling.schedule import Target
+from arctic_orchestration.scheduling.simulation.event_list import EventList
 
 #: The code location that is simulated; run events are of this one unless they name another.
 LOCATION = "simulation"
@@ -37,19 +37,15 @@ class SimulatedRun:
 
 
 @dataclass(kw_only=True)
-class World:
+class World(EventList):
     """A feed, runs and targets in memory, with a measured load."""
 
     run_duration: timedelta
-    events: list[Event] = field(default_factory=list)
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     #: jobs and assets that the code no longer has
     gone: frozenset[str] = frozenset()
     loads: dict[str, float] = field(default_factory=dict)
     location: str = LOCATION
-    mode: FeedMode = FeedMode.EXACT
-    mode_reason: str = "a list loses nothing"
-    storage_id: str = "simulation"
     retries_enabled: bool = False
     _by_tag: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     #: the latest run of each schedule
@@ -59,20 +55,6 @@ class World:
     _launches: int = 0
 
     # The feed.
-
-    def read(self, position: Position | None, limit: int) -> Batch:
-        """The events after a position."""
-        begin = int(position.state["read"]) if position else 0
-        end = min(begin + limit, len(self.events))
-        return Batch(
-            events=self.events[begin:end],
-            position=Position({"read": end}),
-            more=end < len(self.events),
-        )
-
-    def end(self) -> Position:
-        """The position after all events."""
-        return Position({"read": len(self.events)})
 
     def arrive(
         self,

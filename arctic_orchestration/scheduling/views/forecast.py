@@ -10,8 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs, timers
-from arctic_orchestration.scheduling.jobs import WAITING
+from arctic_orchestration.database.tables import is_waiting, jobs, timers
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.views.texts import iso, one_line
@@ -103,7 +102,7 @@ def _looks(
 ) -> list[Upcoming]:
     query = sa.select(
         jobs.c.id, jobs.c.schedule_id, jobs.c.reason, jobs.c.next_check_at, jobs.c.deadline_at
-    ).where(jobs.c.location_id == location.id, jobs.c.state.in_([state.value for state in WAITING]))
+    ).where(jobs.c.location_id == location.id, is_waiting)
     found = []
     for row in tx.execute(query):
         schedule = stored.get(row.schedule_id)

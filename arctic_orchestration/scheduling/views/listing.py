@@ -8,7 +8,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import events, job_events, jobs, schedules, timers
+from arctic_orchestration.database.tables import (
+    events,
+    is_active,
+    is_waiting,
+    job_events,
+    jobs,
+    schedules,
+    timers,
+)
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.events.event import Event
 from arctic_orchestration.scheduling.jobs import ACTIVE, ENDED, WAITING, Job, JobState
@@ -85,7 +93,7 @@ def list_schedules(
     here = jobs.c.location_id == location.id
     counted: dict[str, dict[JobState, int]] = {}
     counts = sa.select(jobs.c.schedule_id, jobs.c.state, sa.func.count())
-    unfinished = jobs.c.state.in_([state.value for state in (*WAITING, *ACTIVE)])
+    unfinished = is_waiting | is_active
     for id, state, count in tx.execute(
         counts.where(here, unfinished).group_by(jobs.c.schedule_id, jobs.c.state)
     ):
