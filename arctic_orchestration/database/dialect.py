@@ -22,8 +22,8 @@ from sqlalchemy.engine import Dialect as SqlDialect
 
 from arctic_orchestration.errors import InvalidInput
 
-#: how long a SQLite writer waits for another one before it gives up
-_BUSY_SECONDS = 60
+#: how long a SQLite writer waits for another one, and anybody for a connection to Postgres
+BUSY_SECONDS = 60.0
 
 
 class UtcTime(sa.types.TypeDecorator[datetime]):
@@ -66,20 +66,22 @@ def _utc_text(value: datetime) -> str:
     return moment.isoformat(" ", "microseconds")[:_NAIVE]
 
 
-def make_engine(url: sa.URL) -> sa.Engine:
+def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     """An engine whose transactions mean the same on both databases.
 
     Errors:
         InvalidInput: another database than SQLite or Postgres, or a driver of its own choice.
     """
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
-        return _sqlite_engine(url)
+        return _sqlite_engine(url, busy_seconds)
     if url.drivername in ("postgresql", "postgresql+psycopg2"):
         # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
         url = url.set(drivername="postgresql+psycopg2")
         return sa.create_engine(
             url,
             pool_pre_ping=True,
+            # libpq has no limit of its own: a host that drops packets would be waited for.
+            connect_args=_unless_given(url, connect_timeout=max(int(busy_seconds), 2)),
             isolation_level="READ COMMITTED",
             # A thousand updates are ten round trips, not a thousand.
             executemany_mode="values_plus_batch",
@@ -88,10 +90,15 @@ def make_engine(url: sa.URL) -> sa.Engine:
     raise InvalidInput("ARCTIC_DATABASE_URL", shown, "a URL of sqlite:/// or postgresql://")
 
 
-def _sqlite_engine(url: sa.URL) -> sa.Engine:
+def _unless_given(url: sa.URL, **arguments: Any) -> dict[str, Any]:
+    """Arguments of a connection that its URL does not have itself."""
+    return {name: value for name, value in arguments.items() if name not in url.query}
+
+
+def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    engine = sa.create_engine(url, connect_args={"timeout": busy_seconds})
 
     def connect(connection: sqlite3.Connection, record: object) -> None:
         # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
@@ -113,7 +120,7 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Lets readers and the writer work at once; kept in the file from then on."""
-    give_up_at = time.monotonic() + _BUSY_SECONDS
+    give_up_at = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

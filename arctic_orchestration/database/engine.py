@@ -9,7 +9,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 
 
 class Database:
@@ -18,27 +18,32 @@ class Database:
     ``with database.begin() as tx:`` is one transaction: all of the block or nothing of it.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> None:
         try:
             parsed = sa.make_url(url)
         except sa.exc.ArgumentError:
             raise InvalidInput(
                 "ARCTIC_DATABASE_URL", url, "a URL of sqlite:/// or postgresql://"
             ) from None
-        self.engine = dialect.make_engine(parsed)
+        self.engine = dialect.make_engine(parsed, busy_seconds)
 
     @classmethod
-    def open(cls, url: str) -> "Database":
+    def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
         """Connects, and sees to it that the schema is the one this package works with.
 
         SQLite is migrated on the way; Postgres must have been, with ``arctic db upgrade``.
+
+        Args:
+            url: of SQLite or Postgres.
+            busy_seconds: how long a server may take to answer at first, and another writer of
+                SQLite to finish.
 
         Errors:
             InvalidInput: not a URL of SQLite or Postgres.
             SchemaOutdated: Postgres with another schema; the message has the command.
             DatabaseUnavailable: no answer.
         """
-        database = cls(url)
+        database = cls(url, busy_seconds=busy_seconds)
         revision = database.revision()
         if revision != SCHEMA_REVISION:
             if not dialect.migrates_on_first_use(database.engine.url):

@@ -20,6 +20,9 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_run_ends``          when the last run of a resource ended in a status
 ``arctic_notices``           what people are to be told, until they were
 ``arctic_resources``         one row for each resource that is counted: its lock
+``arctic_queue_pauses``      queues and groups of the run queue that a person paused or resumed
+``arctic_queue_waits``       what each queued run was last told that it waits for
+``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
 ===========================  ===============================================================
 """
 
@@ -273,4 +276,34 @@ notices = sa.Table(
     sa.Column("sent_to", sa.Text, nullable=False, server_default="{}"),
     sa.Column("problem", sa.Text),
     sa.Index(None, "location_id", "send_at"),
+)
+
+queue_pauses = sa.Table(
+    "arctic_queue_pauses",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+)
+
+queue_waits = sa.Table(
+    "arctic_queue_waits",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    # What holds the run, so that a change is known; the reason is the text for people.
+    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("since", UtcTime, nullable=False),
+)
+
+queue_passes = sa.Table(
+    "arctic_queue_passes",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("passed_at", UtcTime, nullable=False),
+    sa.Column("problem", sa.Text),
 )

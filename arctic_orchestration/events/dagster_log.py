@@ -79,7 +79,7 @@ class DagsterLog:
         self._event_storage = _event_storage_of(instance)
         self._log = _log_of(self._event_storage)
         self._run_storage = _run_storage_of(instance)
-        self._runs = _run_sql_of(self._run_storage)
+        self._runs = run_sql_of(instance)
         self._location = location
         self._known_as = known_as
         #: whether Dagster may retry failed runs itself
@@ -263,7 +263,13 @@ def _run_storage_of(instance: DagsterInstance) -> Any:
     return storage
 
 
-def _run_sql_of(storage: Any) -> Any:
+def run_sql_of(instance: DagsterInstance) -> Any:
+    """Statements to the run storage of an instance.
+
+    Errors:
+        ConfigurationError: the storage is neither SQLite nor Postgres.
+    """
+    storage = _run_storage_of(instance)
     if isinstance(storage, SqliteRunStorage):
         url = sqlalchemy.make_url(storage._conn_string)
         return SqliteSql(url.database or "")

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
@@ -109,6 +109,11 @@ class PostgresSql:
         """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
         with self.session() as run:
             return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
+
+    @staticmethod
+    def moment(at: datetime) -> datetime:
+        """A moment as Dagster's columns of timestamps hold it: UTC, without the zone."""
+        return at.astimezone(UTC).replace(tzinfo=None)
 
     def close(self) -> None:
         """Closes the connections."""

@@ -23,7 +23,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,11 @@ class SqliteSql:
                 marks = ", ".join("?" * len(chunk))
                 found += run(statement.replace("{in}", f"in ({marks})"), [*before, *chunk])
         return found
+
+    @staticmethod
+    def moment(at: datetime) -> str:
+        """A moment as Dagster's columns of timestamps hold it."""
+        return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -1,0 +1,5 @@
+"""Dagster's run coordinator with rules: name this module in ``dagster.yaml``."""
+
+from arctic_orchestration.coordinator.coordinator import ArcticRunCoordinator
+
+__all__ = ["ArcticRunCoordinator"]

@@ -1,0 +1,118 @@
+"""Dagster's run queue as its run storage has it: what waits, what is in progress, what ended.
+
+Read at each pass of the daemon, so it must be cheap: the records of runs are kept, and read again
+only when Dagster's ``update_timestamp`` of a run says that it changed. Ten thousand queued runs
+cost one statement that way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dagster import DagsterInstance
+
+from arctic_orchestration.events.dagster_log import run_sql_of
+from arctic_orchestration.events.runs import RunView, runs_by_id
+
+QUEUED = "QUEUED"
+#: In progress, as Dagster's own limits count it.
+ACTIVE = ("STARTING", "STARTED", "CANCELING")
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+
+_PRESENT = (
+    "select run_id, status, update_timestamp, start_time from runs where status {in} order by id"
+)
+_ENDED_SINCE = (
+    "select run_id from runs where update_timestamp > {mark} and status {in} and start_time is "
+    "not null"
+)
+#: Clocks of hosts differ, and a run's end is committed some time after it happened.
+_OVERLAP = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Present:
+    """What is in the queue and what is in progress, each in the order of creation."""
+
+    queued: Sequence[RunView]
+    active: Sequence[RunView]
+
+
+class QueuedRuns:
+    """Reads one Dagster instance's run queue; keeps what it read for the next time."""
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        """Finds the storage; touches no database.
+
+        Errors:
+            ConfigurationError: the storage is neither SQLite nor Postgres.
+        """
+        self._sql = run_sql_of(instance)
+        self._known: dict[str, tuple[Any, RunView]] = {}
+        self._ended: dict[str, RunView] = {}
+        self._read_until: datetime | None = None
+
+    def present(self) -> Present:
+        """What is there now.
+
+        Errors:
+            DatabaseUnavailable: Dagster's storage did not answer.
+        """
+        rows = self._sql.rows_in(_PRESENT, (QUEUED, *ACTIVE))
+        known = self._known
+        stale = [row[0] for row in rows if row[0] not in known or known[row[0]][0] != row[1:]]
+        found = runs_by_id(self._sql, stale) if stale else {}
+        # A run that is gone by now, or went on, is seen as it was read last.
+        marks = {row[0]: row[1:] for row in rows}
+        known.update((id, (marks[id], view)) for id, view in found.items())
+        self._known = {id: known[id] for id in marks if id in known}
+        views = [known[row[0]][1] for row in rows if row[0] in known]
+        return Present(
+            queued=[view for view in views if view.dagster_status == QUEUED],
+            active=[view for view in views if view.dagster_status in ACTIVE],
+        )
+
+    def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]:
+        """The runs that were started, and ended after ``since``.
+
+        Only what ended after the last call is read, so ``since`` must not go back by more than
+        it did the first time.
+
+        Errors:
+            DatabaseUnavailable: Dagster's storage did not answer.
+        """
+        from_ = since if self._read_until is None else max(since, self._read_until)
+        mark = self._sql.placeholder
+        statement = _ENDED_SINCE.replace("{mark}", mark)
+        rows = self._sql.rows_in(statement, ENDED, self._sql.moment(from_ - _OVERLAP))
+        new = [row[0] for row in rows if row[0] not in self._ended]
+        self._ended.update(runs_by_id(self._sql, new))
+        self._read_until = now
+        self._ended = {
+            id: run
+            for id, run in self._ended.items()
+            if run.ended_at is None or run.ended_at > since
+        }
+        return list(self._ended.values())
+
+    def run(self, run_id: str) -> RunView | None:
+        """One run, as it is now; none: there is no such run.
+
+        Errors:
+            DatabaseUnavailable: Dagster's storage did not answer.
+        """
+        return runs_by_id(self._sql, [run_id]).get(run_id)
+
+    def ids_like(self, part: str) -> list[str]:
+        """The ids of queued and active runs that begin with a text, at most three.
+
+        Errors:
+            DatabaseUnavailable: Dagster's storage did not answer.
+        """
+        rows = self._sql.rows_in(_PRESENT, (QUEUED, *ACTIVE))
+        return [row[0] for row in rows if row[0].startswith(part)][:3]
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._sql.close()

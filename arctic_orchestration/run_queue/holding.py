@@ -1,0 +1,49 @@
+"""The limits that hold while a pass cannot be made: nothing starts that might not."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from arctic_orchestration.run_queue import tags as tagging
+from arctic_orchestration.run_queue.gates import Limit
+from arctic_orchestration.run_queue.plan import merged
+from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.run_queue.tags import Turn
+from arctic_orchestration.run_queue.windows import OpenWindows
+
+
+def closed_windows(rules: Rules, windows: OpenWindows, now: datetime) -> frozenset[str]:
+    """The windows that were closed when they were looked at last, or are now."""
+    return frozenset(
+        name
+        for name, rule in rules.windows.items()
+        if windows.was_closed(name) or not windows.is_open(name, rule, now)
+    )
+
+
+def held(
+    last: Sequence[Limit] | None,
+    rules: Rules,
+    stock: Sequence[Limit],
+    windows: OpenWindows,
+    now: datetime,
+) -> list[dict[str, Any]]:
+    """The limits of the last good pass, with all that depends on time shut.
+
+    Without a good pass since the daemon started, everything is shut that stands under a rule.
+    """
+    found = [dict(limit) for limit in (stock if last is None else last)]
+    found += [{"key": tagging.interval_key(name), "limit": 0} for name in rules.intervals]
+    found += [
+        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        for name in rules.rates
+    ]
+    for name, rule in rules.windows.items():
+        if last is None or windows.was_closed(name) or not windows.is_open(name, rule, now):
+            found.append({"key": tagging.window_key(name), "limit": 0})
+    if last is None:
+        found += [{"key": tagging.group_key(name), "limit": 0} for name in rules.groups]
+        found += [{"key": tagging.rate_key(name), "limit": 0} for name in rules.rates]
+        if rules.queues:
+            found.append({"key": tagging.QUEUE, "limit": 0})
+    return merged(found)

@@ -1,0 +1,254 @@
+"""The tags by which runs stand under rules, for people and for Dagster's daemon.
+
+What a person may write on a job, an asset or a run, or the schedule that asks for it:
+
+=============================  ================================================================
+``arctic/queue: urgent``       the queue it waits in
+``arctic/level: "2"``          its level; without it the queue's, else ``dagster/priority``
+``arctic/group: a, b``         groups it belongs to; ``window``, ``rate``, ``interval`` likewise
+``arctic/group.a: anything``   the same for one group; tags of several assets add up
+=============================  ================================================================
+
+What a run has once it was submitted, each only if a rule asks for it:
+
+================================  =============================================================
+``arctic/queue``                  its queue
+``arctic/level``                  its level, a whole number
+``arctic/queued_at``              when it was submitted
+``dagster/priority``              the number by which Dagster's daemon sorts: level and age
+``arctic/group.NAME``             the rule of the group, in words
+``arctic/program.NAME``           its program, where the group limits each program
+``arctic/window.NAME``            the rule of the window, in words
+``arctic/interval.NAME``          its program, which the interval keeps apart
+``arctic/rate.NAME``              ``waiting``, or ``granted`` once the rate lets it start
+================================  =============================================================
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from arctic_orchestration.run_queue import ageing
+from arctic_orchestration.run_queue.rules import (
+    DEFAULT_QUEUE,
+    HIGHEST_LEVEL,
+    Rules,
+    RunFacts,
+    known_names,
+)
+
+PREFIX = "arctic/"
+QUEUE = "arctic/queue"
+LEVEL = "arctic/level"
+QUEUED_AT = "arctic/queued_at"
+#: Dagster's: what its daemon sorts by, the highest first
+PRIORITY = "dagster/priority"
+
+_NAMES = re.compile(r"[\s,;]+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+#: so many assets are written out where a program is named
+_NAMED_ASSETS = 3
+
+
+class Kind(StrEnum):
+    """The kinds of rules that a run may be under several of, as they stand in tags."""
+
+    GROUP = "group"
+    WINDOW = "window"
+    RATE = "rate"
+    INTERVAL = "interval"
+
+    @property
+    def configured_as(self) -> str:
+        """The key of its rules in the configuration."""
+        return f"{self.value}s"
+
+
+class Turn(StrEnum):
+    """The values of the tag of a rate."""
+
+    WAITING = "waiting"
+    GRANTED = "granted"
+
+
+def group_key(name: str) -> str:
+    """The tag of the runs of a group."""
+    return f"{PREFIX}group.{name}"
+
+
+def program_key(group: str) -> str:
+    """The tag that names the program of a run of a group that limits each program."""
+    return f"{PREFIX}program.{group}"
+
+
+def window_key(name: str) -> str:
+    """The tag of the runs that a window holds."""
+    return f"{PREFIX}window.{name}"
+
+
+def rate_key(name: str) -> str:
+    """The tag of the runs that a rate counts."""
+    return f"{PREFIX}rate.{name}"
+
+
+def interval_key(name: str) -> str:
+    """The tag that names the program of a run that an interval keeps apart."""
+    return f"{PREFIX}interval.{name}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """Under which rules a run stands."""
+
+    queue: str | None
+    level: int
+    groups: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
+    intervals: tuple[str, ...] = ()
+    #: what its tags say that cannot be followed, as sentences
+    problems: tuple[str, ...] = ()
+
+    def named(self, kind: Kind) -> tuple[str, ...]:
+        """The rules of a kind."""
+        names: tuple[str, ...] = getattr(self, kind.configured_as)
+        return names
+
+
+def program_of(run: RunFacts) -> str:
+    """What a run runs, as limits for each program tell runs apart.
+
+    Its job with its code location or, for a run of assets, these assets.
+    """
+    what = run.job
+    if run.assets and run.job.startswith("__"):
+        # Dagster's own job for assets says nothing.
+        named = sorted(run.assets)
+        what = ", ".join(named[:_NAMED_ASSETS])
+        if len(named) > _NAMED_ASSETS:
+            what += f" and {len(named) - _NAMED_ASSETS} more"
+    return f"{run.location}: {what}" if run.location else what
+
+
+def standing_of(run: RunFacts, rules: Rules) -> Standing:
+    """Under which rules a run stands, by its tags, those of its assets, and what rules match."""
+    problems: list[str] = []
+    named = {kind: _named(run, rules, kind, problems) for kind in Kind}
+    queue = _queue(run, rules, problems)
+    return Standing(
+        queue=queue,
+        level=_level(run, rules, queue, problems),
+        groups=named[Kind.GROUP],
+        windows=named[Kind.WINDOW],
+        rates=named[Kind.RATE],
+        intervals=named[Kind.INTERVAL],
+        problems=tuple(problems),
+    )
+
+
+def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> dict[str, str]:
+    """The tags that a run is submitted with; those that it has with the same value are left out."""
+    tags: dict[str, str] = {}
+    program = program_of(run)
+    for name in standing.groups:
+        group = rules.groups[name]
+        tags[group_key(name)] = group.text
+        if group.limit_per_program is not None:
+            tags[program_key(name)] = program
+    for name in standing.windows:
+        tags[window_key(name)] = rules.windows[name].text
+    for name in standing.intervals:
+        tags[interval_key(name)] = program
+    for name in standing.rates:
+        tags[rate_key(name)] = Turn.WAITING.value
+    if standing.queue is not None:
+        tags[QUEUE] = standing.queue
+    if rules.ages:
+        tags.update(level_tags(standing.level, now, rules.seconds_per_level))
+    return {key: value for key, value in tags.items() if run.tags.get(key) != value}
+
+
+def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[str, str]:
+    """The tags that say how a run is sorted."""
+    return {
+        LEVEL: str(level),
+        QUEUED_AT: f"{queued_at:%Y-%m-%dT%H:%M:%SZ}",
+        PRIORITY: str(ageing.priority(level, queued_at, seconds_per_level)),
+    }
+
+
+def queued_at_of(tags: Mapping[str, str]) -> datetime | None:
+    """When a run was submitted, as its tags say it; none: they do not."""
+    try:
+        at = datetime.fromisoformat(tags[QUEUED_AT])
+    except (KeyError, ValueError):
+        return None
+    return at if at.tzinfo is not None else None
+
+
+def _named(run: RunFacts, rules: Rules, kind: Kind, problems: list[str]) -> tuple[str, ...]:
+    configured = rules.named(kind.configured_as)
+    found = {name: None for name, rule in configured.items() if rule.takes(run)}
+    key = f"{PREFIX}{kind.value}"
+    for tags in (run.tags, *run.asset_tags):
+        for tag, value in tags.items():
+            if tag == key:
+                names: Sequence[str] = [name for name in _NAMES.split(value) if name]
+                unknown = [name for name in names if name not in configured]
+                problems.extend(
+                    f"{tag}: got {name!r}, expected one of the {kind.configured_as} of "
+                    f"dagster.yaml: {known_names(configured)}"
+                    for name in unknown
+                )
+            elif tag.startswith(f"{key}."):
+                # Unknown ones are groups that only schedules have, or of rules that are gone.
+                names = [tag.removeprefix(f"{key}.")]
+            else:
+                continue
+            found.update((name, None) for name in names if name in configured)
+    return tuple(sorted(found))
+
+
+def _queue(run: RunFacts, rules: Rules, problems: list[str]) -> str | None:
+    if not rules.queues:
+        return None
+    for tags in (run.tags, *run.asset_tags):
+        asked = tags.get(QUEUE)
+        if asked is None:
+            continue
+        if asked in rules.queues:
+            return asked
+        problems.append(
+            f"{QUEUE}: got {asked!r}, expected one of the queues of dagster.yaml: "
+            f"{known_names(rules.queues)}"
+        )
+    for name, queue in rules.queues.items():
+        if queue.takes(run):
+            return name
+    return DEFAULT_QUEUE
+
+
+def _level(run: RunFacts, rules: Rules, queue: str | None, problems: list[str]) -> int:
+    for tag in (LEVEL, PRIORITY):
+        for tags in (run.tags, *run.asset_tags):
+            asked = tags.get(tag)
+            if asked is None or (tag == PRIORITY and QUEUED_AT in tags):
+                continue
+            level = parse_level(asked)
+            if level is not None:
+                return level
+            if tag == LEVEL:
+                problems.append(f"{LEVEL}: got {asked!r}, expected {LEVEL_EXPECTED}")
+    return rules.queues[queue].level if queue is not None else 0
+
+
+LEVEL_EXPECTED = f"a whole number from -{HIGHEST_LEVEL} to {HIGHEST_LEVEL}"
+
+
+def parse_level(text: str) -> int | None:
+    """A level from text; none: it is no whole number, or too far from 0."""
+    if not _WHOLE.fullmatch(text.strip()) or abs(int(text)) > HIGHEST_LEVEL:
+        return None
+    return int(text)
