@@ -36,6 +36,8 @@ _TAKEN_TAGS = (
     "dagster/tick",
     "dagster/will_retry",
 )
+#: But for these, by which a run stands under rules of the run queue.
+_QUEUE_TAG = re.compile(r"arctic/(queue|level|(group|window|rate|interval)(\.[A-Za-z0-9_-]+)?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -192,6 +194,8 @@ class Schedule(Specification):
     def _free_tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for key in value:
             taken = [prefix for prefix in _TAKEN_TAGS if key.startswith(prefix)]
+            if _QUEUE_TAG.fullmatch(key):
+                continue
             if taken:
                 raise ValueError(f"no tag that begins with {taken[0]}: it is set by what runs it")
         return value

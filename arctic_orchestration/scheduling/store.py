@@ -21,6 +21,7 @@ from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling import resources, schedule_history, timers
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.queue_tags import queue_tags
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_history import Action
 from arctic_orchestration.triggers import Leaf
@@ -110,7 +111,8 @@ def _frozen(schedule: Schedule) -> str:
         {
             "schedule": schedule.name,
             "trigger": schedule.trigger.kind,
-            **{name: form[name] for name in ("target", "tags", "run_config", "properties")},
+            "tags": dict(queue_tags(schedule)),
+            **{name: form[name] for name in ("target", "run_config", "properties")},
         }
     )
 
