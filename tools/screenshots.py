@@ -1,47 +1,16 @@
-"""Takes the pictures of the README: Dagster's UI on the instance that ``make demo`` left behind.
+"""Takes the pictures of the README and of ``docs``, in Dagster's UI.
 
-Starts ``dagster-webserver`` on a free loopback port, opens its pages in headless Chromium over the
-DevTools protocol, waits until each page shows what it is for, and saves what is rendered. Nothing
-is started or changed in Dagster. Chromium is told to resolve no name, so nothing leaves this
-machine.
+Those of the lake are of the instance that ``make demo`` left behind, in which nothing is started or
+changed. Those of the run queue are of an instance made for them (``queue_pictures.py``).
 """
 
 import argparse
-import base64
-import contextlib
-import itertools
-import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from websockets.sync.client import ClientConnection, connect
-
-_PATIENCE_SECONDS = 120.0
-_LOOK_EVERY_SECONDS = 0.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """One page: where it is, and the JavaScript that is true when it shows what it is for."""
-
-    file: str
-    path: str
-    height: int
-    ready: str
-
-
-_WIDTH = 1400
+from browser import Page, Picture, page, webserver
+from queue_pictures import take_queue_pictures
 
 PICTURES = (
     Picture(
@@ -63,210 +32,33 @@ PICTURES = (
     ),
 )
 
-#: The browser remembers it, and the pages after the first begin without.
-_HIDE_NAVIGATION = """
-    [...document.querySelectorAll('button, a')]
-        .find(element => element.innerText.trim() === 'Hide navigation')?.click()
-"""
-#: where everything stands, to see that nothing moves any more
-_PLACES = """
-    [...document.querySelectorAll('a, svg, tr, button')].map(element => {
-        const box = element.getBoundingClientRect();
-        return [box.left, box.top].map(Math.round).join();
-    }).join(' ')
-"""
-
-
-class Page:
-    """A tab of Chromium, spoken to over the DevTools protocol."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self._numbers = itertools.count(1)
-
-    def before_each_page(self, script: str) -> None:
-        """Runs a script in every page before the page's own."""
-        self.call("Page.enable")
-        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
-
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Runs one command of the protocol and returns its result."""
-        number = next(self._numbers)
-        self._connection.send(json.dumps({"id": number, "method": method, "params": parameters}))
-        while True:
-            answer = json.loads(self._connection.recv(timeout=_PATIENCE_SECONDS))
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
-                return dict(answer["result"])
-
-    def evaluate(self, script: str) -> Any:
-        """The value of a JavaScript expression in the page; None when it raised."""
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        return result["result"].get("value")
-
-    def take(self, url: str, picture: Picture, into: Path) -> Path:
-        """Opens the page, waits until it is ready and saves it; returns the file."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=_WIDTH,
-            height=picture.height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
-        self.call("Page.navigate", url=url + picture.path)
-        try:
-            until(lambda: self.evaluate(picture.ready) is True, f"{picture.path} is rendered")
-            self.evaluate(_HIDE_NAVIGATION)
-            self._until_still()
-        except TimeoutError:
-            print(self.evaluate("document.body.innerText"), file=sys.stderr)
-            raise
-        data = base64.b64decode(self._shot())
-        file = into / picture.file
-        file.write_bytes(data)
-        return file
-
-    def _shot(self) -> str:
-        return str(self.call("Page.captureScreenshot", format="png")["data"])
-
-    def _until_still(self) -> None:
-        """Waits until nothing has moved for some looks; a text that counts seconds may."""
-        places: list[Any] = []
-
-        def still() -> bool:
-            places.append(self.evaluate(_PLACES))
-            return len(places) >= 10 and all(place == places[-1] for place in places[-10:])
-
-        until(still, "the page stands still")
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Waits for a condition.
-
-    Errors:
-        TimeoutError: it did not come true in time.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {_PATIENCE_SECONDS:.0f} s until {what}")
-        time.sleep(_LOOK_EVERY_SECONDS)
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".demo"), help="folder of the demo")
     parser.add_argument("--into", type=Path, default=Path("docs"), help="folder for the pictures")
+    parser.add_argument("--queue", action="store_true", help="only those of the run queue")
     given = parser.parse_args(arguments)
     home, into = given.home.resolve(), given.into.resolve()
-    if not (home / "finished").exists():
+    if not given.queue and not (home / "finished").exists():
         parser.error(f"--home: {home} has no finished demo; run: make demo")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         parser.error("Chromium is not installed; install your system's package 'chromium'")
     into.mkdir(parents=True, exist_ok=True)
-    with webserver(home) as url, page(chromium) as tab:
+    with page(chromium) as tab:
         # Else an invitation to Dagster's community covers the first page.
         tab.before_each_page("localStorage.setItem('communityNux', 'true')")
-        for picture in PICTURES:
-            file = tab.take(url, picture, into)
-            print(f"{file}: {file.stat().st_size:,} bytes")
+        files = [] if given.queue else _of_the_demo(tab, home, into)
+        files += take_queue_pictures(tab, into)
+    for file in files:
+        print(f"{file}: {file.stat().st_size:,} bytes")
 
 
-@contextlib.contextmanager
-def webserver(home: Path) -> Iterator[str]:
-    """Dagster's webserver on the instance in ``home``; yields its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        str(Path(sys.executable).with_name("dagster-webserver")),
-        *("-w", str(home / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)),
-    ]
-    url = f"http://127.0.0.1:{port}"
-    with running(command, env={**os.environ, "DAGSTER_HOME": str(home)}) as process:
-        until(lambda: _answers(f"{url}/server_info", process), "the webserver answers")
-        yield url
-
-
-@contextlib.contextmanager
-def page(chromium: str) -> Iterator[Page]:
-    """A tab of a fresh headless Chromium."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [
-            chromium,
-            "--headless",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--hide-scrollbars",
-            "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-            "--remote-debugging-port=0",
-            f"--user-data-dir={profile}",
-            "about:blank",
-        ]
-        if os.geteuid() == 0:
-            # Chromium's sandbox refuses to be set up by root.
-            command.insert(1, "--no-sandbox")
-        told = Path(profile) / "DevToolsActivePort"
-        with running(command) as process:
-            until(lambda: _alive(process) and told.exists(), "Chromium listens")
-            port = told.read_text().split()[0]
-            tabs = json.loads(_get(f"http://127.0.0.1:{port}/json/list"))
-            target = next(tab for tab in tabs if tab["type"] == "page")
-            with connect(target["webSocketDebuggerUrl"], proxy=None, max_size=None) as connection:
-                yield Page(connection)
-
-
-@contextlib.contextmanager
-def running(
-    command: Sequence[str], env: dict[str, str] | None = None
-) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that is ended with the block, and its output shown when it was not wanted."""
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            yield process
-        except BaseException:
-            log.seek(0)
-            sys.stderr.buffer.write(log.read()[-4000:])
-            raise
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _alive(process: "subprocess.Popen[bytes]") -> bool:
-    if process.poll() is not None:
-        raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
-    return True
-
-
-def _answers(url: str, process: "subprocess.Popen[bytes]") -> bool:
-    _alive(process)
-    try:
-        _get(url)
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
-    return True
-
-
-def _get(url: str) -> bytes:
-    # Loopback is reached directly, whatever proxy the environment names.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=5) as answer:
-        return bytes(answer.read())
+def _of_the_demo(tab: Page, home: Path, into: Path) -> list[Path]:
+    with webserver(home) as url:
+        return [tab.take(url, picture, into) for picture in PICTURES]
 
 
 if __name__ == "__main__":

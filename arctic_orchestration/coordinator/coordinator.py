@@ -50,6 +50,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
     ) -> None:
         super().__init__(inst_data=inst_data, **stock)
         self._rules = rules or Rules()
+        self._given = frozenset(name for name, value in stock.items() if value is not None)
         self._windows = OpenWindows()
         self._passes: DaemonPasses | None = None
         self._limits: list[dict[str, Any]] | None = None
@@ -92,7 +93,8 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         """Made known to its instance, whose settings must leave it its limits."""
         runs = (instance.get_settings("concurrency") or {}).get("runs") or {}
         replaced = [name for name in _REPLACING if runs.get(name) is not None]
-        if replaced:
+        # Without rules, as with the stock class: refused where both say something.
+        if replaced and not (self._rules.are_none and self._given.isdisjoint(_REPLACING)):
             named = " and ".join(f"concurrency.runs.{name}" for name in replaced)
             self._refused = ConfigurationError(
                 f"dagster.yaml: {named} would silently replace what ArcticRunCoordinator says, "

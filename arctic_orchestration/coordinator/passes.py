@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.queued_runs import QueuedRuns
 from arctic_orchestration.events.runs import RunView
-from arctic_orchestration.run_queue import holding, pauses, waits
+from arctic_orchestration.run_queue import holding, levels, pauses, waits
 from arctic_orchestration.run_queue.census import (
     ActiveRun,
     Census,
@@ -39,7 +39,7 @@ from arctic_orchestration.run_queue.gates import Gates, Limit
 from arctic_orchestration.run_queue.pauses import Paused
 from arctic_orchestration.run_queue.plan import Plan, Wait, merged, plan
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import Turn
+from arctic_orchestration.run_queue.tags import WAIT, Turn
 from arctic_orchestration.run_queue.windows import OpenWindows
 from arctic_orchestration.settings import Settings
 
@@ -77,8 +77,12 @@ class DaemonPasses:
         self._paused: Paused | None = None
         self._queued: dict[str, tuple[RunView, QueuedRun]] = {}
         self._active: dict[str, tuple[RunView, ActiveRun]] = {}
+        self._wishes: list[levels.Wish] = []
         self._told: dict[str, str] | None = None
+        #: what the last plan let start, and the one before
         self._starts: frozenset[str] = frozenset()
+        self._starts_before: frozenset[str] = frozenset()
+        self._passed_over: frozenset[str] = frozenset()
         self._last: list[dict[str, Any]] | None = None
         self._problem: str | None = None
         self._noted: tuple[datetime, str | None] | None = None
@@ -89,7 +93,11 @@ class DaemonPasses:
         try:
             self._read_state()
         except Exception as error:
-            problem = f"{error}. Closed windows stay closed, pauses are as they were read last"
+            problem = f"{error}. " + (
+                "Closed windows stay closed, pauses are as they were read last"
+                if self._paused is not None
+                else "Nothing starts that is in a queue or group or under a window"
+            )
             self._database = self._closed(self._database)
             self._windows.hold(holding.closed_windows(self._rules, self._windows, now))
         else:
@@ -107,9 +115,10 @@ class DaemonPasses:
     def _limits(self, now: datetime) -> list[dict[str, Any]]:
         if self._paused is None:
             return holding.held(None, self._rules, self._stock, self._windows, now)
+        self._write_levels()
         made = self._plan(now, self._paused)
         refused = self._give_turns(made)
-        self._starts = frozenset(made.starts)
+        self._starts_before, self._starts = self._starts, frozenset(made.starts)
         self._last = merged([*made.limits, *refused])
         try:
             self._tell(made, now)
@@ -118,10 +127,30 @@ class DaemonPasses:
             _log.exception("runs could not be told why they wait")
         return self._last
 
+    def _write_levels(self) -> None:
+        """Gives runs the levels that people asked for."""
+        wishes, self._wishes = self._wishes, []
+        for wish in wishes:
+            try:
+                self._write_level(wish)
+            except Exception:
+                _log.exception("run %s: its level could not be written", wish.run_id)
+
+    def _write_level(self, wish: levels.Wish) -> None:
+        record = self._instance.get_run_record_by_id(wish.run_id)
+        if record is not None and record.dagster_run.status == DagsterRunStatus.QUEUED:
+            run, created_at = record.dagster_run, record.create_timestamp
+            tags = levels.tags_of(wish.level, run.tags, created_at, self._rules)
+            self._instance.add_run_tags(wish.run_id, tags)
+        if self._database is not None:
+            with self._database.begin() as tx:
+                levels.written(tx, self._cluster, wish)
+
     def _plan(self, now: datetime, paused: Paused) -> Plan:
         census = self._census(now)
         queued = {run.run_id for run in census.queued}
-        passed_over = self._starts & queued
+        # Once may be chance: something else took the slot.
+        self._passed_over = (self._passed_over | (self._starts & self._starts_before)) & queued
         gates = Gates(
             rules=self._rules,
             census=census,
@@ -130,7 +159,9 @@ class DaemonPasses:
             now=now,
             stock=self._stock,
         )
-        return plan(gates, max_concurrent_runs=self._max_concurrent_runs, passed_over=passed_over)
+        return plan(
+            gates, max_concurrent_runs=self._max_concurrent_runs, passed_over=self._passed_over
+        )
 
     def _census(self, now: datetime) -> Census:
         if self._runs is None:
@@ -173,7 +204,7 @@ class DaemonPasses:
         return list(refused.values())
 
     def _tell(self, made: Plan, now: datetime) -> None:
-        """Gives each run that waits one engine event when what holds it has changed."""
+        """Gives each run that waits one event when what holds it has changed, and a tag."""
         if self._told is None:
             return
         news: dict[str, Wait] = {}
@@ -187,8 +218,9 @@ class DaemonPasses:
             self._instance.report_engine_event(
                 f"Waits in the queue: {wait.reason}", job_name=job, run_id=run_id
             )
+            self._instance.add_run_tags(run_id, {WAIT: wait.reason})
             news[run_id] = wait
-        gone = [run_id for run_id in self._told if run_id not in made.waits]
+        gone = [run_id for run_id in self._told if run_id not in self._queued]
         if not news and not gone:
             return
         self._told.update((run_id, wait.gate) for run_id, wait in news.items())
@@ -206,6 +238,7 @@ class DaemonPasses:
             self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
         with self._database.read() as tx:
             self._paused = pauses.in_force(self._rules, pauses.said(tx, self._cluster))
+            self._wishes = levels.asked(tx, self._cluster)
             if self._told is None:
                 self._told = waits.told_runs(tx, self._cluster)
 

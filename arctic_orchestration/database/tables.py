@@ -21,6 +21,7 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_notices``           what people are to be told, until they were
 ``arctic_resources``         one row for each resource that is counted: its lock
 ``arctic_queue_pauses``      queues and groups of the run queue that a person paused or resumed
+``arctic_queue_levels``      levels that a person gave to queued runs, until a pass has written them
 ``arctic_queue_waits``       what each queued run was last told that it waits for
 ``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
 ===========================  ===============================================================
@@ -286,6 +287,15 @@ queue_pauses = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("paused", sa.Boolean, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+)
+
+queue_levels = sa.Table(
+    "arctic_queue_levels",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("level", sa.Integer, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
 )
 

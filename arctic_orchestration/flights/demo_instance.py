@@ -20,9 +20,12 @@ _MARK = "ARCTIC_DEMO"
 _DAGSTER_YAML = {
     "telemetry": {"enabled": False},
     "run_coordinator": {
-        "module": "dagster",
-        "class": "QueuedRunCoordinator",
-        "config": {"max_concurrent_runs": 2},
+        "module": "arctic_orchestration.coordinator",
+        "class": "ArcticRunCoordinator",
+        "config": {
+            "max_concurrent_runs": 2,
+            "queues": {"backfills": {"match": {"tags": {"dagster/backfill": "*"}}}},
+        },
     },
     # A run whose daemon died while starting it is given up, and asked for again.
     "run_monitoring": {"enabled": True},

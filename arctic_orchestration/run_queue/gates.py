@@ -199,13 +199,13 @@ class Gates:
         if self.windows.is_open(name, rule, self.now):
             closes_at = rule.closes_at(self.now)
             until = f" until {format_moment(closes_at)}" if closes_at else ""
-            open_text = f"window {name} ({rule.text}) is open{until}"
+            open_text = f"window {name} is open{until} ({rule.text})"
             return Gate(id=f"window:{name}", room=math.inf, says=lambda _: open_text)
         opens_at = rule.opens_at(self.now)
         if rule.is_open(self.now):
-            text = f"window {name} ({rule.text}) stays closed until the state database answers"
+            text = f"window {name} stays closed until the state database answers ({rule.text})"
         else:
-            text = f"window {name} ({rule.text}) opens at {format_moment(opens_at)}"
+            text = f"window {name} opens at {format_moment(opens_at)} ({rule.text})"
         return Gate(id=f"window:{name}:{text}", room=0, says=lambda _: text)
 
     def _interval_gate(self, name: str, program: str) -> list[Gate]:

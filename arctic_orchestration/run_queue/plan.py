@@ -62,8 +62,8 @@ def plan(gates: Gates, *, max_concurrent_runs: int, passed_over: Collection[str]
     Args:
         gates: the gates of this pass, unused.
         max_concurrent_runs: Dagster's; -1 is no limit.
-        passed_over: runs that the last plan let start and that Dagster did not: something of its
-            own holds them, and slots must not wait for them.
+        passed_over: runs that plans let start and that Dagster did not: something of its own holds
+            them, and slots must not wait for them. They may start at any time.
     """
     return _Planning(gates, max_concurrent_runs, frozenset(passed_over)).plan()
 
@@ -89,6 +89,8 @@ class _Planning:
     def plan(self) -> Plan:
         allowed = self._shares()
         starts, waits, _ = self._go_through(allowed)
+        free = {run.run_id for run in starts}
+        free |= {id for id, wait in waits.items() if wait is _HELD_BY_DAGSTER}
         limits = self._gates.limits()
         shares = {}
         if allowed is not None:
@@ -105,7 +107,7 @@ class _Planning:
         return Plan(
             limits=merged(limits),
             starts=[run.run_id for run in starts],
-            turns=self._turns(starts),
+            turns=self._turns(free),
             waits=waits,
             shares=shares,
         )
@@ -155,14 +157,14 @@ class _Planning:
         taken: dict[tuple[str | None, Gate], int] = {}
         for run in self._queue:
             queue = run.tags.get(tagging.QUEUE)
-            if wanted[queue] >= self._slots or run.run_id in self._passed_over:
+            if wanted[queue] >= self._slots:
                 continue
             gates = self._gates_for(run)
             if any(taken.get((queue, gate), 0) >= gate.room for gate in gates):
                 continue
             for gate in gates:
                 taken[queue, gate] = taken.get((queue, gate), 0) + 1
-            wanted[queue] += 1
+            wanted[queue] += run.run_id not in self._passed_over
         return dict(wanted)
 
     def _go_through(
@@ -187,6 +189,9 @@ class _Planning:
                 waits[run.run_id] = known[shut]
                 continue
             if run.run_id in self._passed_over:
+                # Dagster counts it against its limits before it finds that it cannot start.
+                for gate in gates:
+                    gate.taken += 1
                 waits[run.run_id] = _HELD_BY_DAGSTER
                 continue
             queue = run.tags.get(tagging.QUEUE)
@@ -222,12 +227,11 @@ class _Planning:
                 text += f", {self._in_use[queue]} by queue {queue} with share {share.share:g}"
         return Wait(gate="turn", reason=text)
 
-    def _turns(self, starts: Sequence[QueuedRun]) -> dict[str, dict[str, str]]:
-        """Tags of rates that have to change."""
-        begin = {run.run_id for run in starts}
+    def _turns(self, free: Collection[str]) -> dict[str, dict[str, str]]:
+        """Tags of rates that have to change, when these runs may start."""
         turns: dict[str, dict[str, str]] = {}
         for run in self._queue:
-            turn = Turn.GRANTED if run.run_id in begin else Turn.WAITING
+            turn = Turn.GRANTED if run.run_id in free else Turn.WAITING
             changed = {
                 key: turn.value
                 for key, value in run.marks

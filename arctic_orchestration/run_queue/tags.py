@@ -21,6 +21,8 @@ What a run has once it was submitted, each only if a rule asks for it:
 ``arctic/window.NAME``            the rule of the window, in words
 ``arctic/interval.NAME``          its program, which the interval keeps apart
 ``arctic/rate.NAME``              ``waiting``, or ``granted`` once the rate lets it start
+``arctic/wait``                   what it waits for, or waited for last: Dagster's UI hides the
+                                  events of a run that is queued, and shows its tags
 ================================  =============================================================
 """
 
@@ -43,6 +45,7 @@ PREFIX = "arctic/"
 QUEUE = "arctic/queue"
 LEVEL = "arctic/level"
 QUEUED_AT = "arctic/queued_at"
+WAIT = "arctic/wait"
 #: Dagster's: what its daemon sorts by, the highest first
 PRIORITY = "dagster/priority"
 

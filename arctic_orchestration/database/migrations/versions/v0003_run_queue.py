@@ -1,4 +1,4 @@
-"""The run queue: what is paused, what runs wait for, when it was gone through."""
+"""The run queue: pauses, levels by hand, what runs wait for, when it was gone through."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,6 +19,14 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("at", UtcTime(), nullable=False),
         sa.PrimaryKeyConstraint("cluster", "kind", "name", name=op.f("pk_arctic_queue_pauses")),
+    )
+    op.create_table(
+        "arctic_queue_levels",
+        sa.Column("cluster", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("level", sa.Integer(), nullable=False),
+        sa.Column("at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "run_id", name=op.f("pk_arctic_queue_levels")),
     )
     op.create_table(
         "arctic_queue_waits",

@@ -1,0 +1,66 @@
+"""Levels that a person gives to queued runs.
+
+They are kept until the daemon's next pass writes them into the tags of the run. Dagster changes
+tags by writing all of them anew; if a command did so while a pass does, one of the two would
+be lost.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import queue_levels
+from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.run_queue.tags import PRIORITY, level_tags, queued_at_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """A run is to have another level."""
+
+    run_id: str
+    level: int
+    at: datetime
+
+
+def ask(tx: sa.Connection, cluster: str, run_id: str, level: int, now: datetime) -> None:
+    """Gives a run a level, from the next pass on; the last word counts."""
+    values = {"level": level, "at": now}
+    new = dialect.insert(tx, queue_levels).values(cluster=cluster, run_id=run_id, **values)
+    tx.execute(new.on_conflict_do_update(index_elements=["cluster", "run_id"], set_=values))
+
+
+def asked(tx: sa.Connection, cluster: str) -> list[Wish]:
+    """What no pass has written yet."""
+    query = sa.select(queue_levels).where(queue_levels.c.cluster == cluster)
+    return [Wish(run_id=row.run_id, level=row.level, at=row.at) for row in tx.execute(query)]
+
+
+def written(tx: sa.Connection, cluster: str, wish: Wish) -> None:
+    """Forgets a wish, unless there has been another one for the run since."""
+    tx.execute(
+        sa.delete(queue_levels).where(
+            queue_levels.c.cluster == cluster,
+            queue_levels.c.run_id == wish.run_id,
+            queue_levels.c.at == wish.at,
+        )
+    )
+
+
+def tags_of(
+    level: int, tags: Mapping[str, str], created_at: datetime, rules: Rules
+) -> dict[str, str]:
+    """The tags that give a run a level; it keeps its age.
+
+    Args:
+        level: the new one.
+        tags: those the run has.
+        created_at: when it was made; its age, where its tags do not say when it was queued.
+        rules: where levels do not age, the level is Dagster's priority.
+    """
+    if not rules.ages:
+        return {PRIORITY: str(level)}
+    return level_tags(level, queued_at_of(tags) or created_at, rules.seconds_per_level)
