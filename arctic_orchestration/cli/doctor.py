@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from arctic_orchestration.cli import doctor_queue
 from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
@@ -26,19 +28,6 @@ if TYPE_CHECKING:
 _FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
 #: A dispatcher ticks every few seconds; one that did not for this long does not run.
 _SILENT = timedelta(minutes=2)
-
-GOOD, WARNING, BAD = "ok", "warning", "failed"
-_COLORS = {GOOD: "green", WARNING: "yellow", BAD: "red"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What one check found, and what to do about it."""
-
-    check: str
-    status: str
-    found: str
-    advice: str = ""
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -62,7 +51,7 @@ def _shown() -> list[Finding]:
     with console.status("checking"):
         findings = examine()
     for finding in findings:
-        color = _COLORS[finding.status]
+        color = COLORS[finding.status]
         status = f"[{color}]{finding.status}[/]"
         table.add_row(finding.check, status, finding.found, finding.advice)
     console.print(table)
@@ -90,6 +79,8 @@ def examine() -> list[Finding]:
             ),
         ]
     with instance:
+        # First of those that ask for the run coordinator.
+        findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
         findings += _guarded("feed", lambda: _feed(instance))
         findings += _guarded("daemon", lambda: _daemon(instance))
         findings += _guarded("dispatcher", lambda: _dispatcher(instance))

@@ -13,6 +13,8 @@ from arctic_orchestration.cli import (
     feed,
     jobs,
     partitions,
+    queues,
+    runs,
     schedules,
     schema,
     simulate,
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(runs.app, name="runs")
+app.add_typer(queues.app, name="queues")
 app.add_typer(events.app, name="events")
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(database.app, name="db")

@@ -57,21 +57,31 @@ def opened(location: str | None) -> Iterator[State]:
         InvalidInput: a setting cannot be used.
     """
     settings = Settings.from_environment()
-    # Looking must not make a database where there is none.
-    file = _sqlite_file(settings.database_url)
-    if file is not None and not file.exists():
-        raise ConfigurationError(
-            f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
-            "to where the dispatcher has it (see: arctic doctor)"
-        )
-    database = Database.open(settings.database_url)
+    database = state_database(settings, made_by="the dispatcher")
     try:
         yield State(database, settings.cluster, location)
     finally:
         database.close()
 
 
-def _sqlite_file(url: str) -> Path | None:
+def state_database(settings: Settings, *, made_by: str) -> Database:
+    """The state database, which something else must have made.
+
+    Errors:
+        ConfigurationError: there is none yet, or its schema is another.
+    """
+    # Looking must not make a database where there is none.
+    file = sqlite_file(settings.database_url)
+    if file is not None and not file.exists():
+        raise ConfigurationError(
+            f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
+            f"to where {made_by} has it (see: arctic doctor)"
+        )
+    return Database.open(settings.database_url)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a database in SQLite; none: it is another kind of URL."""
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:

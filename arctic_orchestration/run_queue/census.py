@@ -108,6 +108,7 @@ _NO_GATES = frozenset(
     {
         tagging.LEVEL,
         tagging.QUEUED_AT,
+        tagging.WAIT,
         "arctic/job",
         "arctic/schedule",
         "arctic/trigger",
@@ -159,6 +160,35 @@ def ledger_of(
     return Ledger(
         starts={name: sorted(found.values()) for name, found in starts.items()}, ends=ends
     )
+
+
+class Present(Protocol):
+    """What waits and what is in progress, each in the order of creation."""
+
+    @property
+    def queued(self) -> Sequence[RunView]: ...
+    @property
+    def active(self) -> Sequence[RunView]: ...
+
+
+class RunSource(Protocol):
+    """What Dagster's run storage answers."""
+
+    def present(self) -> Present: ...
+    def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]: ...
+
+
+def take_census(runs: RunSource, rules: Rules, heeded: frozenset[str], now: datetime) -> Census:
+    """A census from nothing that was kept, for who looks once; ``heeded`` as in `queued_run`."""
+    present = runs.present()
+    active = [active_run(run, rules) for run in present.active]
+    ledger = Ledger()
+    back = look_back(rules)
+    if back is not None:
+        # After what is in progress: a run that ends in between is seen twice, not never.
+        ledger = ledger_of(runs.ended_since(now - back, now), active, rules, now)
+    queued = [queued_run(run, heeded) for run in present.queued]
+    return Census(queued=queued, active=active, ledger=ledger)
 
 
 @lru_cache(maxsize=65_536)

@@ -25,6 +25,8 @@ from arctic_orchestration.run_queue.tags import Kind, Turn
 
 #: How often slots are offered anew that a queue could not use after all.
 _ROUNDS = 3
+#: the gate of a :class:`Wait` for something that is Dagster's own
+HELD_BY_DAGSTER = "dagster"
 _RATE = f"{tagging.PREFIX}{Kind.RATE}."
 
 
@@ -221,10 +223,9 @@ class _Planning:
         if self._limit == 0:
             return Wait(gate="turn", reason="max_concurrent_runs is 0: no run starts")
         text = f"its turn: {self._in_progress} of {self._limit} slots are in use"
-        if queue is not None and allowed is not None:
-            share = self._gates.rules.queues.get(queue)
-            if share is not None:
-                text += f", {self._in_use[queue]} by queue {queue} with share {share.share:g}"
+        if queue is not None and allowed is not None and queue in allowed:
+            has = self._in_use[queue]
+            text += f", {has} of the {has + allowed[queue]} that queue {queue} may use now"
         return Wait(gate="turn", reason=text)
 
     def _turns(self, free: Collection[str]) -> dict[str, dict[str, str]]:
@@ -243,7 +244,7 @@ class _Planning:
 
 
 _HELD_BY_DAGSTER = Wait(
-    gate="dagster",
+    gate=HELD_BY_DAGSTER,
     reason="no rule holds it, but Dagster does not start it: a pool is full, or its code location "
     "does not answer (the daemon's log says which)",
 )

@@ -16,7 +16,7 @@
           api: {limit: 10, per: 1m, match: {tags: {source: crm}}}
         intervals:                         # a pause between the runs of one program
           calm: {duration: 10m, match: {job: rollup}}
-        queues:                            # each run is in one; the first that matches has it
+        queues:                            # each run is in one: of those that match the highest
           urgent: {level: 2, share: 4, match: {tags: {tier: "1"}}}
           backfills: {share: 1, match: {tags: {dagster/backfill: "*"}}}
         seconds_per_level: 600
@@ -228,6 +228,9 @@ class Interval(Rule):
 class Queue(Rule):
     """Runs that get a share of the slots of ``max_concurrent_runs``, and begin at a level.
 
+    A run that several queues match is in the one with the highest level; of equal ones, in the
+    first by name.
+
     Where several queues have runs that could start, slots go to them in proportion to their
     shares; a share that nobody uses is lent.
     """
@@ -294,6 +297,8 @@ class Rules:
         queues = kinds.pop("queues")
         if queues:
             queues.setdefault(DEFAULT_QUEUE, Queue())
+            # Not as they are written: Dagster hands mappings on in alphabetical order.
+            queues = dict(sorted(queues.items(), key=lambda item: (-item[1].level, item[0])))
         return cls(
             **kinds,
             queues=queues,

@@ -4,14 +4,25 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli import applying, jobs, schedules
+from arctic_orchestration.cli import applying, doctor_queue, jobs, queues, runs, schedules
 from arctic_orchestration.cli.main import main
+from arctic_orchestration.coordinator import coordinator
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration_tests.coordinator.conftest import (
+    OURS,
+    RunQueue,
+    make_queue,
+    queue_storage,
+)
 from arctic_orchestration_tests.scheduling.simulated import World, at
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -97,3 +108,51 @@ def world(
 
     yield make
     database.close()
+
+
+class Clock:
+    """The time that the run coordinator and the commands read."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Stands at noon until it is told to go on."""
+    clock = Clock()
+    for module in (coordinator, doctor_queue, queues, runs):
+        monkeypatch.setattr(module, "utc_now", clock)
+    return clock
+
+
+@pytest.fixture
+def ruled(
+    backend: str,
+    database_url: str,
+    make_queue: Callable[..., RunQueue],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., RunQueue]:
+    """Makes a run queue under rules, ``ruled(groups=..., ...)``, of the instance of commands.
+
+    Nobody goes through it but by its ``iterate``. The state database is on the same storage.
+    """
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    database = Database(database_url)
+    database.upgrade()
+    database.close()
+
+    def make(**config: Any) -> RunQueue:
+        return make_queue(backend, {**OURS, "config": config})
+
+    return make
+
+
+__all__ = ["make_queue", "queue_storage"]

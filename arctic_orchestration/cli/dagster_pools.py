@@ -1,0 +1,115 @@
+"""Dagster's own pools, as far as they hold back a queued run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, DagsterRun
+    from dagster._utils.concurrency import ConcurrencyKeyInfo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """One pool."""
+
+    name: str
+    #: whether Dagster would give a slot for the run
+    has_room: bool
+    #: for people
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs; its keys do not change."""
+        return {
+            "pool": self.name,
+            "has_room": self.has_room,
+            "says": self.text,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pools:
+    """The pools that Dagster looks at before it starts a run."""
+
+    #: whether they keep the run in the queue
+    hold: bool
+    #: why, or why not
+    text: str
+    pools: Sequence[Pool]
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs; its keys do not change."""
+        return {
+            "hold": self.hold,
+            "says": self.text,
+            "pools": [pool.to_json() for pool in self.pools],
+        }
+
+
+def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
+    """The pools that the steps of a run take, judged by Dagster's own rule; none: it takes none.
+
+    Only looks: Dagster's daemon would give a pool that is new its default limit on the way.
+    """
+    from dagster import RunsFilter
+    from dagster._core.instance.config import PoolGranularity
+    from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
+    from dagster._core.storage.dagster_run import ACTIVE_RUN_STATUSES
+
+    needs = run.run_op_concurrency
+    config = instance.get_concurrency_config()
+    if needs is None or config.run_queue_config is None:
+        return None
+    granularity = config.pool_config.pool_granularity or PoolGranularity.OP
+    whole_run = granularity == PoolGranularity.RUN
+    names = sorted((needs.all_pools or ()) if whole_run else needs.root_key_counts)
+    storage = instance.event_log_storage
+    limited = storage.get_concurrency_keys()
+    infos = storage.get_concurrency_infos([name for name in names if name in limited])
+    counter = GlobalOpConcurrencyLimitsCounter(
+        instance,
+        # Not the run itself, for which it would set limits.
+        [],
+        instance.get_run_records(RunsFilter(statuses=ACTIVE_RUN_STATUSES)),
+        concurrency_keys=limited,
+        pool_limits=[],
+        slot_count_offset=config.run_queue_config.op_concurrency_slot_buffer,
+        pool_granularity=granularity,
+        concurrency_info_by_key=dict(infos),
+    )
+    looked_at = config.run_queue_config.should_block_op_concurrency_limited_runs
+    hold = looked_at and counter.is_blocked(run)
+    offset = config.run_queue_config.op_concurrency_slot_buffer
+    pools = [
+        _pool(name, infos.get(name), counter._in_progress_pool_counts[name], whole_run, offset)
+        for name in names
+    ]
+    if not looked_at:
+        text = "are not looked at before a run starts (block_op_concurrency_limited_runs)"
+    elif hold:
+        text = "hold it: a run starts when each of them has room" if whole_run else (
+            "hold it: no step that it begins with would get a slot"
+        )  # fmt: skip
+    elif not whole_run and needs.has_unconstrained_root_nodes:
+        text = "do not hold it: it begins with a step that takes none"
+    else:
+        text = "do not hold it"
+    return Pools(hold=hold, text=text, pools=pools)
+
+
+def _pool(
+    name: str, info: "ConcurrencyKeyInfo | None", promised: int, whole_run: bool, offset: int
+) -> Pool:
+    if info is None:
+        return Pool(name=name, has_room=True, text=f"{name}: it has no limit")
+    if whole_run:
+        text = f"{name}: {promised} of {info.slot_count} runs that take it are in progress"
+        return Pool(name=name, has_room=promised < info.slot_count + offset, text=text)
+    text = f"{name}: {len(info.claimed_slots)} of {info.slot_count} slots are taken"
+    if info.pending_step_count:
+        text += f", steps that wait for one: {info.pending_step_count}"
+    if promised:
+        text += f", runs that were just started will take {promised}"
+    used = len(info.pending_steps) + promised
+    return Pool(name=name, has_room=used < info.slot_count + offset, text=text)

@@ -1,0 +1,180 @@
+"""The rules of the run queue as they are now: who is in progress, who waits, what is shut."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.run_queue import tags as tagging
+from arctic_orchestration.run_queue.explaining import Outlook
+from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.pauses import Pausable, Pause
+from arctic_orchestration.run_queue.tags import Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueNow:
+    """One queue."""
+
+    name: str
+    level: int
+    share: float
+    in_progress: int
+    waiting: int
+    #: slots that it may use; none: there are enough for all queues
+    may_use: int | None
+    pause: Pause | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupNow:
+    """One group."""
+
+    name: str
+    limit: int | None
+    limit_per_program: int | None
+    in_progress: int
+    waiting: int
+    pause: Pause | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleNow:
+    """A window, a rate or an interval."""
+
+    kind: Kind
+    name: str
+    #: the rule for people
+    rule: str
+    #: whether a run may start; of an interval, which is many gates, none
+    is_open: bool | None
+    #: its state for people
+    state: str
+    #: when that changes by time alone, as far as it is known
+    until: datetime | None
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """All of it."""
+
+    queues: Sequence[QueueNow]
+    groups: Sequence[GroupNow]
+    rules: Sequence[RuleNow]
+    #: runs that wait in no queue, though there are queues
+    in_no_queue: int
+
+
+def overview(outlook: Outlook) -> Overview:
+    """The rules as they are now."""
+    gates = outlook.gates
+    census, rules, paused = gates.census, gates.rules, gates.paused
+    in_queue = Counter(run.standing.queue for run in census.active)
+    in_group = Counter(name for run in census.active for name in run.standing.groups)
+    # A run without the tag waits for nothing that the tag stands for.
+    waiting = Counter(key for run in census.queued for key in run.tags)
+    waits_in = Counter(run.tags.get(tagging.QUEUE) for run in census.queued)
+    return Overview(
+        queues=[
+            QueueNow(
+                name=name,
+                level=queue.level,
+                share=queue.share,
+                in_progress=in_queue[name],
+                waiting=waits_in[name],
+                may_use=outlook.plan.shares.get(name),
+                pause=paused.get((Pausable.QUEUE, name)),
+            )
+            for name, queue in rules.queues.items()
+        ],
+        groups=[
+            GroupNow(
+                name=name,
+                limit=group.limit,
+                limit_per_program=group.limit_per_program,
+                in_progress=in_group[name],
+                waiting=waiting[tagging.group_key(name)],
+                pause=paused.get((Pausable.GROUP, name)),
+            )
+            for name, group in rules.groups.items()
+        ],
+        rules=[
+            *(_window(gates, name, waiting[tagging.window_key(name)]) for name in rules.windows),
+            *(_rate(gates, name, waiting[tagging.rate_key(name)]) for name in rules.rates),
+            *(
+                _interval(gates, name, waiting[tagging.interval_key(name)])
+                for name in rules.intervals
+            ),
+        ],
+        in_no_queue=waits_in[None] if rules.queues else 0,
+    )
+
+
+def _window(gates: Gates, name: str, waiting: int) -> RuleNow:
+    rule = gates.rules.windows[name]
+    closes_at = rule.closes_at(gates.now)
+    until = rule.opens_at(gates.now) if closes_at is None else closes_at
+    return RuleNow(
+        kind=Kind.WINDOW,
+        name=name,
+        rule=rule.text,
+        is_open=closes_at is not None,
+        state=f"{'closed' if closes_at is None else 'open'} until {format_moment(until)}",
+        until=until,
+        waiting=waiting,
+    )
+
+
+def _rate(gates: Gates, name: str, waiting: int) -> RuleNow:
+    rule = gates.rules.rates[name]
+    since = gates.now - rule.per
+    starts = sorted(at for at in gates.census.ledger.starts.get(name, ()) if at > since)
+    full = len(starts) >= rule.limit
+    until = starts[len(starts) - rule.limit] + rule.per if full else None
+    state = f"{len(starts)} of {rule.limit} were started"
+    if until is not None:
+        state += f", the next may start at {format_moment(until)}"
+    return RuleNow(
+        kind=Kind.RATE,
+        name=name,
+        rule=rule.text,
+        is_open=not full,
+        state=state,
+        until=until,
+        waiting=waiting,
+    )
+
+
+def _interval(gates: Gates, name: str, waiting: int) -> RuleNow:
+    rule = gates.rules.intervals[name]
+    key = tagging.interval_key(name)
+    running = {
+        run.program_under(key) for run in gates.census.active if name in run.standing.intervals
+    }
+    rest = {
+        program: at + rule.duration
+        for (interval, program), at in gates.census.ledger.ends.items()
+        if interval == name and at + rule.duration > gates.now and program not in running
+    }
+    state = []
+    if running:
+        state.append(f"{_programs(len(running))} in progress")
+    if rest:
+        verb = "rests" if len(rest) == 1 else "rest, the last"
+        last = format_moment(max(rest.values()))
+        state.append(f"{_programs(len(rest))} {verb} until {last}")
+    return RuleNow(
+        kind=Kind.INTERVAL,
+        name=name,
+        rule=rule.text,
+        is_open=None,
+        state=", ".join(state) or "no program is in progress or has just ended",
+        until=max(rest.values(), default=None),
+        waiting=waiting,
+    )
+
+
+def _programs(count: int) -> str:
+    return "1 program" if count == 1 else f"{count} programs"

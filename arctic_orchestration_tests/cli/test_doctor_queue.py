@@ -1,0 +1,141 @@
+"""``arctic doctor``: what it finds of the run coordinator and of the daemon behind the queue."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
+from arctic_orchestration.coordinator import passes
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.cli.conftest import Clock, Outcome
+from arctic_orchestration_tests.coordinator.conftest import OURS, STOCK, RunQueue
+
+MakeQueue = Callable[..., RunQueue]
+
+ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+START = "start it: dagster-daemon run, or dagster dev"
+
+
+def found() -> dict[str, tuple[str, str, str]]:
+    """Status, finding and advice by check."""
+    return {f.check: (f.status, f.found, f.advice) for f in examine()}
+
+
+@ON_SQLITE
+def test_the_stock_class_is_well_without_rules(
+    ruled: MakeQueue, make_queue: MakeQueue, backend: str
+) -> None:
+    """So is ours without any; neither needs passes that are noted."""
+    make_queue(backend, STOCK)
+    findings = found()
+    status, what, advice = findings["run coordinator"]
+    assert (status, advice) == (GOOD, "")
+    assert what.startswith("QueuedRunCoordinator, which has no rules")
+    assert not {"windows", "paused"} & set(findings)
+    ruled(max_concurrent_runs=3)
+    assert found()["run coordinator"] == (
+        GOOD,
+        "ArcticRunCoordinator without rules: runs start as with Dagster's own class",
+        "",
+    )
+
+
+def test_a_daemon_that_goes_through_the_queue_is_well(ruled: MakeQueue, clock: Clock) -> None:
+    """With its rules counted; one that was silent for more than a minute is not."""
+    groups = {"few": {"limit": 1}, "many": {"limit": 9}}
+    queue = ruled(groups=groups, rates={"api": {"limit": 1, "per": "1m"}})
+    rules = "ArcticRunCoordinator: 2 groups, 1 rate"
+    never = f"{rules}; the daemon never went through the queue"
+    assert found()["run coordinator"] == (BAD, never, START)
+    queue.iterate()
+    well = f"{rules}; last pass 2026-03-02 12:00:00Z"
+    assert found()["run coordinator"] == (GOOD, well, "")
+    clock.pass_(seconds=61)
+    silent = f"{rules}; the daemon went through the queue last at 2026-03-02 12:00:00Z"
+    assert found()["run coordinator"] == (BAD, silent, START)
+
+
+def test_trouble_of_the_last_pass_is_found(
+    ruled: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the daemon noted it; it is gone with the first pass that went well."""
+    queue = ruled(groups={"few": {"limit": 1}})
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("no plan")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(passes.DaemonPasses, "_plan", broken)
+        queue.iterate()
+    status, what, advice = found()["run coordinator"]
+    assert (status, advice) == (BAD, "see the daemon's log")
+    assert "the daemon has trouble: RuntimeError: no plan" in what
+    queue.iterate()
+    assert found()["run coordinator"][0] == GOOD
+
+
+@ON_SQLITE
+def test_what_is_shut_now_is_found(
+    ruled: MakeQueue, arctic: Callable[..., Outcome], clock: Clock
+) -> None:
+    """A closed window is as usual; a pause may have been forgotten, and can be undone."""
+    hours = {"start": "22:00", "end": "06:00"}
+    queue = ruled(
+        windows={"night": hours}, queues={"low": {"paused": True}}, groups={"few": {"limit": 1}}
+    )
+    arctic("queues", "pause", "few", "--group", "--reason", "moving house")
+    queue.iterate()
+    findings = found()
+    assert findings["windows"] == (GOOD, "closed: night until 2026-03-02 22:00:00Z", "")
+    status, what, advice = findings["paused"]
+    assert status == WARNING
+    assert what == (
+        "queue low is paused in dagster.yaml; "
+        "group few is paused since 2026-03-02 12:00:00Z (moving house)"
+    )
+    assert advice == (
+        "if it was forgotten: arctic queues resume low, arctic queues resume few --group"
+    )
+    arctic("queues", "resume", "low")
+    arctic("queues", "resume", "few", "--group")
+    clock.pass_(hours=10)
+    findings = found()
+    assert "paused" not in findings
+    assert findings["windows"] == (GOOD, "all 1 are open", "")
+
+
+@ON_SQLITE
+def test_limits_that_dagster_would_replace_are_found(
+    make_queue: MakeQueue, backend: str, arctic: Callable[..., Outcome]
+) -> None:
+    """As the daemon will refuse them; the other checks go on."""
+    config = {**OURS, "config": {"groups": {"few": {"limit": 1}}}}
+    make_queue(backend, config, concurrency={"runs": {"tag_concurrency_limits": []}})
+    status, what, advice = found()["run coordinator"]
+    assert status == BAD
+    assert "concurrency.runs.tag_concurrency_limits would silently replace" in what
+    assert advice == "mend run_coordinator in dagster.yaml as the message says"
+    assert "daemon" in found()
+    assert arctic("doctor").code == 1
+
+
+@ON_SQLITE
+def test_rules_that_cannot_be_used_are_found(make_queue: MakeQueue, backend: str) -> None:
+    """By their path in dagster.yaml."""
+    make_queue(backend, {**OURS, "config": {"rates": {"api": {"limit": 0, "per": "1m"}}}})
+    status, what, _ = found()["run coordinator"]
+    assert status == BAD
+    assert what.startswith("run_coordinator.config.rates.api.limit: got 0")
+
+
+def test_looking_neither_makes_nor_migrates_a_state_database(
+    make_queue: MakeQueue, backend: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is none, no pass was noted."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    make_queue(backend, {**OURS, "config": {"groups": {"few": {"limit": 1}}}})
+    assert "the daemon never went through the queue" in found()["run coordinator"][1]
+    database = Database(database_url)
+    assert database.revision() is None
+    database.close()
