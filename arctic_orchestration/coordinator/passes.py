@@ -16,13 +16,15 @@ The trouble is in the daemon's log when it begins and when it ends, and ``arctic
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from dagster import DagsterInstance, DagsterRunStatus
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.queued_runs import QueuedRuns
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.events.queued_runs import Present, QueuedRuns
 from arctic_orchestration.events.runs import RunView
 from arctic_orchestration.run_queue import holding, levels, pauses, waits
 from arctic_orchestration.run_queue.census import (
@@ -31,23 +33,29 @@ from arctic_orchestration.run_queue.census import (
     Ledger,
     QueuedRun,
     active_run,
-    ledger_of,
-    look_back,
     queued_run,
 )
-from arctic_orchestration.run_queue.gates import Gates, Limit
+from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import History, look_back
+from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.pauses import Paused
-from arctic_orchestration.run_queue.plan import Plan, Wait, merged, plan
+from arctic_orchestration.run_queue.plan import Plan, Wait, plan
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import WAIT, Turn
 from arctic_orchestration.run_queue.windows import OpenWindows
 from arctic_orchestration.settings import Settings
 
 _log = logging.getLogger("dagster.run_coordinator.arctic")
+_AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
+_UNKNOWN = "Nothing starts that is in a queue or group or under a window"
 #: Telling runs why they wait may take so long of a pass; the others are told in the next one.
 _TELLING_SECONDS = 0.5
+#: a plan that is older is made anew before it is used
+_STALE_SECONDS = 0.1
 #: how often a pass that found nothing new is noted
 _NOTED_EVERY = timedelta(seconds=30)
+#: how long gates are kept, those too that no run has any more
+_GATES_LAST = timedelta(minutes=5)
 #: A pass must not wait for another writer of the state database as long as a command may.
 _BUSY_SECONDS = 5
 
@@ -69,6 +77,8 @@ class DaemonPasses:
         self._max_concurrent_runs = max_concurrent_runs
         self._windows = OpenWindows()
         self._look_back = look_back(rules)
+        self._history = History(rules)
+        self._present: Present | None = None
         keys = frozenset(limit["key"] for limit in stock)
         self._heeded = keys
         self._runs: QueuedRuns | None = None
@@ -79,6 +89,11 @@ class DaemonPasses:
         self._active: dict[str, tuple[RunView, ActiveRun]] = {}
         self._wishes: list[levels.Wish] = []
         self._told: dict[str, str] | None = None
+        #: what runs were told, and which of them left the queue, until it is written down
+        self._news: dict[str, Wait] = {}
+        self._gone: set[str] = set()
+        self._gates: Gates | None = None
+        self._gates_until = datetime.min.replace(tzinfo=UTC)
         #: what the last plan let start, and the one before
         self._starts: frozenset[str] = frozenset()
         self._starts_before: frozenset[str] = frozenset()
@@ -89,52 +104,53 @@ class DaemonPasses:
 
     def limits(self, now: datetime) -> list[dict[str, Any]]:
         """Goes through the queue once; returns the limits for the daemon."""
-        problem = trace = None
+        trouble = _Trouble()
         try:
             self._read_state()
         except Exception as error:
-            problem = f"{error}. " + (
-                "Closed windows stay closed, pauses are as they were read last"
-                if self._paused is not None
-                else "Nothing starts that is in a queue or group or under a window"
-            )
-            self._database = self._closed(self._database)
+            trouble.add(error, _UNKNOWN if self._paused is None else _AS_IT_WAS)
+            self._close_database()
             self._windows.hold(holding.closed_windows(self._rules, self._windows, now))
         else:
             self._windows.release()
         try:
-            limits = self._limits(now)
+            limits = self._limits(now, trouble)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}. The limits of the last good pass hold"
-            trace = error
+            trouble.add(error, "The limits of the last good pass hold")
             limits = holding.held(self._last, self._rules, self._stock, self._windows, now)
-        self._say(problem, trace)
-        self._note(now, problem)
+        self._note(now, trouble)
+        self._say(trouble)
         return limits
 
-    def _limits(self, now: datetime) -> list[dict[str, Any]]:
+    def _limits(self, now: datetime, trouble: "_Trouble") -> list[dict[str, Any]]:
         if self._paused is None:
             return holding.held(None, self._rules, self._stock, self._windows, now)
-        self._write_levels()
+        self._write_levels(trouble)
         made = self._plan(now, self._paused)
-        refused = self._give_turns(made)
-        self._starts_before, self._starts = self._starts, frozenset(made.starts)
-        self._last = merged([*made.limits, *refused])
+        began = time.monotonic()
+        self._tell(made, trouble)
+        if time.monotonic() > began + _STALE_SECONDS:
+            # Runs ended meanwhile; Dagster's daemon counts what is in progress only when it has
+            # the limits.
+            made = self._plan(now, self._paused)
         try:
-            self._tell(made, now)
-        except Exception:
+            self._keep_told(now)
+        except Exception as error:
             # What may start does not depend on it.
-            _log.exception("runs could not be told why they wait")
-        return self._last
+            trouble.add(error, "What runs wait for could not be kept")
+        limits, starts = self._give_turns(made, trouble)
+        self._starts_before, self._starts = self._starts, starts
+        self._last = limits
+        return limits
 
-    def _write_levels(self) -> None:
+    def _write_levels(self, trouble: "_Trouble") -> None:
         """Gives runs the levels that people asked for."""
         wishes, self._wishes = self._wishes, []
         for wish in wishes:
             try:
                 self._write_level(wish)
-            except Exception:
-                _log.exception("run %s: its level could not be written", wish.run_id)
+            except Exception as error:
+                trouble.add(error, f"The level of run {wish.run_id} could not be written")
 
     def _write_level(self, wish: levels.Wish) -> None:
         record = self._instance.get_run_record_by_id(wish.run_id)
@@ -151,30 +167,39 @@ class DaemonPasses:
         queued = {run.run_id for run in census.queued}
         # Once may be chance: something else took the slot.
         self._passed_over = (self._passed_over | (self._starts & self._starts_before)) & queued
-        gates = Gates(
-            rules=self._rules,
-            census=census,
-            paused=paused,
-            windows=self._windows,
-            now=now,
-            stock=self._stock,
-        )
+        if self._gates is None or self._gates_until <= now:
+            # From time to time anew: some were made for runs that are long gone.
+            self._gates = Gates(
+                rules=self._rules,
+                census=census,
+                paused=paused,
+                windows=self._windows,
+                now=now,
+                stock=self._stock,
+            )
+            self._gates_until = now + _GATES_LAST
+        else:
+            self._gates.again(census, paused, now)
         return plan(
-            gates, max_concurrent_runs=self._max_concurrent_runs, passed_over=self._passed_over
+            self._gates,
+            max_concurrent_runs=self._max_concurrent_runs,
+            passed_over=self._passed_over,
         )
 
     def _census(self, now: datetime) -> Census:
         if self._runs is None:
             self._runs = QueuedRuns(self._instance)
         present = self._runs.present()
-        self._queued = _kept(self._queued, present.queued, self._seen_in_queue)
-        self._active = _kept(self._active, present.active, self._seen_active)
+        if present is not self._present:
+            self._queued = _kept(self._queued, present.queued, self._seen_in_queue)
+            self._active = _kept(self._active, present.active, self._seen_active)
+            self._present = present
         active = [run for _, run in self._active.values()]
         ledger = Ledger()
         if self._look_back is not None:
             # After what is in progress: a run that ends in between is seen twice, not never.
-            ended = self._runs.ended_since(now - self._look_back, now)
-            ledger = ledger_of(ended, active, self._rules, now)
+            self._history.add(self._runs.ended_since(now - self._look_back, now))
+            ledger = self._history.ledger(active, now)
         return Census(
             queued=[run for _, run in self._queued.values()], active=active, ledger=ledger
         )
@@ -183,55 +208,78 @@ class DaemonPasses:
         return queued_run(run, self._heeded)
 
     def _seen_active(self, run: RunView) -> ActiveRun:
+        before = self._active.get(run.run_id)
+        if before is not None and before[0].tags == run.tags:
+            # It went on; the rules that it stands under are the same.
+            return replace(before[1], started_at=run.started_at)
         return active_run(run, self._rules)
 
-    def _give_turns(self, made: Plan) -> list[dict[str, Any]]:
-        """Writes the tags of rates; returns limits that hold where that went wrong."""
+    def _give_turns(
+        self, made: Plan, trouble: "_Trouble"
+    ) -> tuple[list[dict[str, Any]], frozenset[str]]:
+        """Writes the tags of rates; returns the limits and the runs that can start."""
         taken_back = {
             id: tags for id, tags in made.turns.items() if Turn.GRANTED not in tags.values()
         }
         given = {id: tags for id, tags in made.turns.items() if id not in taken_back}
         refused: dict[str, dict[str, Any]] = {}
+        starts = set(made.starts)
         # First those that wait again: in between there must not be too many turns.
         for run_id, tags in (*taken_back.items(), *given.items()):
-            if any(key in refused for key in tags):
-                continue
             try:
+                if not refused.keys().isdisjoint(tags):
+                    starts.discard(run_id)
+                    continue
                 self._instance.add_run_tags(run_id, tags)
-            except Exception:
-                _log.exception("run %s: its turn could not be written", run_id)
+            except Exception as error:
+                trouble.add(error, f"The turn of run {run_id} could not be written")
                 refused.update((key, {"key": key, "limit": 0}) for key in tags)
-        return list(refused.values())
+                starts.discard(run_id)
+        limits = [*made.limits]
+        return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
 
-    def _tell(self, made: Plan, now: datetime) -> None:
+    def _tell(self, made: Plan, trouble: "_Trouble") -> None:
         """Gives each run that waits one event when what holds it has changed, and a tag."""
         if self._told is None:
             return
-        news: dict[str, Wait] = {}
         give_up_at = time.monotonic() + _TELLING_SECONDS
+        told = 0
         for run_id, wait in made.waits.items():
             if self._told.get(run_id) == wait.gate:
                 continue
-            if news and time.monotonic() > give_up_at:
+            if told and time.monotonic() > give_up_at:
                 break
-            job = self._queued[run_id][1].job
-            self._instance.report_engine_event(
-                f"Waits in the queue: {wait.reason}", job_name=job, run_id=run_id
-            )
-            self._instance.add_run_tags(run_id, {WAIT: wait.reason})
-            news[run_id] = wait
-        gone = [run_id for run_id in self._told if run_id not in self._queued]
-        if not news and not gone:
-            return
-        self._told.update((run_id, wait.gate) for run_id, wait in news.items())
-        for run_id in gone:
+            told += 1
+            # Also when it fails: it must not be tried again and again.
+            self._told[run_id] = wait.gate
+            self._news[run_id] = wait
+            try:
+                self._instance.report_engine_event(
+                    f"Waits in the queue: {wait.reason}",
+                    job_name=self._queued[run_id][1].job,
+                    run_id=run_id,
+                )
+                self._instance.add_run_tags(run_id, {WAIT: wait.reason})
+            except Exception as error:
+                trouble.add(error, f"Run {run_id} could not be told why it waits")
+        for run_id in [run_id for run_id in self._told if run_id not in self._queued]:
             del self._told[run_id]
-        if self._database is not None:
-            with self._database.begin() as tx:
-                waits.note(tx, self._cluster, news, now)
-                waits.forget(tx, self._cluster, gone)
+            self._news.pop(run_id, None)
+            self._gone.add(run_id)
+
+    def _keep_told(self, now: datetime) -> None:
+        """Writes down what runs were told, also what could not be in a pass before."""
+        if self._database is None or not (self._news or self._gone):
+            return
+        with self._database.begin() as tx:
+            waits.forget(tx, self._cluster, self._gone)
+            waits.note(tx, self._cluster, self._news, now)
+        self._news, self._gone = {}, set()
 
     def _read_state(self) -> None:
+        if self._database is not None and not self._database.is_in_place():
+            # A file that was removed is read on by who has it open.
+            self._close_database()
         if self._database is None:
             settings = Settings.from_environment()
             self._cluster = settings.cluster
@@ -242,40 +290,61 @@ class DaemonPasses:
             if self._told is None:
                 self._told = waits.told_runs(tx, self._cluster)
 
-    def _say(self, problem: str | None, trace: Exception | None) -> None:
+    def _say(self, trouble: "_Trouble") -> None:
         """Logs a trouble when it begins, changes and ends, not at each pass."""
-        if problem == self._problem:
+        if trouble.text == self._problem:
             return
-        if problem is not None:
-            _log.error("Trouble with the run queue: %s", problem, exc_info=trace)
+        if trouble.text is not None:
+            _log.error("Trouble with the run queue: %s", trouble.text, exc_info=trouble.trace)
         else:
             _log.info("The run queue is without trouble again")
-        self._problem = problem
+        self._problem = trouble.text
 
-    def _note(self, now: datetime, problem: str | None) -> None:
+    def _note(self, now: datetime, trouble: "_Trouble") -> None:
         if self._database is None:
             return
         if self._noted is not None:
             noted_at, noted = self._noted
-            if noted == problem and noted_at <= now < noted_at + _NOTED_EVERY:
+            if noted == trouble.text and noted_at <= now < noted_at + _NOTED_EVERY:
                 return
         try:
             with self._database.begin() as tx:
-                waits.note_pass(tx, self._cluster, now, problem)
-            self._noted = (now, problem)
-        except Exception:
-            _log.exception("the pass could not be noted")
+                waits.note_pass(tx, self._cluster, now, trouble.text)
+            self._noted = (now, trouble.text)
+        except Exception as error:
+            trouble.add(error, "The pass could not be noted")
 
-    @staticmethod
-    def _closed(database: Database | None) -> None:
-        if database is not None:
-            database.close()
+    def _close_database(self) -> None:
+        if self._database is not None:
+            self._database.close()
+        self._database = None
 
     def close(self) -> None:
         """Closes all connections."""
-        self._database = self._closed(self._database)
+        self._close_database()
         if self._runs is not None:
             self._runs.close()
+
+
+class _Trouble:
+    """What went wrong in one pass, in words that stay the same while the trouble does."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.trace: Exception | None = None
+
+    @property
+    def text(self) -> str | None:
+        """For people; none: nothing went wrong."""
+        return "; ".join(self._parts) or None
+
+    def add(self, error: Exception, consequence: str) -> None:
+        """Something went wrong; the consequence is a sentence."""
+        expected = isinstance(error, ArcticError)
+        cause = str(error) if expected else f"{type(error).__name__}: {error}"
+        self._parts.append(f"{cause.rstrip('.')}. {consequence}")
+        if not expected:
+            self.trace = error
 
 
 _Seen = TypeVar("_Seen")

@@ -6,6 +6,7 @@ row locks is guarded there by the transaction itself, and ``FOR UPDATE`` has not
 
 import io
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,6 +117,17 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     sa.event.listen(engine, "connect", connect)
     sa.event.listen(engine, "begin", begin)
     return engine
+
+
+def file_of(url: sa.URL) -> tuple[int, int] | None:
+    """Which file a SQLite database is, whatever its name; none: it is none, or not there."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return None
+    try:
+        found = os.stat(url.database)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -26,6 +26,7 @@ class Database:
                 "ARCTIC_DATABASE_URL", url, "a URL of sqlite:/// or postgresql://"
             ) from None
         self.engine = dialect.make_engine(parsed, busy_seconds)
+        self._file: object = None
 
     @classmethod
     def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
@@ -44,16 +45,25 @@ class Database:
             DatabaseUnavailable: no answer.
         """
         database = cls(url, busy_seconds=busy_seconds)
-        revision = database.revision()
-        if revision != SCHEMA_REVISION:
-            if not dialect.migrates_on_first_use(database.engine.url):
-                found = f"revision {revision}" if revision else "no tables"
-                raise SchemaOutdated(
-                    f"The state database has {found}, this version needs {SCHEMA_REVISION}. "
-                    "Run: arctic db upgrade"
-                )
-            database.upgrade()
+        try:
+            database._bring_up_to_date()
+        except BaseException:
+            database.close()
+            raise
+        database._file = dialect.file_of(database.engine.url)
         return database
+
+    def _bring_up_to_date(self) -> None:
+        revision = self.revision()
+        if revision == SCHEMA_REVISION:
+            return
+        if not dialect.migrates_on_first_use(self.engine.url):
+            found = f"revision {revision}" if revision else "no tables"
+            raise SchemaOutdated(
+                f"The state database has {found}, this version needs {SCHEMA_REVISION}. "
+                "Run: arctic db upgrade"
+            )
+        self.upgrade()
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
@@ -87,6 +97,10 @@ class Database:
 
         with self.begin() as tx, dialect.migration_lock(tx):
             upgrade(tx)
+
+    def is_in_place(self) -> bool:
+        """Whether it is still what was opened: a SQLite file may have been removed, or replaced."""
+        return self._file == dialect.file_of(self.engine.url)
 
     def close(self) -> None:
         """Closes all connections."""

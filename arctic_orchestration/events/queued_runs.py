@@ -50,16 +50,20 @@ class QueuedRuns:
         """
         self._sql = run_sql_of(instance)
         self._known: dict[str, tuple[Any, RunView]] = {}
-        self._ended: dict[str, RunView] = {}
+        self._rows: list[Any] = []
+        self._present = Present(queued=(), active=())
+        self._returned: set[str] = set()
         self._read_until: datetime | None = None
 
     def present(self) -> Present:
-        """What is there now.
+        """What is there now; the same object as long as nothing changes.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
         rows = self._sql.rows_in(_PRESENT, (QUEUED, *ACTIVE))
+        if rows == self._rows and len(rows) == len(self._known):
+            return self._present
         known = self._known
         stale = [row[0] for row in rows if row[0] not in known or known[row[0]][0] != row[1:]]
         found = runs_by_id(self._sql, stale) if stale else {}
@@ -68,33 +72,27 @@ class QueuedRuns:
         known.update((id, (marks[id], view)) for id, view in found.items())
         self._known = {id: known[id] for id in marks if id in known}
         views = [known[row[0]][1] for row in rows if row[0] in known]
-        return Present(
+        self._rows = rows
+        self._present = Present(
             queued=[view for view in views if view.dagster_status == QUEUED],
             active=[view for view in views if view.dagster_status in ACTIVE],
         )
+        return self._present
 
     def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]:
-        """The runs that were started, and ended after ``since``.
-
-        Only what ended after the last call is read, so ``since`` must not go back by more than
-        it did the first time.
+        """The runs that were started, ended after ``since``, and were not returned before.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
         from_ = since if self._read_until is None else max(since, self._read_until)
-        mark = self._sql.placeholder
-        statement = _ENDED_SINCE.replace("{mark}", mark)
+        statement = _ENDED_SINCE.replace("{mark}", self._sql.placeholder)
         rows = self._sql.rows_in(statement, ENDED, self._sql.moment(from_ - _OVERLAP))
-        new = [row[0] for row in rows if row[0] not in self._ended]
-        self._ended.update(runs_by_id(self._sql, new))
-        self._read_until = now
-        self._ended = {
-            id: run
-            for id, run in self._ended.items()
-            if run.ended_at is None or run.ended_at > since
-        }
-        return list(self._ended.values())
+        found = {row[0] for row in rows}
+        # What was there the last time, and is looked at again, was among the rows of that time.
+        new = runs_by_id(self._sql, found - self._returned)
+        self._returned, self._read_until = found, now
+        return [run for run in new.values() if run.ended_at is None or run.ended_at > since]
 
     def run(self, run_id: str) -> RunView | None:
         """One run, as it is now; none: there is no such run.

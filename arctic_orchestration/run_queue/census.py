@@ -1,14 +1,14 @@
 """What the run queue holds at one moment: runs that wait, that are in progress, that ended."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
 
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.rules import Rules, RunFacts
-from arctic_orchestration.run_queue.tags import PRIORITY, Kind, Standing, program_of, standing_of
+from arctic_orchestration.run_queue.tags import PRIORITY, Standing, program_of, standing_of
 
 
 class RunView(Protocol):
@@ -37,6 +37,31 @@ def facts_of(run: RunView) -> RunFacts:
     return RunFacts(job=run.job, location=run.location, assets=run.assets, tags=run.tags)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """The tags of a run that gates look at; runs with the same tags have the same object.
+
+    A thousand runs of a kind are judged together that way.
+    """
+
+    #: in one order for all runs
+    pairs: tuple[tuple[str, str], ...]
+    queue: str | None
+    #: the tags of its rates, and what they say
+    turns: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=65_536)
+def marks_of(pairs: tuple[tuple[str, str], ...]) -> Marks:
+    """The one object for these tags."""
+    prefix = tagging.rate_key("")
+    return Marks(
+        pairs=pairs,
+        queue=dict(pairs).get(tagging.QUEUE),
+        turns=tuple(pair for pair in pairs if pair[0].startswith(prefix)),
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedRun:
     """A run that waits."""
@@ -46,8 +71,8 @@ class QueuedRun:
     #: the number by which Dagster's daemon sorts, the highest first
     priority: int
     tags: Mapping[str, str]
-    #: those of its tags that a gate may look at, in one order for all runs
-    marks: tuple[tuple[str, str], ...]
+    #: those of its tags that a gate may look at
+    marks: "Marks"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,11 +118,13 @@ def queued_run(run: RunView, heeded: frozenset[str]) -> QueuedRun:
         job=run.job,
         priority=_priority(run.tags),
         tags=run.tags,
-        marks=tuple(
-            sorted(
-                (key, value)
-                for key, value in run.tags.items()
-                if key in heeded or (key.startswith(tagging.PREFIX) and key not in _NO_GATES)
+        marks=marks_of(
+            tuple(
+                sorted(
+                    (key, value)
+                    for key, value in run.tags.items()
+                    if key in heeded or (key.startswith(tagging.PREFIX) and key not in _NO_GATES)
+                )
             )
         ),
     )
@@ -126,80 +153,6 @@ def active_run(run: RunView, rules: Rules) -> ActiveRun:
         standing=standing_of(facts, rules),
         started_at=run.started_at,
     )
-
-
-def look_back(rules: Rules) -> timedelta | None:
-    """How far back starts and ends matter; none: not at all."""
-    spans = [rate.per for rate in rules.rates.values()]
-    spans += [interval.duration for interval in rules.intervals.values()]
-    return max(spans, default=None)
-
-
-def ledger_of(
-    ended: Iterable[RunView], active: Iterable[ActiveRun], rules: Rules, now: datetime
-) -> Ledger:
-    """Starts and ends, from runs that ended in the time that matters and from those in progress.
-
-    Of a run that is in both, because it ended just now, the end counts and the start once.
-    """
-    starts: dict[str, dict[str, datetime]] = {}
-    ends: dict[tuple[str, str], datetime] = {}
-    for run in active:
-        for name in run.standing.rates:
-            starts.setdefault(name, {})[run.run_id] = run.started_at or now
-    for view in ended:
-        for kind, name, value in _memberships(tuple(view.tags.items())):
-            if kind is Kind.RATE and view.started_at is not None:
-                starts.setdefault(name, {})[view.run_id] = view.started_at
-            elif kind is Kind.INTERVAL and view.ended_at is not None:
-                interval = rules.intervals.get(name)
-                if interval is None or view.dagster_status.lower() not in interval.statuses:
-                    continue
-                place = (name, value)
-                ends[place] = max(view.ended_at, ends.get(place, view.ended_at))
-    return Ledger(
-        starts={name: sorted(found.values()) for name, found in starts.items()}, ends=ends
-    )
-
-
-class Present(Protocol):
-    """What waits and what is in progress, each in the order of creation."""
-
-    @property
-    def queued(self) -> Sequence[RunView]: ...
-    @property
-    def active(self) -> Sequence[RunView]: ...
-
-
-class RunSource(Protocol):
-    """What Dagster's run storage answers."""
-
-    def present(self) -> Present: ...
-    def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]: ...
-
-
-def take_census(runs: RunSource, rules: Rules, heeded: frozenset[str], now: datetime) -> Census:
-    """A census from nothing that was kept, for who looks once; ``heeded`` as in `queued_run`."""
-    present = runs.present()
-    active = [active_run(run, rules) for run in present.active]
-    ledger = Ledger()
-    back = look_back(rules)
-    if back is not None:
-        # After what is in progress: a run that ends in between is seen twice, not never.
-        ledger = ledger_of(runs.ended_since(now - back, now), active, rules, now)
-    queued = [queued_run(run, heeded) for run in present.queued]
-    return Census(queued=queued, active=active, ledger=ledger)
-
-
-@lru_cache(maxsize=65_536)
-def _memberships(tags: tuple[tuple[str, str], ...]) -> tuple[tuple[Kind, str, str], ...]:
-    """Rates and intervals of an ended run, by its tags: kind, name and the tag's value."""
-    found = []
-    for key, value in tags:
-        for kind in (Kind.RATE, Kind.INTERVAL):
-            if key.startswith(f"{tagging.PREFIX}{kind.value}."):
-                found.append((kind, key.partition(".")[2], value))
-    return tuple(found)
 
 
 def _priority(tags: Mapping[str, str]) -> int:

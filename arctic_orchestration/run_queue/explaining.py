@@ -201,11 +201,11 @@ class Outlook:
             stock=known.stock,
         )
         for before in passing:
-            for gate in gates.of(before.marks):
+            for gate in gates.of(before.marks.pairs):
                 gate.taken += 1
         return tuple(
             GateSeen(id=gate.id, is_open=gate.is_open, text=_text_of(gate))
-            for gate in gates.of(run.marks)
+            for gate in gates.of(run.marks.pairs)
         )
 
     def _share(self, run: QueuedRun, ahead: Collection[QueuedRun]) -> ShareSeen | None:

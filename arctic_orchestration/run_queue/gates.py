@@ -1,45 +1,58 @@
 """Gates: what a queued run has to pass, each open for so many more runs, with its reason.
 
 A gate stands for one rule as it is now: a window that is closed has no room, a group has room
-for what its limit leaves. The same gates say which limits Dagster's daemon is given, which runs
-can start in this pass, and why the others wait.
+for what its limit leaves. By them the plan of a pass finds which runs can start, and why the
+others wait. Gates are kept from pass to pass, and look at what has changed.
 """
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from arctic_orchestration.quantities import format_duration, format_moment
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.census import ActiveRun, Census
-from arctic_orchestration.run_queue.pauses import Pausable, Paused
-from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import Turn
-from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.run_queue.census import Census
+from arctic_orchestration.run_queue.counts import Counts
+from arctic_orchestration.run_queue.limits import Limit, last_of_each, limits_of
+from arctic_orchestration.run_queue.pauses import Pausable, Pause, Paused
+from arctic_orchestration.run_queue.rules import Interval, Rate, Rules, TimeWindow
+from arctic_orchestration.run_queue.windows import OpenWindows, WindowState
 
-#: Dagster's form of a limit: ``{"key": ..., "value": ..., "limit": ...}``
-Limit = Mapping[str, Any]
-_EACH_VALUE = {"applyLimitPerUniqueValue": True}
+#: Of several gates that are shut, the first in this order is told.
+_PAUSED, _WINDOW, _INTERVAL, _RATE, _GROUP, _PROGRAM, _TAG = range(7)
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
-class Gate:
-    """One gate in one pass.
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What gates look at."""
+
+    census: Census
+    counts: Counts
+    windows: OpenWindows
+    now: datetime
+
+
+class Gate(ABC):
+    """One gate.
 
     Attributes:
         id: names what holds a run; as long as it is the same, so is the reason.
-        room: how many more runs may pass.
-        says: the gate for people, once so many runs passed in this plan.
-        taken: how many runs passed in this plan.
+        room: how many more runs may pass, as it was looked at last.
+        taken: how many runs passed since.
+        order: of several that are shut, the one with the smallest is told.
     """
 
-    id: str
-    room: float
-    says: Callable[[int], str]
-    taken: int = 0
+    __slots__ = ("id", "order", "room", "taken")
+
+    def __init__(self, id: str, order: int) -> None:
+        self.id = id
+        self.order = order
+        self.room: float = 0
+        self.taken = 0
 
     @property
     def is_open(self) -> bool:
@@ -51,10 +64,145 @@ class Gate:
         """The gate as it is now, for people."""
         return self.says(self.taken)
 
+    @abstractmethod
+    def look(self, seen: Seen) -> None:
+        """Finds how much room there is."""
+
+    @abstractmethod
+    def says(self, taken: int) -> str:
+        """The gate for people, once so many runs have passed."""
+
+
+class PausedGate(Gate):
+    """A queue or a group that a person paused."""
+
+    __slots__ = ("_pause",)
+
+    def __init__(self, pause: Pause) -> None:
+        super().__init__(f"paused:{pause.kind}:{pause.name}:{pause.at}", _PAUSED)
+        self._pause = pause
+
+    def look(self, seen: Seen) -> None:
+        self.room = 0
+
+    def says(self, taken: int) -> str:
+        return self._pause.text
+
+
+class WindowGate(Gate):
+    """A window."""
+
+    __slots__ = ("_name", "_rule", "_state")
+
+    def __init__(self, name: str, rule: TimeWindow) -> None:
+        super().__init__(f"window:{name}", _WINDOW)
+        self._name = name
+        self._rule = rule
+        self._state: WindowState | None = None
+
+    def look(self, seen: Seen) -> None:
+        state = seen.windows.state(self._name, self._rule, seen.now)
+        self.room = math.inf if state.is_open else 0
+        if state is not self._state:
+            self._state = state
+            self.id = f"window:{self._name}:{state.until}:{state.is_held}"
+
+    def says(self, taken: int) -> str:
+        assert self._state is not None
+        until, what = format_moment(self._state.until), f"window {self._name}"
+        if self._state.is_open:
+            return f"{what} is open until {until} ({self._rule.text})"
+        if self._state.is_held:
+            return f"{what} stays closed until the state database answers ({self._rule.text})"
+        return f"{what} opens at {until} ({self._rule.text})"
+
+
+class IntervalGate(Gate):
+    """The pause between the runs of one program."""
+
+    __slots__ = ("_ended_at", "_name", "_program", "_rule")
+
+    def __init__(self, name: str, program: str, rule: Interval) -> None:
+        super().__init__(f"interval:{name}:{program}:running", _INTERVAL)
+        self._name = name
+        self._program = program
+        self._rule = rule
+        #: of the last run, while the pause lasts; none: one is in progress, or there is no pause
+        self._ended_at: datetime | None = None
+
+    def look(self, seen: Seen) -> None:
+        place = (self._name, self._program)
+        running = seen.counts.in_interval[place] > 0
+        ended_at = seen.census.ledger.ends.get(place)
+        rests = ended_at is not None and ended_at + self._rule.duration > seen.now
+        self._ended_at = ended_at if rests and not running else None
+        self.room = 0 if running or rests else 1
+        phase = "running" if self._ended_at is None else str(self._ended_at)
+        self.id = f"interval:{self._name}:{self._program}:{phase}"
+
+    def says(self, taken: int) -> str:
+        text = f"interval {self._name} ({self._rule.text}) of {self._program}"
+        if self._ended_at is not None:
+            opens_at = format_moment(self._ended_at + self._rule.duration)
+            text += f": the last run ended at {format_moment(self._ended_at)}, the next may start "
+            return f"{text}at {opens_at}"
+        if taken or not self.room:
+            return f"{text}: a run is in progress"
+        return f"{text}: one may start"
+
+
+class RateGate(Gate):
+    """A rate."""
+
+    __slots__ = ("_name", "_rule", "_starts")
+
+    def __init__(self, name: str, rule: Rate) -> None:
+        super().__init__(f"rate:{name}", _RATE)
+        self._name = name
+        self._rule = rule
+        self._starts: Sequence[datetime] = ()
+
+    def look(self, seen: Seen) -> None:
+        since = seen.now - self._rule.per
+        known = seen.census.ledger.starts.get(self._name, ())
+        self._starts = [at for at in known if at > since]
+        self.room = max(self._rule.limit - len(self._starts), 0)
+
+    def says(self, taken: int) -> str:
+        limit, per = self._rule.limit, self._rule.per
+        text = f"rate {self._name}: {len(self._starts) + taken} of {limit} starts"
+        text += f" within {format_duration(per)}"
+        if not self.room:
+            free_at = self._starts[len(self._starts) - limit] + per
+            text += f", the next may start at {format_moment(free_at)}"
+        return text
+
+
+class CountingGate(Gate):
+    """A limit on what is in progress: of a group, of a program in it, of a tag."""
+
+    __slots__ = ("_in_use", "_limit", "_what", "_where")
+
+    def __init__(self, id: str, order: int, what: str, limit: int, where: tuple[str, Any]) -> None:
+        """``where`` is a counter of :class:`Counts` and the place in it."""
+        super().__init__(id, order)
+        self._what = what
+        self._limit = limit
+        self._where = where
+        self._in_use = 0
+
+    def look(self, seen: Seen) -> None:
+        counter, place = self._where
+        self._in_use = getattr(seen.counts, counter)[place]
+        self.room = self._limit - self._in_use
+
+    def says(self, taken: int) -> str:
+        return f"{self._what}: {self._in_use + taken} of {self._limit} runs are in progress"
+
 
 @dataclass(kw_only=True)
 class Gates:
-    """The gates of one pass."""
+    """The gates of one pass, and of those after it."""
 
     rules: Rules
     census: Census
@@ -63,260 +211,109 @@ class Gates:
     now: datetime
     #: Dagster's own ``tag_concurrency_limits``, as they are configured
     stock: Sequence[Limit] = ()
-    _made: dict[tuple[str, str], tuple[Gate, ...]] = field(default_factory=dict)
-    _shared: dict[str, Gate] = field(default_factory=dict)
+    _made: dict[str, Gate] = field(default_factory=dict)
+    _of: dict[Sequence[tuple[str, str]], tuple[Gate, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        active = self.census.active
-        self._in_group: Counter[str] = Counter()
-        self._in_program: Counter[tuple[str, str]] = Counter()
-        self._in_interval: Counter[tuple[str, str]] = Counter()
-        #: runs that were never queued, and that Dagster therefore counts nowhere
-        self._strays: dict[str, list[ActiveRun]] = defaultdict(list)
-        for run in active:
-            for name in run.standing.groups:
-                self._in_group[name] += 1
-                self._in_program[name, run.program_under(tagging.program_key(name))] += 1
-                if tagging.group_key(name) not in run.tags:
-                    self._strays[name].append(run)
-            for name in run.standing.intervals:
-                self._in_interval[name, run.program_under(tagging.interval_key(name))] += 1
-        self._in_tag = Counter(item for run in active for item in run.tags.items())
-        self._in_key = Counter(key for run in active for key in run.tags)
-        # As in Dagster, the last of several for the same key and value counts.
-        self._stock = {place_of(limit): limit for limit in self.stock}
+        self._stock = last_of_each(self.stock)
+        self._look()
 
-    def of(self, marks: Sequence[tuple[str, str]]) -> tuple[Gate, ...]:
+    def again(self, census: Census, paused: Paused, now: datetime) -> None:
+        """Looks anew, at another census and time."""
+        if paused != self.paused:
+            # Gates of pauses come and go.
+            self._of.clear()
+            self._made = {id: gate for id, gate in self._made.items() if gate.order != _PAUSED}
+        self.census, self.paused, self.now = census, paused, now
+        self._look()
+
+    def _look(self) -> None:
+        self._counts = Counts(self.census)
+        self._seen = Seen(
+            census=self.census, counts=self._counts, windows=self.windows, now=self.now
+        )
+        for gate in self._made.values():
+            gate.taken = 0
+            gate.look(self._seen)
+
+    def of(self, pairs: Sequence[tuple[str, str]]) -> tuple[Gate, ...]:
         """The gates of a run with these tags, those first that a person shuts."""
-        found = [gate for mark in marks for gate in self._at(mark)]
-        return tuple(sorted(found, key=lambda gate: _ORDER[gate.id.partition(":")[0]]))
+        pairs = tuple(pairs)
+        known = self._of.get(pairs)
+        if known is None:
+            found = [gate for pair in pairs for gate in self._at(*pair)]
+            known = self._of[pairs] = tuple(sorted(found, key=_order))
+        return known
 
     def limits(self) -> list[dict[str, Any]]:
-        """The limits for Dagster's daemon.
+        """The limits for Dagster's daemon: its own, as they are configured, and those of rules."""
+        rules = limits_of(
+            self.rules, self.census, self._counts, self.paused, self.windows, self.now
+        )
+        return [*map(dict, self._stock.values()), *rules]
 
-        They hold for runs, too, that are queued after the census was taken.
-        """
-        found = [dict(limit) for limit in self._stock.values()]
-        rules = self.rules
-        for kind, name in self.paused:
-            if kind is Pausable.QUEUE:
-                found.append({"key": tagging.QUEUE, "value": name, "limit": 0})
-            else:
-                found.append({"key": tagging.group_key(name), "limit": 0})
-        for name, group in rules.groups.items():
-            strays = self._strays.get(name, [])
-            if group.limit is not None:
-                key = tagging.group_key(name)
-                found.append({"key": key, "limit": max(group.limit - len(strays), 0)})
-            each = group.limit_per_program
-            if each is not None:
-                key = tagging.program_key(name)
-                found.append({"key": key, "value": _EACH_VALUE, "limit": each})
-                for program, count in Counter(run.program for run in strays).items():
-                    left = max(each - count, 0)
-                    found.append({"key": key, "value": program, "limit": left})
-        for name, rule in rules.windows.items():
-            if not self.windows.is_open(name, rule, self.now):
-                found.append({"key": tagging.window_key(name), "limit": 0})
-        for name in rules.rates:
-            found.append({"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0})
-        for name in rules.intervals:
-            key = tagging.interval_key(name)
-            found.append({"key": key, "value": _EACH_VALUE, "limit": 1})
-            found.extend(
-                {"key": key, "value": program, "limit": 0} for program in self._resting(name)
-            )
-        return found
-
-    def _resting(self, interval: str) -> set[str]:
-        """The programs of which no run may start: one is in progress, or ended too recently."""
-        duration = self.rules.intervals[interval].duration
-        ended = {
-            program
-            for (name, program), at in self.census.ledger.ends.items()
-            if name == interval and at + duration > self.now
-        }
-        return ended | {program for name, program in self._in_interval if name == interval}
-
-    def _at(self, mark: tuple[str, str]) -> tuple[Gate, ...]:
-        if mark not in self._made:
-            self._made[mark] = tuple(self._make(*mark))
-        return self._made[mark]
-
-    def _make(self, key: str, value: str) -> list[Gate]:
-        gates = self._stock_gates(key, value)
+    def _at(self, key: str, value: str) -> list[Gate]:
+        gates = self._of_stock(key, value) if self._stock else []
         if key == tagging.QUEUE:
-            return gates + self._paused_gate(Pausable.QUEUE, value)
-        kind, _, name = key.removeprefix(tagging.PREFIX).partition(".")
-        if not name or not key.startswith(tagging.PREFIX):
+            return gates + self._of_pause(Pausable.QUEUE, value)
+        if not key.startswith(tagging.PREFIX):
             return gates
-        if kind == "group":
-            gates += self._paused_gate(Pausable.GROUP, name)
-            gates += self._once(f"group:{name}", lambda: self._group_gate(name))
-        elif kind == "program":
-            gates += self._program_gate(name, value)
-        elif kind == "window":
-            gates += self._once(f"window:{name}", lambda: self._window_gate(name))
-        elif kind == "interval":
-            gates += self._interval_gate(name, value)
-        elif kind == "rate":
-            gates += self._once(f"rate:{name}", lambda: self._rate_gate(name))
+        kind, _, name = key.removeprefix(tagging.PREFIX).partition(".")
+        rules = self.rules
+        if kind == "group" and name in rules.groups:
+            gates += self._of_pause(Pausable.GROUP, name)
+            limit = rules.groups[name].limit
+            if limit is not None:
+                id, what = f"group:{name}", f"group {name}"
+                gates.append(self._counting(id, _GROUP, what, limit, ("in_group", name)))
+        elif kind == "program" and name in rules.groups:
+            each = rules.groups[name].limit_per_program
+            if each is not None:
+                id, what = f"program:{name}:{value}", f"group {name}, program {value}"
+                where = ("in_program", (name, value))
+                gates.append(self._counting(id, _PROGRAM, what, each, where))
+        elif kind == "window" and name in rules.windows:
+            gates.append(self._kept(key, lambda: WindowGate(name, rules.windows[name])))
+        elif kind == "interval" and name in rules.intervals:
+            place = f"{key}={value}"
+            gates.append(
+                self._kept(place, lambda: IntervalGate(name, value, rules.intervals[name]))
+            )
+        elif kind == "rate" and name in rules.rates:
+            gates.append(self._kept(key, lambda: RateGate(name, rules.rates[name])))
         return gates
 
-    def _once(self, id: str, make: Callable[[], Gate | None]) -> list[Gate]:
-        """A gate that runs with different values of its tag share."""
-        if id not in self._shared:
-            gate = make()
-            if gate is None:
-                return []
-            self._shared[id] = gate
-        return [self._shared[id]]
-
-    def _paused_gate(self, kind: Pausable, name: str) -> list[Gate]:
+    def _of_pause(self, kind: Pausable, name: str) -> list[Gate]:
         pause = self.paused.get((kind, name))
         if pause is None:
             return []
-        return [Gate(id=f"paused:{kind}:{name}:{pause.at}", room=0, says=lambda _: pause.text)]
+        return [self._kept(f"paused:{kind}:{name}", lambda: PausedGate(pause))]
 
-    def _group_gate(self, name: str) -> Gate | None:
-        group = self.rules.groups.get(name)
-        if group is None or group.limit is None:
-            return None
-        return self._counting(f"group:{name}", f"group {name}", group.limit, self._in_group[name])
-
-    def _program_gate(self, name: str, program: str) -> list[Gate]:
-        group = self.rules.groups.get(name)
-        if group is None or group.limit_per_program is None:
-            return []
-        in_use = self._in_program[name, program]
-        what = f"group {name}, program {program}"
-        return [self._counting(f"program:{name}:{program}", what, group.limit_per_program, in_use)]
-
-    def _window_gate(self, name: str) -> Gate | None:
-        rule = self.rules.windows.get(name)
-        if rule is None:
-            return None
-        if self.windows.is_open(name, rule, self.now):
-            closes_at = rule.closes_at(self.now)
-            until = f" until {format_moment(closes_at)}" if closes_at else ""
-            open_text = f"window {name} is open{until} ({rule.text})"
-            return Gate(id=f"window:{name}", room=math.inf, says=lambda _: open_text)
-        opens_at = rule.opens_at(self.now)
-        if rule.is_open(self.now):
-            text = f"window {name} stays closed until the state database answers ({rule.text})"
-        else:
-            text = f"window {name} opens at {format_moment(opens_at)} ({rule.text})"
-        return Gate(id=f"window:{name}:{text}", room=0, says=lambda _: text)
-
-    def _interval_gate(self, name: str, program: str) -> list[Gate]:
-        rule = self.rules.intervals.get(name)
-        if rule is None:
-            return []
-        what = f"interval {name} ({rule.text}) of {program}"
-        id = f"interval:{name}:{program}"
-        ended_at = self.census.ledger.ends.get((name, program))
-        if self._in_interval[name, program]:
-            text = f"{what}: a run is in progress"
-            return [Gate(id=f"{id}:running", room=0, says=lambda _: text)]
-        if ended_at is not None and ended_at + rule.duration > self.now:
-            opens_at = format_moment(ended_at + rule.duration)
-            text = f"{what}: the last run ended at {format_moment(ended_at)}, the next may start "
-            text += f"at {opens_at}"
-            return [Gate(id=f"{id}:{opens_at}", room=0, says=lambda _: text)]
-
-        def says(taken: int) -> str:
-            return f"{what}: a run is in progress" if taken else f"{what}: one may start"
-
-        return [Gate(id=f"{id}:running", room=1, says=says)]
-
-    def _rate_gate(self, name: str) -> Gate | None:
-        rule = self.rules.rates.get(name)
-        if rule is None:
-            return None
-        since = self.now - rule.per
-        starts = [at for at in self.census.ledger.starts.get(name, ()) if at > since]
-        room = max(rule.limit - len(starts), 0)
-
-        def says(taken: int) -> str:
-            text = f"rate {name}: {len(starts) + taken} of {rule.limit} starts"
-            text += f" within {format_duration(rule.per)}"
-            if not room:
-                free_at = starts[len(starts) - rule.limit] + rule.per
-                text += f", the next may start at {format_moment(free_at)}"
-            return text
-
-        return Gate(id=f"rate:{name}", room=room, says=says)
-
-    def _stock_gates(self, key: str, value: str) -> list[Gate]:
+    def _of_stock(self, key: str, value: str) -> list[Gate]:
         """The gates of Dagster's own limits that look at this tag."""
-        gates = []
-        for place, in_use, shared in (
-            ((key, None), self._in_key[key], True),
-            ((key, value), self._in_tag[key, value], False),
-            ((key, True), self._in_tag[key, value], False),
-        ):
+        gates: list[Gate] = []
+        for place in ((key, None), (key, value), (key, True)):
             limit = self._stock.get(place)
             if limit is None:
                 continue
-            id = f"tag:{key}" if shared else f"tag:{key}={value}:{place[1] is True}"
-            what = f"tag {key}" if shared else f"tag {key}={value}"
-            gate = self._shared.get(id) if shared else None
-            if gate is None:
-                gate = self._counting(id, what, limit["limit"], in_use)
-            if shared:
-                self._shared[id] = gate
-            gates.append(gate)
+            if place[1] is None:
+                id, what, where = f"tag:{key}", f"tag {key}", ("in_key", key)
+            else:
+                id, what = f"tag:{key}={value}:{place[1] is True}", f"tag {key}={value}"
+                where = ("in_tag", (key, value))  # type: ignore[assignment]
+            gates.append(self._counting(id, _TAG, what, limit["limit"], where))
         return gates
 
-    @staticmethod
-    def _counting(id: str, what: str, limit: int, in_use: int) -> Gate:
-        def says(taken: int) -> str:
-            return f"{what}: {in_use + taken} of {limit} runs are in progress"
+    def _counting(self, id: str, order: int, what: str, limit: int, where: tuple[str, Any]) -> Gate:
+        return self._kept(id, lambda: CountingGate(id, order, what, limit, where))
 
-        return Gate(id=id, room=limit - in_use, says=says)
-
-
-#: Of several gates that are shut, the first of these is told.
-_ORDER = {
-    kind: place
-    for place, kind in enumerate(
-        ("paused", "window", "interval", "rate", "group", "program", "tag")
-    )
-}
+    def _kept(self, place: str, make: Callable[[], Gate]) -> Gate:
+        """A gate that was made before, or a new one; runs with different tags share it."""
+        gate = self._made.get(place)
+        if gate is None:
+            gate = self._made[place] = make()
+            gate.look(self._seen)
+        return gate
 
 
-def place_of(limit: Limit) -> tuple[str, Any]:
-    """What a limit is for: its key, and one value, all values together (none) or each (true)."""
-    value = limit.get("value")
-    if isinstance(value, str):
-        return (limit["key"], value)
-    return (limit["key"], True if value and value.get("applyLimitPerUniqueValue") else None)
-
-
-def shown_limits(
-    rules: Rules, stock: Sequence[Limit], windows: OpenWindows, now: datetime
-) -> list[dict[str, Any]]:
-    """The limits for people who look at the queue criteria of Dagster's UI.
-
-    From the configuration and the time alone. The UI shows a limit whose value is that of the
-    run's tag, and so the rule in words.
-    """
-    found = [dict(limit) for limit in stock]
-    for name, queue in rules.queues.items():
-        if queue.paused:
-            found.append({"key": tagging.QUEUE, "value": name, "limit": 0})
-    for name, group in rules.groups.items():
-        if group.limit is not None:
-            key = tagging.group_key(name)
-            found.append({"key": key, "value": group.text, "limit": group.limit})
-        if group.limit_per_program is not None:
-            key = tagging.program_key(name)
-            found.append({"key": key, "value": _EACH_VALUE, "limit": group.limit_per_program})
-    for name, window in rules.windows.items():
-        if not windows.is_open(name, window, now):
-            found.append({"key": tagging.window_key(name), "value": window.text, "limit": 0})
-    for name in rules.intervals:
-        found.append({"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1})
-    for name in rules.rates:
-        found.append({"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0})
-    return found
+_order = attrgetter("order")

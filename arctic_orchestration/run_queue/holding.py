@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.gates import Limit
-from arctic_orchestration.run_queue.plan import merged
+from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import Turn
 from arctic_orchestration.run_queue.windows import OpenWindows

@@ -73,7 +73,10 @@ def said(tx: sa.Connection, cluster: str) -> list[Pause]:
 
 
 def in_force(rules: Rules, said: Iterable[Pause]) -> Paused:
-    """What is paused: as it is configured, and over it what was said."""
+    """What is paused: as it is configured, and over it what was said.
+
+    What was said of a queue or group that is configured no more holds nothing.
+    """
     paused = {
         (Pausable.QUEUE, name): Pause(
             kind=Pausable.QUEUE, name=name, paused=True, reason="", at=None
@@ -83,6 +86,8 @@ def in_force(rules: Rules, said: Iterable[Pause]) -> Paused:
     }
     for word in said:
         key = (word.kind, word.name)
+        if word.name not in _configured(rules, word.kind):
+            continue
         if word.paused:
             paused[key] = word
         else:
@@ -96,12 +101,16 @@ def check_known(rules: Rules, kind: Pausable, name: str) -> None:
     Errors:
         NotFound: lists the names that are configured.
     """
-    known = rules.queues if kind is Pausable.QUEUE else rules.groups
+    known = _configured(rules, kind)
     if name not in known:
         raise NotFound(
             f"dagster.yaml has no {kind} {name} in run_coordinator.config.{kind}s; "
             f"it has: {known_names(known)}"
         )
+
+
+def _configured(rules: Rules, kind: Pausable) -> Mapping[str, object]:
+    return rules.queues if kind is Pausable.QUEUE else rules.groups
 
 
 def _say(

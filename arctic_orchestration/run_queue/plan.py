@@ -14,20 +14,21 @@ it is. And *shares* depend on what each queue could use, which only going throug
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, cast
 
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.census import QueuedRun
-from arctic_orchestration.run_queue.gates import Gate, Gates, place_of
+from arctic_orchestration.run_queue.census import Marks, QueuedRun
+from arctic_orchestration.run_queue.gates import Gate, Gates
+from arctic_orchestration.run_queue.limits import merged
 from arctic_orchestration.run_queue.shares import Claim, divide
-from arctic_orchestration.run_queue.tags import Kind, Turn
+from arctic_orchestration.run_queue.tags import Turn
 
 #: How often slots are offered anew that a queue could not use after all.
 _ROUNDS = 3
 #: the gate of a :class:`Wait` for something that is Dagster's own
 HELD_BY_DAGSTER = "dagster"
-_RATE = f"{tagging.PREFIX}{Kind.RATE}."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,23 +71,49 @@ def plan(gates: Gates, *, max_concurrent_runs: int, passed_over: Collection[str]
     return _Planning(gates, max_concurrent_runs, frozenset(passed_over)).plan()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """What runs with the same marks have to pass."""
+
+    gates: tuple[Gate, ...]
+    #: the first gate that was shut before anything started
+    shut: Wait | None
+
+
 class _Planning:
     def __init__(self, gates: Gates, limit: int, passed_over: frozenset[str]) -> None:
         self._gates = gates
         census = gates.census
         # Stable, as Dagster's: first come, first served among equals.
-        self._queue = sorted(census.queued, key=lambda run: run.priority, reverse=True)
+        self._queue = sorted(census.queued, key=_PRIORITY, reverse=True)
         self._in_progress = len(census.active)
         self._limit = limit
         self._slots = math.inf if limit == -1 else max(limit - self._in_progress, 0)
         self._passed_over = passed_over
-        self._gates_of: dict[tuple[tuple[str, str], ...], tuple[Gate, ...]] = {}
+        self._waits: dict[Gate, Wait] = {}
+        ways = {marks: self._way(marks) for marks in {run.marks for run in census.queued}}
+        self._ways = ways
+        #: what no gate holds that was shut from the start; all others wait, whatever starts
+        self._open = [run for run in self._queue if ways[run.marks].shut is None]
         self._in_use: Counter[str] = Counter()
         self._tagged: Counter[str] = Counter()
         for run in census.active:
             if run.standing.queue is not None:
                 self._in_use[run.standing.queue] += 1
                 self._tagged[run.standing.queue] += run.tags.get(tagging.QUEUE) is not None
+
+    def _way(self, marks: Marks) -> _Way:
+        gates = self._gates.of(marks.pairs)
+        for gate in gates:
+            if gate.room <= 0:
+                return _Way(gates, self._wait_at(gate))
+        return _Way(gates, None)
+
+    def _wait_at(self, gate: Gate) -> Wait:
+        wait = self._waits.get(gate)
+        if wait is None:
+            wait = self._waits[gate] = Wait(gate=gate.id, reason=gate.text)
+        return wait
 
     def plan(self) -> Plan:
         allowed = self._shares()
@@ -96,21 +123,31 @@ class _Planning:
         limits = self._gates.limits()
         shares = {}
         if allowed is not None:
+            entitled = self._entitled()
             over = Counter(
-                run.tags.get(tagging.QUEUE)
-                for run in self._queue
-                if run.run_id in self._passed_over
+                run.marks.queue for run in self._queue if run.run_id in self._passed_over
             )
             for name, count in allowed.items():
-                shares[name] = self._in_use[name] + count
+                if self._slots:
+                    shares[name] = self._in_use[name] + count
                 # Dagster counts runs that it then does not start.
                 limit = self._tagged[name] + count + over[name]
+                if not count:
+                    # A run that ends before the daemon counts must not leave its slot to a queue
+                    # that has more than its share, while another one waits for its own.
+                    mine = entitled[name] - self._in_use[name] + self._tagged[name]
+                    limit = max(min(limit, mine), 0)
                 limits.append({"key": tagging.QUEUE, "value": name, "limit": limit})
+        ways = self._ways
+        for run in self._queue:
+            shut = ways[run.marks].shut
+            if shut is not None:
+                waits[run.run_id] = shut
         return Plan(
             limits=merged(limits),
             starts=[run.run_id for run in starts],
             turns=self._turns(free),
-            waits=waits,
+            waits={run.run_id: waits[run.run_id] for run in self._queue if run.run_id in waits},
             shares=shares,
         )
 
@@ -119,9 +156,12 @@ class _Planning:
         queues = self._gates.rules.queues
         if not queues or math.isinf(self._slots):
             return None
-        wanted = self._wanted()
+        wanted = self._wanted(self._limit)
         if sum(wanted.values()) <= self._slots:
             return None
+        if not self._slots:
+            # Should one become free now, the next pass divides it.
+            return dict.fromkeys(queues, 0)
         # Runs of no queue stand outside of all shares.
         slots = max(int(self._slots) - wanted.pop(None, 0), 0)
         claims = {
@@ -136,68 +176,80 @@ class _Planning:
         allowed = divide(slots, claims)
         for _ in range(_ROUNDS):
             starts, _, short = self._go_through(allowed)
-            used = Counter(run.tags.get(tagging.QUEUE) for run in starts)
+            used = Counter(run.marks.queue for run in starts)
             left = slots - sum(used[name] for name in allowed)
             if left <= 0 or not short:
                 break
             # A queue that was given more than it can use now leaves it to those that can.
             claims = {
-                name: Claim(
-                    share=claim.share,
-                    level=claim.level,
-                    in_use=claim.in_use,
-                    wanted=claim.wanted if name in short else used[name],
-                )
+                name: replace(claim, wanted=claim.wanted if name in short else used[name])
                 for name, claim in claims.items()
             }
             allowed = divide(slots, claims)
         return allowed
 
-    def _wanted(self) -> dict[str | None, int]:
-        """How many runs of each queue could start if it were alone, at most one for each slot."""
+    def _entitled(self) -> dict[str, int]:
+        """How many of all slots each queue would have if none was in use yet."""
+        wanted = self._wanted(self._limit)
+        in_no_queue = self._in_progress - sum(self._in_use.values())
+        claims = {
+            name: Claim(
+                share=queue.share,
+                level=queue.level,
+                in_use=0,
+                wanted=self._in_use[name] + wanted.get(name, 0),
+            )
+            for name, queue in self._gates.rules.queues.items()
+        }
+        return divide(max(self._limit - in_no_queue, 0), claims)
+
+    def _wanted(self, most: int) -> dict[str | None, int]:
+        """How many runs of each queue could start if it were alone, at most so many."""
         wanted: Counter[str | None] = Counter()
-        taken: dict[tuple[str | None, Gate], int] = {}
-        for run in self._queue:
-            queue = run.tags.get(tagging.QUEUE)
-            if wanted[queue] >= self._slots:
+        taken: Counter[tuple[str | None, Gate]] = Counter()
+        for run in self._open:
+            queue = run.marks.queue
+            if wanted[queue] >= most:
                 continue
-            gates = self._gates_for(run)
-            if any(taken.get((queue, gate), 0) >= gate.room for gate in gates):
+            gates = self._ways[run.marks].gates
+            if any(taken[queue, gate] >= gate.room for gate in gates):
                 continue
             for gate in gates:
-                taken[queue, gate] = taken.get((queue, gate), 0) + 1
+                taken[queue, gate] += 1
             wanted[queue] += run.run_id not in self._passed_over
         return dict(wanted)
 
     def _go_through(
         self, allowed: Mapping[str, int] | None
     ) -> tuple[list[QueuedRun], dict[str, Wait], set[str]]:
-        """The runs that start, why the others wait, and the queues whose share was too small."""
+        """The runs that start, why the others wait, and the queues whose share was too small.
+
+        Without those that were shut from the start.
+        """
         starts: list[QueuedRun] = []
         waits: dict[str, Wait] = {}
         short: set[str] = set()
-        left = dict(allowed or {})
+        left = cast(dict[str | None, int], dict(allowed or {}))
         slots = self._slots
         turns: dict[str | None, Wait] = {}
-        known: dict[Gate, Wait] = {}
-        for gate in {gate for gates in self._gates_of.values() for gate in gates}:
-            gate.taken = 0
-        for run in self._queue:
-            gates = self._gates_for(run)
-            shut = next((gate for gate in gates if not gate.is_open), None)
+        self._waits = {}
+        for way in self._ways.values():
+            for gate in way.gates:
+                gate.taken = 0
+        for run in self._open:
+            way = self._ways[run.marks]
+            shut = next((gate for gate in way.gates if gate.taken >= gate.room), None)
             if shut is not None:
-                if shut not in known:
-                    known[shut] = Wait(gate=shut.id, reason=shut.text)
-                waits[run.run_id] = known[shut]
+                waits[run.run_id] = self._wait_at(shut)
                 continue
             if run.run_id in self._passed_over:
                 # Dagster counts it against its limits before it finds that it cannot start.
-                for gate in gates:
+                for gate in way.gates:
                     gate.taken += 1
                 waits[run.run_id] = _HELD_BY_DAGSTER
                 continue
-            queue = run.tags.get(tagging.QUEUE)
-            full = queue in left and left[queue] <= 0
+            queue = run.marks.queue
+            full = left.get(queue, 1) <= 0
             if full or slots <= 0:
                 if full and queue is not None and slots > 0:
                     short.add(queue)
@@ -205,7 +257,7 @@ class _Planning:
                     turns[queue] = self._turn(queue, allowed)
                 waits[run.run_id] = turns[queue]
                 continue
-            for gate in gates:
+            for gate in way.gates:
                 gate.taken += 1
             if queue in left:
                 left[queue] -= 1
@@ -213,17 +265,11 @@ class _Planning:
             starts.append(run)
         return starts, waits, short
 
-    def _gates_for(self, run: QueuedRun) -> tuple[Gate, ...]:
-        gates = self._gates_of.get(run.marks)
-        if gates is None:
-            gates = self._gates_of[run.marks] = self._gates.of(run.marks)
-        return gates
-
     def _turn(self, queue: str | None, allowed: Mapping[str, int] | None) -> Wait:
         if self._limit == 0:
             return Wait(gate="turn", reason="max_concurrent_runs is 0: no run starts")
         text = f"its turn: {self._in_progress} of {self._limit} slots are in use"
-        if queue is not None and allowed is not None and queue in allowed:
+        if self._slots and queue is not None and allowed is not None and queue in allowed:
             has = self._in_use[queue]
             text += f", {has} of the {has + allowed[queue]} that queue {queue} may use now"
         return Wait(gate="turn", reason=text)
@@ -232,32 +278,18 @@ class _Planning:
         """Tags of rates that have to change, when these runs may start."""
         turns: dict[str, dict[str, str]] = {}
         for run in self._queue:
+            if not run.marks.turns:
+                continue
             turn = Turn.GRANTED if run.run_id in free else Turn.WAITING
-            changed = {
-                key: turn.value
-                for key, value in run.marks
-                if key.startswith(_RATE) and value != turn.value
-            }
+            changed = {key: turn.value for key, value in run.marks.turns if value != turn.value}
             if changed:
                 turns[run.run_id] = changed
         return turns
 
 
+_PRIORITY = attrgetter("priority")
 _HELD_BY_DAGSTER = Wait(
     gate=HELD_BY_DAGSTER,
     reason="no rule holds it, but Dagster does not start it: a pool is full, or its code location "
     "does not answer (the daemon's log says which)",
 )
-
-
-def merged(limits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One limit for each key and value, the smallest; of several Dagster would take the last."""
-    found: dict[tuple[str, Any], dict[str, Any]] = {}
-    for limit in limits:
-        place = place_of(limit)
-        known = found.get(place)
-        if known is None:
-            found[place] = dict(limit)
-        else:
-            known["limit"] = min(known["limit"], limit["limit"])
-    return list(found.values())

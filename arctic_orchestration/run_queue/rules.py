@@ -52,6 +52,12 @@ _NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter 
 #: So that an aged priority stays a number that every database and JSON reader holds.
 HIGHEST_LEVEL = 1_000_000
 
+#: Tags that follow from rules; one that matched them would judge a run by what it did to it.
+_WRITTEN = re.compile(
+    r"dagster/priority$|arctic/(queue|level|queued_at|wait)$"
+    r"|arctic/(group|program|window|interval|rate)([.]|$)"
+)
+
 _STATUSES = ("success", "failure", "canceled")
 
 
@@ -92,6 +98,14 @@ class Match(Specification):
     location: str | None = Field(default=None, min_length=1)
     asset: str | None = Field(default=None, min_length=1)
     tags: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_validator("tags")
+    @classmethod
+    def _tags_of_others(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for key in value:
+            if _WRITTEN.match(key):
+                raise ValueError(f"tags that runs come with, but not {key}: it follows from rules")
+        return value
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -147,7 +147,7 @@ def standing_of(run: RunFacts, rules: Rules) -> Standing:
         windows=named[Kind.WINDOW],
         rates=named[Kind.RATE],
         intervals=named[Kind.INTERVAL],
-        problems=tuple(problems),
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 
@@ -168,7 +168,10 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
         tags[rate_key(name)] = Turn.WAITING.value
     if standing.queue is not None:
         tags[QUEUE] = standing.queue
-    if rules.ages:
+    if not rules.ages and QUEUED_AT in run.tags:
+        # A retry of a run whose priority aged, and would now be behind everything.
+        tags[PRIORITY] = str(parse_level(run.tags.get(LEVEL, "")) or 0)
+    elif rules.ages:
         tags.update(level_tags(standing.level, now, rules.seconds_per_level))
     return {key: value for key, value in tags.items() if run.tags.get(key) != value}
 

@@ -1,8 +1,20 @@
 """Which windows are open, remembered until the moment at which that changes."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from arctic_orchestration.run_queue.rules import TimeWindow
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """One window at one moment."""
+
+    is_open: bool
+    #: when it closes, or opens, by its rule
+    until: datetime
+    #: it is closed only because it is held so
+    is_held: bool = False
 
 
 class OpenWindows:
@@ -13,24 +25,30 @@ class OpenWindows:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[datetime, datetime, bool]] = {}
+        self._known: dict[str, tuple[datetime, WindowState]] = {}
         self._held: frozenset[str] = frozenset()
+
+    def state(self, name: str, rule: TimeWindow, now: datetime) -> WindowState:
+        """How a window is at a moment."""
+        known = self._known.get(name)
+        if known is None or not known[0] <= now < known[1].until:
+            closes_at = rule.closes_at(now)
+            is_open = closes_at is not None
+            state = WindowState(is_open, rule.opens_at(now) if closes_at is None else closes_at)
+            known = self._known[name] = (now, state)
+        state = known[1]
+        if state.is_open and name in self._held:
+            return WindowState(False, state.until, is_held=True)
+        return state
 
     def is_open(self, name: str, rule: TimeWindow, now: datetime) -> bool:
         """Whether runs may start; not, while :meth:`hold` keeps it closed."""
-        if name in self._held:
-            return False
-        known = self._known.get(name)
-        if known is None or not known[0] <= now < known[1]:
-            closes_at = rule.closes_at(now)
-            until = rule.opens_at(now) if closes_at is None else closes_at
-            known = self._known[name] = (now, until, closes_at is not None)
-        return known[2]
+        return self.state(name, rule, now).is_open
 
     def was_closed(self, name: str) -> bool:
         """Whether it was closed when it was looked at last; one that never was, is."""
         known = self._known.get(name)
-        return name in self._held or known is None or not known[2]
+        return name in self._held or known is None or not known[1].is_open
 
     def hold(self, names: frozenset[str]) -> None:
         """Keeps windows closed that would open, until :meth:`release`."""

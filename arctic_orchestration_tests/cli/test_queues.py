@@ -92,6 +92,11 @@ def test_what_is_so_already_is_not_changed(ruled: MakeQueue, arctic: Command, cl
     assert (found["changed"], found["paused"]["reason"]) == (False, "moving house")
 
 
+def paused_of(name: str, arctic: Command) -> object:
+    """The pause of a queue, as it is listed."""
+    return next(line["paused"] for line in listed(arctic)["queues"] if line["queue"] == name)
+
+
 def test_a_queue_that_is_configured_as_paused_can_be_resumed(
     ruled: MakeQueue, arctic: Command
 ) -> None:
@@ -99,11 +104,11 @@ def test_a_queue_that_is_configured_as_paused_can_be_resumed(
     queue = ruled(queues={"low": {"paused": True, "match": {"job": "load"}}})
     run = queue.submit("load")
     assert queue.iterate() == []
-    assert listed(arctic)["queues"][0]["paused"] == {"since": None, "reason": ""}
+    assert paused_of("low", arctic) == {"since": None, "reason": ""}
     again = arctic("queues", "pause", "low").out.splitlines()[0]
     assert again == "queue low is paused in dagster.yaml already; nothing was changed"
     assert arctic("queues", "resume", "low").code == 0
-    assert listed(arctic)["queues"][0]["paused"] is None
+    assert paused_of("low", arctic) is None
     assert queue.iterate() == [run.run_id]
 
 
@@ -126,7 +131,7 @@ def test_queues_and_groups_are_listed(ruled: MakeQueue, arctic: Command) -> None
     assert [
         (line["queue"], line["level"], line["share"], line["in_progress"], line["waiting"])
         for line in found["queues"]
-    ] == [("low", -1, 0.5, 1, 2), ("default", 0, 1, 0, 1)]
+    ] == [("default", 0, 1, 0, 1), ("low", -1, 0.5, 1, 2)]
     assert [
         (line["group"], line["limit"], line["limit_per_program"], line["in_progress"])
         for line in found["groups"]

@@ -14,10 +14,10 @@ from arctic_orchestration.run_queue.census import (
     Census,
     RunView,
     active_run,
-    ledger_of,
     queued_run,
 )
 from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import ledger_of
 from arctic_orchestration.run_queue.pauses import Pause, Paused, in_force
 from arctic_orchestration.run_queue.plan import Plan
 from arctic_orchestration.run_queue.rules import Rules, RunFacts

@@ -3,11 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arctic_orchestration.run_queue.limits import merged
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
-from arctic_orchestration.run_queue.plan import merged, plan
+from arctic_orchestration.run_queue.plan import plan
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration_tests.run_queue.queues import NOON, Run, daemon, gates, submitted
 
@@ -198,6 +200,25 @@ def test_a_queue_that_comes_late_has_the_next_free_slot() -> None:
     assert made.waits["l0"].reason == (
         "its turn: 9 of 10 slots are in use, 9 of the 9 that queue low may use now"
     )
+
+
+@pytest.mark.parametrize(
+    ("in_use", "ended", "expected"), [(4, 2, []), (3, 2, ["h0"]), (3, 0, ["h0"])]
+)
+def test_slots_that_become_free_meanwhile_do_not_go_past_the_shares(
+    in_use: int, ended: int, expected: list[str]
+) -> None:
+    """All were lent to low, whose share of four is one; high has come, and then runs end.
+
+    Without the queue's own share as a bound, low's limit would be what it had in use before.
+    """
+    rules = low_and_high(low=1, high=3)
+    active = [submitted(rules, f"a{n}", job="low") for n in range(in_use)]
+    queued = [submitted(rules, f"l{n}", job="low") for n in range(5)]
+    later = NOON + timedelta(seconds=9)
+    queued += [submitted(rules, f"h{n}", later, job="high") for n in range(5)]
+    made = plan(gates(rules, queued, active), max_concurrent_runs=4)
+    assert daemon(made, queued, active[ended:], 4) == expected
 
 
 def test_a_paused_queue_lends_its_share() -> None:

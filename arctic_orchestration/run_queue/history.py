@@ -1,0 +1,125 @@
+"""Starts and ends of the recent past, by rate and by interval.
+
+What is known is kept from pass to pass, and forgotten when no rule asks for it any more: a pass
+costs what is new, however long the spans of the rules are.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from arctic_orchestration.run_queue import tags as tagging
+from arctic_orchestration.run_queue.census import (
+    ActiveRun,
+    Census,
+    Ledger,
+    RunView,
+    active_run,
+    queued_run,
+)
+from arctic_orchestration.run_queue.rules import Rules
+
+_RATE, _INTERVAL = tagging.rate_key(""), tagging.interval_key("")
+
+
+class History:
+    """What ended runs leave to the ledger."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._starts: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
+        self._ends: dict[tuple[str, str], datetime] = {}
+
+    def add(self, ended: Iterable[RunView]) -> None:
+        """Takes runs that ended; one that was taken before counts once."""
+        for run in ended:
+            for key, value in run.tags.items():
+                if key.startswith(_RATE):
+                    name = key.removeprefix(_RATE)
+                    if name in self._rules.rates and run.started_at is not None:
+                        self._starts[name][run.run_id] = run.started_at
+                elif key.startswith(_INTERVAL):
+                    self._end(key.removeprefix(_INTERVAL), value, run)
+
+    def _end(self, name: str, program: str, run: RunView) -> None:
+        interval = self._rules.intervals.get(name)
+        if interval is None or run.ended_at is None:
+            return
+        if run.dagster_status.lower() in interval.statuses:
+            place = (name, program)
+            self._ends[place] = max(run.ended_at, self._ends.get(place, run.ended_at))
+
+    def ledger(self, active: Iterable[ActiveRun], now: datetime) -> Ledger:
+        """Starts and ends at a moment, with the starts of what is in progress.
+
+        A run that is being started counts as started now.
+        """
+        self._forget(now)
+        starts = {name: dict(known) for name, known in self._starts.items()}
+        for run in active:
+            for name in run.standing.rates:
+                starts.setdefault(name, {})[run.run_id] = run.started_at or now
+        return Ledger(
+            starts={name: sorted(found.values()) for name, found in starts.items()},
+            ends=dict(self._ends),
+        )
+
+    def _forget(self, now: datetime) -> None:
+        for name, known in self._starts.items():
+            since = now - self._rules.rates[name].per
+            for run_id in [run_id for run_id, at in known.items() if at <= since]:
+                del known[run_id]
+        self._ends = {
+            (name, program): at
+            for (name, program), at in self._ends.items()
+            if at + self._rules.intervals[name].duration > now
+        }
+
+
+def look_back(rules: Rules) -> timedelta | None:
+    """How far back starts and ends matter; none: not at all."""
+    spans = [rate.per for rate in rules.rates.values()]
+    spans += [interval.duration for interval in rules.intervals.values()]
+    return max(spans, default=None)
+
+
+def ledger_of(
+    ended: Iterable[RunView], active: Iterable[ActiveRun], rules: Rules, now: datetime
+) -> Ledger:
+    """Starts and ends from runs that ended in the time that matters, and from those in progress.
+
+    Of a run that is in both, because it ended just now, the end counts and the start once.
+    """
+    history = History(rules)
+    history.add(ended)
+    return history.ledger(active, now)
+
+
+class Present(Protocol):
+    """What waits and what is in progress, each in the order of creation."""
+
+    @property
+    def queued(self) -> Sequence[RunView]: ...
+    @property
+    def active(self) -> Sequence[RunView]: ...
+
+
+class RunSource(Protocol):
+    """What Dagster's run storage answers."""
+
+    def present(self) -> Present: ...
+    def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]: ...
+
+
+def take_census(runs: RunSource, rules: Rules, heeded: frozenset[str], now: datetime) -> Census:
+    """A census from nothing that was kept, for who looks once; ``heeded`` as in `queued_run`."""
+    present = runs.present()
+    active = [active_run(run, rules) for run in present.active]
+    ledger = Ledger()
+    back = look_back(rules)
+    if back is not None:
+        # After what is in progress: a run that ends in between is seen twice, not never.
+        ledger = ledger_of(runs.ended_since(now - back, now), active, rules, now)
+    queued = [queued_run(run, heeded) for run in present.queued]
+    return Census(queued=queued, active=active, ledger=ledger)

@@ -1,0 +1,83 @@
+"""A run launcher that starts no process: it records what it was asked to launch."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from dagster import DagsterEvent, DagsterEventType, DagsterRun
+from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.launcher import LaunchRunContext, RunLauncher
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
+
+
+class Broken(Exception):
+    """What the launcher raises for a run that it cannot launch."""
+
+
+class RecordingRunLauncher(RunLauncher, ConfigurableClass):
+    """Launches runs by noting their ids.
+
+    A run stays as Dagster's daemon has left it (STARTING), or is STARTED where ``starts`` is true.
+    """
+
+    def __init__(
+        self, inst_data: ConfigurableClassData | None = None, *, starts: bool = False
+    ) -> None:
+        self._inst_data = inst_data
+        #: ids of the runs that were launched, in this order
+        self.launched: list[str] = []
+        #: ids of the runs that it was asked to end
+        self.terminated: list[str] = []
+        #: ids of the runs, or names of the jobs, that cannot be launched, and what is raised
+        self.errors: dict[str, Exception] = {}
+        #: called with each run before anything else is done
+        self.before: Callable[[DagsterRun], None] = lambda run: None
+        #: whether a run that is launched is reported as started
+        self.starts = starts
+        super().__init__()
+
+    @property
+    def inst_data(self) -> ConfigurableClassData | None:
+        return self._inst_data
+
+    @classmethod
+    def config_type(cls) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
+    ) -> Self:
+        return cls(inst_data)
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        run = context.dagster_run
+        self.before(run)
+        for name in (run.run_id, run.job_name):
+            if name in self.errors:
+                raise self.errors[name]
+        self.launched.append(run.run_id)
+        if self.starts:
+            started = DagsterEvent(
+                event_type_value=DagsterEventType.RUN_START.value, job_name=run.job_name
+            )
+            self._instance.report_dagster_event(started, run_id=run.run_id)
+
+    def terminate(self, run_id: str) -> bool:
+        self.terminated.append(run_id)
+        return True
+
+    def break_for(self, run: DagsterRun | str) -> None:
+        """Lets the launch of a run, or of a job's runs, fail for good."""
+        self.errors[_name_of(run)] = Broken("the launcher is broken")
+
+    def lose_code_for(self, run: DagsterRun | str) -> None:
+        """Lets the code server of a run, or of a job's runs, be out of reach."""
+        self.errors[_name_of(run)] = DagsterUserCodeUnreachableError("no code server")
+
+    def mend(self) -> None:
+        """Lets everything be launched again."""
+        self.errors.clear()
+
+
+def _name_of(run: DagsterRun | str) -> str:
+    return run if isinstance(run, str) else run.run_id

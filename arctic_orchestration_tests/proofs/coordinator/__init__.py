@@ -1,0 +1,1 @@
+"""Proofs of the run coordinator, with Dagster's own daemon, code server and webserver."""

@@ -1,0 +1,144 @@
+"""Queues and groups that people pause and resume, in the state database."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.run_queue.pauses import (
+    Pausable,
+    Pause,
+    check_known,
+    in_force,
+    pause,
+    resume,
+    said,
+)
+from arctic_orchestration.run_queue.rules import Rules
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+RULES = Rules.parse(
+    {
+        "groups": {"warehouse": {"limit": 1}},
+        "queues": {"low": {"paused": True}, "high": {}},
+    }
+)
+LOW, HIGH = (Pausable.QUEUE, "low"), (Pausable.QUEUE, "high")
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    made = Database(database_url)
+    made.upgrade()
+    yield made
+    made.close()
+
+
+def paused(database: Database, cluster: str = "default") -> dict[tuple[Pausable, str], Pause]:
+    with database.read() as tx:
+        return dict(in_force(RULES, said(tx, cluster)))
+
+
+def test_without_a_word_only_what_is_configured_is_paused(database: Database) -> None:
+    """It says where that stands."""
+    found = paused(database)
+    assert found.keys() == {LOW}
+    assert found[LOW].text == "queue low is paused in dagster.yaml"
+
+
+def test_a_queue_and_a_group_are_paused_and_resumed(database: Database) -> None:
+    """Each by itself."""
+    with database.begin() as tx:
+        pause(tx, "default", "queue", "high", "maintenance", NOON)
+        pause(tx, "default", "group", "warehouse", "", NOON)
+    found = paused(database)
+    assert found.keys() == {LOW, HIGH, (Pausable.GROUP, "warehouse")}
+    assert found[HIGH].text == "queue high is paused since 2026-03-02 12:00:00Z (maintenance)"
+    text = found[Pausable.GROUP, "warehouse"].text
+    assert text == "group warehouse is paused since 2026-03-02 12:00:00Z"
+    with database.begin() as tx:
+        resume(tx, "default", "queue", "high", LATER)
+    assert paused(database).keys() == {LOW, (Pausable.GROUP, "warehouse")}
+
+
+def test_what_is_configured_as_paused_is_resumed_by_hand_and_paused_again(
+    database: Database,
+) -> None:
+    """What was said last stands over the configuration."""
+    with database.begin() as tx:
+        resume(tx, "default", "queue", "low", NOON)
+    assert paused(database) == {}
+    with database.begin() as tx:
+        pause(tx, "default", "queue", "low", "again", LATER)
+    assert paused(database)[LOW].text == "queue low is paused since 2026-03-02 13:00:00Z (again)"
+
+
+def test_of_two_words_the_last_one_stands(database: Database) -> None:
+    """With its reason and its time; a word is kept once."""
+    with database.begin() as tx:
+        pause(tx, "default", "queue", "high", "first", NOON)
+        pause(tx, "default", "queue", "high", "second", LATER)
+        pause(tx, "default", "queue", "low", "by hand", NOON)
+    found = paused(database)
+    assert (found[HIGH].reason, found[HIGH].at) == ("second", LATER)
+    assert found[LOW].reason == "by hand"
+    with database.read() as tx:
+        assert len(said(tx, "default")) == 2
+
+
+def test_clusters_do_not_see_each_other(database: Database) -> None:
+    """Two Dagster instances that share the database."""
+    with database.begin() as tx:
+        pause(tx, "north", "queue", "high", "", NOON)
+        resume(tx, "south", "queue", "low", NOON)
+    assert paused(database, "north").keys() == {LOW, HIGH}
+    assert paused(database, "south") == {}
+    assert paused(database).keys() == {LOW}
+
+
+def test_reasons_may_be_long_and_of_any_letters(database: Database) -> None:
+    """As people write them."""
+    reason = "Wartung am Lager – bis 18 Uhr; 'quoted' \"twice\" %s :x\n" + "ж" * 2000
+    with database.begin() as tx:
+        pause(tx, "default", "queue", "high", reason, NOON)
+    assert paused(database)[HIGH].reason == reason
+
+
+def test_a_pause_that_is_rolled_back_was_none(database: Database) -> None:
+    """It is part of the caller's transaction."""
+    with pytest.raises(RuntimeError), database.begin() as tx:
+        pause(tx, "default", "queue", "high", "", NOON)
+        raise RuntimeError
+    assert paused(database).keys() == {LOW}
+
+
+def test_other_things_cannot_be_paused(database: Database) -> None:
+    """There are queues and groups."""
+    with database.begin() as tx, pytest.raises(ValueError, match="window"):
+        pause(tx, "default", "window", "nightly", "", NOON)
+
+
+def test_names_that_no_rule_has_are_refused_with_those_that_there_are() -> None:
+    """The queue ``default`` is one, without being configured."""
+    check_known(RULES, Pausable.QUEUE, "low")
+    check_known(RULES, Pausable.QUEUE, "default")
+    check_known(RULES, Pausable.GROUP, "warehouse")
+    with pytest.raises(NotFound) as refusal:
+        check_known(RULES, Pausable.QUEUE, "warehouse")
+    assert str(refusal.value) == (
+        "dagster.yaml has no queue warehouse in run_coordinator.config.queues; "
+        "it has: default, high, low"
+    )
+    with pytest.raises(NotFound, match="it has: none"):
+        check_known(Rules(), Pausable.GROUP, "a")
+
+
+def test_what_no_rule_has_any_more_is_not_paused(database: Database) -> None:
+    """As every rule that is gone, it holds nothing."""
+    with database.begin() as tx:
+        pause(tx, "default", "queue", "taken_out", "", NOON)
+        pause(tx, "default", "group", "taken_out", "", NOON)
+    assert paused(database).keys() == {LOW}

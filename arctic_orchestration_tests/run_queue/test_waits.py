@@ -1,0 +1,97 @@
+"""What runs were told that they wait for, in the state database."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.run_queue.plan import Wait
+from arctic_orchestration.run_queue.waits import (
+    LastPass,
+    Told,
+    forget,
+    last_pass,
+    note,
+    note_pass,
+    told,
+    told_runs,
+)
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=1)
+FULL = Wait(gate="group:few", reason="group few: 2 of 2 runs are in progress")
+SHUT = Wait(gate="window:night", reason="window night opens at 22:00")
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    made = Database(database_url)
+    made.upgrade()
+    yield made
+    made.close()
+
+
+def test_what_a_run_was_told_is_kept_until_it_is_told_something_else(database: Database) -> None:
+    """With the time since when that holds it."""
+    with database.begin() as tx:
+        assert told(tx, "default", "r1") is None
+        note(tx, "default", {"r1": FULL, "r2": FULL}, NOON)
+    with database.begin() as tx:
+        note(tx, "default", {"r1": SHUT}, LATER)
+    with database.read() as tx:
+        assert told_runs(tx, "default") == {"r1": "window:night", "r2": "group:few"}
+        assert told(tx, "default", "r1") == Told(gate=SHUT.gate, reason=SHUT.reason, since=LATER)
+        assert told(tx, "default", "r2") == Told(gate=FULL.gate, reason=FULL.reason, since=NOON)
+
+
+def test_what_waits_no_more_is_forgotten(database: Database) -> None:
+    """Only those; to forget nobody, or somebody unknown, changes nothing."""
+    with database.begin() as tx:
+        note(tx, "default", {"r1": FULL, "r2": FULL, "r3": SHUT}, NOON)
+        forget(tx, "default", [])
+        forget(tx, "default", ["r1", "r3", "unknown"])
+        assert told_runs(tx, "default") == {"r2": "group:few"}
+
+
+def test_nothing_new_writes_nothing(database: Database) -> None:
+    """As in nearly every pass."""
+    with database.begin() as tx:
+        note(tx, "default", {}, NOON)
+        assert told_runs(tx, "default") == {}
+
+
+def test_clusters_do_not_see_each_other(database: Database) -> None:
+    """Neither what runs were told nor passes."""
+    with database.begin() as tx:
+        note(tx, "north", {"r1": FULL}, NOON)
+        note(tx, "south", {"r1": SHUT}, NOON)
+        note_pass(tx, "north", NOON, None)
+        forget(tx, "south", ["r1"])
+    with database.read() as tx:
+        assert told_runs(tx, "north") == {"r1": "group:few"}
+        assert told_runs(tx, "south") == {}
+        assert last_pass(tx, "south") is None
+
+
+def test_thousands_of_runs_are_told_and_forgotten_at_once(database: Database) -> None:
+    """More than SQLite takes as parameters of one statement."""
+    runs = {f"run-{n}": FULL for n in range(40_000)}
+    with database.begin() as tx:
+        note(tx, "default", runs, NOON)
+    with database.begin() as tx:
+        assert len(told_runs(tx, "default")) == 40_000
+        forget(tx, "default", list(runs)[1:])
+    with database.read() as tx:
+        assert told_runs(tx, "default") == {"run-0": "group:few"}
+
+
+def test_the_last_pass_is_kept_with_its_trouble(database: Database) -> None:
+    """One a cluster; trouble that ended is gone."""
+    with database.begin() as tx:
+        assert last_pass(tx, "default") is None
+        note_pass(tx, "default", NOON, "the storage is gone")
+        assert last_pass(tx, "default") == LastPass(at=NOON, problem="the storage is gone")
+        note_pass(tx, "default", LATER, None)
+    with database.read() as tx:
+        assert last_pass(tx, "default") == LastPass(at=LATER, problem=None)
