@@ -97,6 +97,9 @@ class DaemonPasses:
         #: what the last plan let start, and the one before
         self._starts: frozenset[str] = frozenset()
         self._starts_before: frozenset[str] = frozenset()
+        self._in_progress: frozenset[str] = frozenset()
+        #: the programs that Dagster seems to hold, and their runs
+        self._held: set[str] = set()
         self._passed_over: frozenset[str] = frozenset()
         self._last: list[dict[str, Any]] | None = None
         self._problem: str | None = None
@@ -164,9 +167,7 @@ class DaemonPasses:
 
     def _plan(self, now: datetime, paused: Paused) -> Plan:
         census = self._census(now)
-        queued = {run.run_id for run in census.queued}
-        # Once may be chance: something else took the slot.
-        self._passed_over = (self._passed_over | (self._starts & self._starts_before)) & queued
+        self._passed_over = self._held_by_dagster(census)
         if self._gates is None or self._gates_until <= now:
             # From time to time anew: some were made for runs that are long gone.
             self._gates = Gates(
@@ -185,6 +186,23 @@ class DaemonPasses:
             max_concurrent_runs=self._max_concurrent_runs,
             passed_over=self._passed_over,
         )
+
+    def _held_by_dagster(self, census: Census) -> frozenset[str]:
+        """The queued runs that Dagster holds, by its pools or for their code location.
+
+        Two plans let a run start, and Dagster did not (once may be chance: something else took
+        the slot). Then its whole program is thought to be held, until one of its runs begins:
+        a thousand runs that wait for one pool must not be tried one after the other.
+        """
+        begun = {run.program for run in census.active if run.run_id not in self._in_progress}
+        self._in_progress = frozenset(run.run_id for run in census.active)
+        tried = self._starts & self._starts_before
+        if tried:
+            self._held |= {run.program for run in census.queued if run.run_id in tried}
+        self._held -= begun
+        if not self._held:
+            return frozenset()
+        return frozenset(run.run_id for run in census.queued if run.program in self._held)
 
     def _census(self, now: datetime) -> Census:
         if self._runs is None:

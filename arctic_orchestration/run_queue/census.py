@@ -68,6 +68,7 @@ class QueuedRun:
 
     run_id: str
     job: str
+    program: str
     #: the number by which Dagster's daemon sorts, the highest first
     priority: int
     tags: Mapping[str, str]
@@ -116,6 +117,7 @@ def queued_run(run: RunView, heeded: frozenset[str]) -> QueuedRun:
     return QueuedRun(
         run_id=run.run_id,
         job=run.job,
+        program=program_of(facts_of(run)),
         priority=_priority(run.tags),
         tags=run.tags,
         marks=marks_of(

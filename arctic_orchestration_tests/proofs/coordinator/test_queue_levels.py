@@ -14,7 +14,8 @@ from datetime import datetime
 import pytest
 from dagster import DagsterRunStatus
 
-from arctic_orchestration.run_queue import ageing, tags
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.run_queue import ageing, levels, tags
 from arctic_orchestration_tests.proofs.coordinator.run_queue import PASS, STOCK, RunQueue
 from arctic_orchestration_tests.proofs.coordinator.sizes import FULL
 
@@ -118,8 +119,10 @@ def test_a_level_that_is_changed_counts_in_the_next_pass(
     blocking = queue.submit("plain")
     queue.wait_until_begun(blocking)
     lowered, unchanged, unchanged_too, raised = (queue.submit("load") for _ in range(4))
-    for run, level in ((lowered, -1), (raised, 5)):
-        queue.instance.add_run_tags(run, tags.level_tags(level, queued_at(queue, run), 600))
+    with queue.database.begin() as tx:
+        for run, level in ((lowered, -1), (raised, 5)):
+            levels.ask(tx, "default", run, level, utc_now())
+    queue.let_pass_while_full()
     queue.finish(blocking)
     order: list[str] = []
     for _ in range(4):
