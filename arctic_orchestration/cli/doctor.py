@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from arctic_orchestration.cli import doctor_queue
+from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import JsonOption
@@ -74,8 +75,8 @@ def examine() -> list[Finding]:
             Finding(
                 check="dagster instance",
                 status=BAD,
-                found=str(error).splitlines()[0],
-                advice="set DAGSTER_HOME to the folder that holds dagster.yaml",
+                found=told_by_dagster(error),
+                advice="set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that",
             ),
         ]
     with instance:
@@ -229,9 +230,11 @@ def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
         return [
             Finding(
                 check="dispatcher",
-                status=BAD,
+                # Who uses the run queue alone has none.
+                status=WARNING if doctor_queue.has_rules(instance) else BAD,
                 found="no sensor arctic_dispatcher was ever evaluated",
-                advice="merge arctic.definitions() into a code location of workspace.yaml",
+                advice="for schedules: merge arctic.definitions() into a code location of "
+                "workspace.yaml",
             )
         ]
     return [_of_sensor(state) for state in states]

@@ -1,10 +1,11 @@
 """What ``arctic doctor`` finds of the run coordinator and the daemon that works its queue."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.cli.queue_state import daemon_trouble
+from arctic_orchestration.cli.queue_state import Ruled, daemon_trouble
 from arctic_orchestration.cli.state import sqlite_file
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
@@ -30,9 +31,10 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     """
     try:
         coordinator = instance.run_coordinator
-    except ArcticError as error:
+    except Exception as error:
+        said = str(error) if isinstance(error, ArcticError) else told_by_dagster(error)
         advice = "mend run_coordinator in dagster.yaml as the message says"
-        return [Finding(check=_CHECK, status=BAD, found=str(error), advice=advice)]
+        return [Finding(check=_CHECK, status=BAD, found=said, advice=advice)]
     name = type(coordinator).__name__
     rules = getattr(coordinator, "rules", None)
     if not isinstance(rules, Rules):
@@ -44,7 +46,7 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     last, paused = _noted(rules)
     now = utc_now()
     found = f"{name}: {_counted(rules)}"
-    trouble = daemon_trouble(rules, last, now)
+    trouble = daemon_trouble(cast(Ruled, coordinator), last, now)
     if trouble is not None:
         what, advice = trouble
         return [
@@ -54,6 +56,15 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     if last is not None:
         found += f"; last pass {format_moment(last.at)}"
     return [Finding(check=_CHECK, status=GOOD, found=found), *_held(rules, paused, now)]
+
+
+def has_rules(instance: "DagsterInstance") -> bool:
+    """Whether the run coordinator is ours, and has rules."""
+    try:
+        rules = getattr(instance.run_coordinator, "rules", None)
+    except Exception:
+        return False
+    return isinstance(rules, Rules) and not rules.are_none
 
 
 def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.state import state_database
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
@@ -49,6 +50,8 @@ class Ruled(Protocol):
     def stock_limits(self) -> list[dict[str, Any]]: ...
     @property
     def max_concurrent_runs(self) -> int: ...
+    @property
+    def dequeue_interval_seconds(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +197,9 @@ def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
     except ArcticError:
         raise
     except Exception as error:
-        raise ConfigurationError(f"dagster.yaml: run_coordinator: {_first_line(error)}") from error
+        raise ConfigurationError(
+            f"dagster.yaml: run_coordinator: {told_by_dagster(error)}"
+        ) from error
     if not isinstance(getattr(coordinator, "rules", None), Rules):
         raise ConfigurationError(
             f"The run coordinator is {type(coordinator).__name__}, which has no queues and no "
@@ -207,14 +212,16 @@ def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
     return cast(Ruled, coordinator)
 
 
-def daemon_trouble(rules: Rules, last: LastPass | None, now: datetime) -> tuple[str, str] | None:
+def daemon_trouble(
+    coordinator: Ruled, last: LastPass | None, now: datetime
+) -> tuple[str, str] | None:
     """What is wrong with the daemon's passes, and what to do about it; none: nothing is."""
-    if rules.are_none:
+    if coordinator.rules.are_none:
         # Without rules there is nothing to work out, and no pass is noted.
         return None
     if last is None:
         return "the daemon never went through the queue", START_DAEMON
-    if now - last.at > SILENT:
+    if now - last.at > max(SILENT, 3 * timedelta(seconds=coordinator.dequeue_interval_seconds)):
         return f"the daemon went through the queue last at {format_moment(last.at)}", START_DAEMON
     if last.problem is not None:
         return f"the daemon has trouble: {last.problem}", "see the daemon's log"
@@ -233,13 +240,9 @@ def _instance() -> "Iterator[DagsterInstance]":
             "DAGSTER_HOME is not set: set it to the folder that holds dagster.yaml"
         ) from None
     except Exception as error:
-        raise ConfigurationError(f"Dagster's instance: {_first_line(error)}") from error
+        raise ConfigurationError(f"Dagster's instance: {told_by_dagster(error)}") from error
     with instance:
         yield instance
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:

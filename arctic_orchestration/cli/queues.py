@@ -30,7 +30,7 @@ def list_(as_json: JsonOption = False) -> None:
         now = utc_now()
         outlook = queue.outlook(now)
         seen = overview(outlook)
-        trouble = daemon_trouble(queue.rules, queue.last_pass(), now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     active = len(outlook.gates.census.active)
     if as_json:
         print_json(
@@ -82,9 +82,10 @@ def _say(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
             if changed and paused:
                 pauses.pause(tx, queue.cluster, kind, name, reason, now)
             elif changed:
-                pauses.resume(tx, queue.cluster, kind, name, now)
+                configured = kind is Pausable.QUEUE and queue.rules.queues[name].paused
+                pauses.resume(tx, queue.cluster, kind, name, now, configured_as_paused=configured)
         seen = overview(queue.outlook(now))
-        trouble = daemon_trouble(queue.rules, queue.last_pass(), now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     lines: list[QueueNow | GroupNow] = [*(seen.groups if kind is Pausable.GROUP else seen.queues)]
     line = next(line for line in lines if line.name == name)
     if as_json:

@@ -52,6 +52,8 @@ class SeenRun:
     ended_at: datetime | None
     #: one sentence
     summary: str
+    #: what its tags say that is not followed
+    problem: str | None
     #: none: it does not wait
     queued: Explanation | None
     #: of its queue and its groups
@@ -95,6 +97,7 @@ def seen_run(queue: Opened, record: "RunRecord", now: datetime) -> SeenRun:
         started_at=_at(record.start_time),
         ended_at=_at(record.end_time),
         summary=_summary(record, explained, pools),
+        problem=tagging.problem_of(run.tags),
         queued=explained,
         pauses=paused,
         told=told,
@@ -159,6 +162,7 @@ def explanation_json(seen: SeenRun) -> dict[str, Any]:
         "location": seen.location,
         "status": seen.status,
         "summary": seen.summary,
+        "problem": seen.problem,
         "queued_at": iso(seen.queued_at),
         "started_at": iso(seen.started_at),
         "ended_at": iso(seen.ended_at),
@@ -220,6 +224,8 @@ def print_explanation(seen: SeenRun, now: datetime) -> None:
     of = f" of {escape(seen.location)}" if seen.location else ""
     tree = Tree(f"[bold]run {seen.run_id}[/]  {escape(seen.job)}{of}  {_status(seen.status)}")
     tree.add(escape(seen.summary))
+    if seen.problem:
+        tree.add(f"[red]a tag is not followed[/] {escape(seen.problem)}")
     if seen.told is not None:
         held = seen.queued.wait if seen.queued else None
         since = moment(seen.told.since)

@@ -43,7 +43,7 @@ def list_(
         last = queue.last_pass()
         outlook = queue.outlook(now)
         lines = _lines(queue, outlook, limit)
-        trouble = daemon_trouble(queue.rules, last, now)
+        trouble = daemon_trouble(queue.coordinator, last, now)
     waiting, active = len(outlook.order), len(outlook.gates.census.active)
     more = waiting - len(lines)
     if as_json:
@@ -114,7 +114,7 @@ def explain(run: RunArgument, as_json: JsonOption = False) -> None:
     with opened_queue() as queue:
         now = utc_now()
         seen = seen_run(queue, queue.record(run), now)
-        trouble = daemon_trouble(queue.rules, queue.last_pass(), now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     if as_json:
         print_json(explanation_json(seen))
         return
@@ -145,7 +145,7 @@ def prioritize(
         _ask(queue, record, wanted, now)
         _check_queued(queue.record(run_id))
         after = queue.outlook(now)
-        trouble = daemon_trouble(queue.rules, queue.last_pass(), now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     was, then = (_standing(outlook, run_id) for outlook in (before, after))
     if was is None or then is None:
         raise TransitionRefused(f"run {run_id} left the queue just now")

@@ -75,7 +75,7 @@ def state_database(settings: Settings, *, made_by: str) -> Database:
     if file is not None and not file.exists():
         raise ConfigurationError(
             f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
-            f"to where {made_by} has it (see: arctic doctor)"
+            f"to where {made_by} has it, or start that, which makes it (see: arctic doctor)"
         )
     return Database.open(settings.database_url)
 

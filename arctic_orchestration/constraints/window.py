@@ -34,7 +34,9 @@ _DAY = timedelta(days=1)
 
 
 def _time_text(value: Any) -> Any:
-    # YAML reads 22:00 without quotes as the number 1320.
+    if isinstance(value, int) and not isinstance(value, bool) and 60 <= value <= 24 * 60:
+        read = f"{value // 60}:{value % 60:02}"
+        raise ValueError(f"a time of day in quotes: YAML reads {read} without them as {value}")
     if not isinstance(value, str) or not (_TIME.fullmatch(value) or value == _MIDNIGHT):
         raise ValueError('a time of day such as "22:00"')
     return value

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from dagster import DagsterInstance, DagsterRunStatus
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable
 from arctic_orchestration.events.queued_runs import Present, QueuedRuns
 from arctic_orchestration.events.runs import RunView
 from arctic_orchestration.run_queue import holding, levels, pauses, waits
@@ -54,6 +54,8 @@ _TELLING_SECONDS = 0.5
 _STALE_SECONDS = 0.1
 #: how often a pass that found nothing new is noted
 _NOTED_EVERY = timedelta(seconds=30)
+#: how long a program is thought to be held by Dagster, until it is tried again
+_HELD_LAST = timedelta(minutes=1)
 #: how long gates are kept, those too that no run has any more
 _GATES_LAST = timedelta(minutes=5)
 #: A pass must not wait for another writer of the state database as long as a command may.
@@ -89,6 +91,7 @@ class DaemonPasses:
         self._active: dict[str, tuple[RunView, ActiveRun]] = {}
         self._wishes: list[levels.Wish] = []
         self._told: dict[str, str] | None = None
+        self._knows_told = False
         #: what runs were told, and which of them left the queue, until it is written down
         self._news: dict[str, Wait] = {}
         self._gone: set[str] = set()
@@ -97,10 +100,10 @@ class DaemonPasses:
         #: what the last plan let start, and the one before
         self._starts: frozenset[str] = frozenset()
         self._starts_before: frozenset[str] = frozenset()
-        self._in_progress: frozenset[str] = frozenset()
-        #: the programs that Dagster seems to hold, and their runs
-        self._held: set[str] = set()
-        self._passed_over: frozenset[str] = frozenset()
+        #: the program of each run that was queued in the last pass
+        self._programs: dict[str, str] = {}
+        #: the programs that Dagster seems to hold, and until when that is believed
+        self._held: dict[str, datetime] = {}
         self._last: list[dict[str, Any]] | None = None
         self._problem: str | None = None
         self._noted: tuple[datetime, str | None] | None = None
@@ -127,15 +130,16 @@ class DaemonPasses:
 
     def _limits(self, now: datetime, trouble: "_Trouble") -> list[dict[str, Any]]:
         if self._paused is None:
+            self._tell_of_trouble(now, trouble)
             return holding.held(None, self._rules, self._stock, self._windows, now)
         self._write_levels(trouble)
         made = self._plan(now, self._paused)
         began = time.monotonic()
-        self._tell(made, trouble)
+        self._tell(made.waits, trouble)
         if time.monotonic() > began + _STALE_SECONDS:
             # Runs ended meanwhile; Dagster's daemon counts what is in progress only when it has
             # the limits.
-            made = self._plan(now, self._paused)
+            made = self._plan(now, self._paused, again=True)
         try:
             self._keep_told(now)
         except Exception as error:
@@ -165,9 +169,10 @@ class DaemonPasses:
             with self._database.begin() as tx:
                 levels.written(tx, self._cluster, wish)
 
-    def _plan(self, now: datetime, paused: Paused) -> Plan:
+    def _plan(self, now: datetime, paused: Paused, *, again: bool = False) -> Plan:
         census = self._census(now)
-        self._passed_over = self._held_by_dagster(census)
+        if not again:
+            self._look_for_held(census.queued, now)
         if self._gates is None or self._gates_until <= now:
             # From time to time anew: some were made for runs that are long gone.
             self._gates = Gates(
@@ -184,25 +189,30 @@ class DaemonPasses:
         return plan(
             self._gates,
             max_concurrent_runs=self._max_concurrent_runs,
-            passed_over=self._passed_over,
+            passed_over=[run.run_id for run in census.queued if run.program in self._held]
+            if self._held
+            else (),
         )
 
-    def _held_by_dagster(self, census: Census) -> frozenset[str]:
-        """The queued runs that Dagster holds, by its pools or for their code location.
+    def _look_for_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
+        """Finds the programs that Dagster holds, by its pools or for their code location.
 
         Two plans let a run start, and Dagster did not (once may be chance: something else took
-        the slot). Then its whole program is thought to be held, until one of its runs begins:
-        a thousand runs that wait for one pool must not be tried one after the other.
+        the slot). Then its whole program is thought to be held, until one of its runs leaves the
+        queue, or for a while: a thousand runs that wait for one pool must not be tried one after
+        the other, nor be forgotten when the pool has room.
         """
-        begun = {run.program for run in census.active if run.run_id not in self._in_progress}
-        self._in_progress = frozenset(run.run_id for run in census.active)
+        programs = {run.run_id: run.program for run in queued}
+        gone = {program for id, program in self._programs.items() if id not in programs}
+        self._programs = programs
         tried = self._starts & self._starts_before
-        if tried:
-            self._held |= {run.program for run in census.queued if run.run_id in tried}
-        self._held -= begun
-        if not self._held:
-            return frozenset()
-        return frozenset(run.run_id for run in census.queued if run.program in self._held)
+        for run_id in tried & programs.keys():
+            self._held.setdefault(programs[run_id], now + _HELD_LAST)
+        self._held = {
+            program: until
+            for program, until in self._held.items()
+            if program not in gone and now < until
+        }
 
     def _census(self, now: datetime) -> Census:
         if self._runs is None:
@@ -256,13 +266,13 @@ class DaemonPasses:
         limits = [*made.limits]
         return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
 
-    def _tell(self, made: Plan, trouble: "_Trouble") -> None:
+    def _tell(self, told_now: Mapping[str, Wait], trouble: "_Trouble") -> None:
         """Gives each run that waits one event when what holds it has changed, and a tag."""
         if self._told is None:
             return
         give_up_at = time.monotonic() + _TELLING_SECONDS
         told = 0
-        for run_id, wait in made.waits.items():
+        for run_id, wait in told_now.items():
             if self._told.get(run_id) == wait.gate:
                 continue
             if told and time.monotonic() > give_up_at:
@@ -270,7 +280,6 @@ class DaemonPasses:
             told += 1
             # Also when it fails: it must not be tried again and again.
             self._told[run_id] = wait.gate
-            self._news[run_id] = wait
             try:
                 self._instance.report_engine_event(
                     f"Waits in the queue: {wait.reason}",
@@ -278,12 +287,20 @@ class DaemonPasses:
                     run_id=run_id,
                 )
                 self._instance.add_run_tags(run_id, {WAIT: wait.reason})
+                self._news[run_id] = wait
             except Exception as error:
                 trouble.add(error, f"Run {run_id} could not be told why it waits")
         for run_id in [run_id for run_id in self._told if run_id not in self._queued]:
             del self._told[run_id]
             self._news.pop(run_id, None)
             self._gone.add(run_id)
+
+    def _tell_of_trouble(self, now: datetime, trouble: "_Trouble") -> None:
+        """Tells the runs that stand under rules that nobody knows what is paused."""
+        census = self._census(now)
+        wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
+        self._told = self._told or {}
+        self._tell({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
 
     def _keep_told(self, now: datetime) -> None:
         """Writes down what runs were told, also what could not be in a pass before."""
@@ -301,12 +318,16 @@ class DaemonPasses:
         if self._database is None:
             settings = Settings.from_environment()
             self._cluster = settings.cluster
+            if self._paused is not None and Database.is_missing(settings.database_url):
+                # A new one would know of no pause.
+                raise DatabaseUnavailable("The file of the state database is gone")
             self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
         with self._database.read() as tx:
             self._paused = pauses.in_force(self._rules, pauses.said(tx, self._cluster))
             self._wishes = levels.asked(tx, self._cluster)
-            if self._told is None:
-                self._told = waits.told_runs(tx, self._cluster)
+            if not self._knows_told:
+                self._told = {**waits.told_runs(tx, self._cluster), **(self._told or {})}
+                self._knows_told = True
 
     def _say(self, trouble: "_Trouble") -> None:
         """Logs a trouble when it begins, changes and ends, not at each pass."""

@@ -82,7 +82,7 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
             url,
             pool_pre_ping=True,
             # libpq has no limit of its own: a host that drops packets would be waited for.
-            connect_args=_unless_given(url, connect_timeout=max(int(busy_seconds), 2)),
+            connect_args=_patience(url, busy_seconds),
             isolation_level="READ COMMITTED",
             # A thousand updates are ten round trips, not a thousand.
             executemany_mode="values_plus_batch",
@@ -91,8 +91,16 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     raise InvalidInput("ARCTIC_DATABASE_URL", shown, "a URL of sqlite:/// or postgresql://")
 
 
-def _unless_given(url: sa.URL, **arguments: Any) -> dict[str, Any]:
-    """Arguments of a connection that its URL does not have itself."""
+def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
+    """How long a connection to Postgres waits, as far as its URL does not say it.
+
+    Who has less patience than others does not wait for a lock or a lost network either.
+    """
+    arguments: dict[str, Any] = {"connect_timeout": max(int(busy_seconds), 2)}
+    if busy_seconds < BUSY_SECONDS:
+        milliseconds = int(busy_seconds * 1000)
+        arguments["tcp_user_timeout"] = milliseconds
+        arguments["options"] = f"-c lock_timeout={milliseconds} -c statement_timeout={milliseconds}"
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
@@ -119,12 +127,17 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     return engine
 
 
+def is_file(url: sa.URL) -> bool:
+    """Whether a database is a SQLite file."""
+    return url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+
+
 def file_of(url: sa.URL) -> tuple[int, int] | None:
     """Which file a SQLite database is, whatever its name; none: it is none, or not there."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+    if not is_file(url):
         return None
     try:
-        found = os.stat(url.database)
+        found = os.stat(str(url.database))
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -98,6 +98,12 @@ class Database:
         with self.begin() as tx, dialect.migration_lock(tx):
             upgrade(tx)
 
+    @staticmethod
+    def is_missing(url: str) -> bool:
+        """Whether the URL is of a SQLite file that is not there."""
+        parsed = sa.make_url(url)
+        return dialect.is_file(parsed) and dialect.file_of(parsed) is None
+
     def is_in_place(self) -> bool:
         """Whether it is still what was opened: a SQLite file may have been removed, or replaced."""
         return self._file == dialect.file_of(self.engine.url)

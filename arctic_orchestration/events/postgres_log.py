@@ -111,9 +111,13 @@ class PostgresSql:
             return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
 
     @staticmethod
-    def moment(at: datetime) -> datetime:
-        """A moment as Dagster's columns of timestamps hold it: UTC, without the zone."""
-        return at.astimezone(UTC).replace(tzinfo=None)
+    def moment_before(at: datetime) -> datetime:
+        """A moment as Dagster's columns of timestamps hold it, or an earlier one.
+
+        They have no zone, and what Dagster writes into them is cast by the zone of its session:
+        in New York they are five hours behind UTC.
+        """
+        return at.astimezone(UTC).replace(tzinfo=None) - timedelta(days=1)
 
     def close(self) -> None:
         """Closes the connections."""

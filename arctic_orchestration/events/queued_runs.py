@@ -24,8 +24,8 @@ _PRESENT = (
     "select run_id, status, update_timestamp, start_time from runs where status {in} order by id"
 )
 _ENDED_SINCE = (
-    "select run_id from runs where update_timestamp > {mark} and status {in} and start_time is "
-    "not null"
+    "select run_id from runs where update_timestamp > {mark} and end_time > {mark} "
+    "and start_time is not null and status {in}"
 )
 #: Clocks of hosts differ, and a run's end is committed some time after it happened.
 _OVERLAP = timedelta(minutes=2)
@@ -87,7 +87,10 @@ class QueuedRuns:
         """
         from_ = since if self._read_until is None else max(since, self._read_until)
         statement = _ENDED_SINCE.replace("{mark}", self._sql.placeholder)
-        rows = self._sql.rows_in(statement, ENDED, self._sql.moment(from_ - _OVERLAP))
+        # The column of the end is right, and has no index; the other has one, and may be off.
+        ended_after = from_ - _OVERLAP
+        before = (self._sql.moment_before(ended_after), ended_after.timestamp())
+        rows = self._sql.rows_in(statement, ENDED, *before)
         found = {row[0] for row in rows}
         # What was there the last time, and is looked at again, was among the rows of that time.
         new = runs_by_id(self._sql, found - self._returned)

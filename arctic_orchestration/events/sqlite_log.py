@@ -86,8 +86,8 @@ class SqliteSql:
         return found
 
     @staticmethod
-    def moment(at: datetime) -> str:
-        """A moment as Dagster's columns of timestamps hold it."""
+    def moment_before(at: datetime) -> str:
+        """A moment as Dagster's columns of timestamps hold it, or an earlier one."""
         return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     def close(self) -> None:

@@ -138,6 +138,8 @@ _NO_GATES = frozenset(
         tagging.LEVEL,
         tagging.QUEUED_AT,
         tagging.WAIT,
+        tagging.PROBLEM,
+        tagging.FIRST_LEVEL,
         "arctic/job",
         "arctic/schedule",
         "arctic/trigger",

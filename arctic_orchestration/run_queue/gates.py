@@ -123,7 +123,8 @@ class IntervalGate(Gate):
     __slots__ = ("_ended_at", "_name", "_program", "_rule")
 
     def __init__(self, name: str, program: str, rule: Interval) -> None:
-        super().__init__(f"interval:{name}:{program}:running", _INTERVAL)
+        # The same in all phases: a run that waits behind many is not told of each of them.
+        super().__init__(f"interval:{name}:{program}", _INTERVAL)
         self._name = name
         self._program = program
         self._rule = rule
@@ -137,8 +138,6 @@ class IntervalGate(Gate):
         rests = ended_at is not None and ended_at + self._rule.duration > seen.now
         self._ended_at = ended_at if rests and not running else None
         self.room = 0 if running or rests else 1
-        phase = "running" if self._ended_at is None else str(self._ended_at)
-        self.id = f"interval:{self._name}:{self._program}:{phase}"
 
     def says(self, taken: int) -> str:
         text = f"interval {self._name} ({self._rule.text}) of {self._program}"

@@ -14,7 +14,13 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import queue_levels
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import PRIORITY, level_tags, queued_at_of
+from arctic_orchestration.run_queue.tags import (
+    FIRST_LEVEL,
+    LEVEL,
+    PRIORITY,
+    level_tags,
+    queued_at_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,4 +69,6 @@ def tags_of(
     """
     if not rules.ages:
         return {PRIORITY: str(level)}
-    return level_tags(level, queued_at_of(tags) or created_at, rules.seconds_per_level)
+    new = level_tags(level, queued_at_of(tags) or created_at, rules.seconds_per_level)
+    first = tags.get(FIRST_LEVEL, tags.get(LEVEL))
+    return {**new, FIRST_LEVEL: first} if first is not None else new

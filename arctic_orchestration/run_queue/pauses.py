@@ -56,10 +56,29 @@ def pause(
 
 
 def resume(
-    tx: sa.Connection, cluster: str, kind: str, name: str, now: datetime, reason: str = ""
+    tx: sa.Connection,
+    cluster: str,
+    kind: str,
+    name: str,
+    now: datetime,
+    *,
+    configured_as_paused: bool = True,
 ) -> None:
-    """Lets them start again, from the next pass on; also what is configured as paused."""
-    _say(tx, cluster, Pausable(kind), name, False, reason, now)
+    """Lets them start again, from the next pass on.
+
+    Over a configured pause that stands until somebody says otherwise; without one, what was said
+    is forgotten, so that a pause that is configured later holds.
+    """
+    if configured_as_paused:
+        _say(tx, cluster, Pausable(kind), name, False, "", now)
+        return
+    tx.execute(
+        sa.delete(queue_pauses).where(
+            queue_pauses.c.cluster == cluster,
+            queue_pauses.c.kind == Pausable(kind).value,
+            queue_pauses.c.name == name,
+        )
+    )
 
 
 def said(tx: sa.Connection, cluster: str) -> list[Pause]:
@@ -103,9 +122,14 @@ def check_known(rules: Rules, kind: Pausable, name: str) -> None:
     """
     known = _configured(rules, kind)
     if name not in known:
+        other = Pausable.GROUP if kind is Pausable.QUEUE else Pausable.QUEUE
+        meant = ""
+        if name in _configured(rules, other):
+            how = "with --group" if other is Pausable.GROUP else "without --group"
+            meant = f". There is a {other} {name}: {how}"
         raise NotFound(
             f"dagster.yaml has no {kind} {name} in run_coordinator.config.{kind}s; "
-            f"it has: {known_names(known)}"
+            f"it has: {known_names(known)}{meant}"
         )
 
 

@@ -25,8 +25,8 @@ from arctic_orchestration.run_queue.limits import merged
 from arctic_orchestration.run_queue.shares import Claim, divide
 from arctic_orchestration.run_queue.tags import Turn
 
-#: How often slots are offered anew that a queue could not use after all.
-_ROUNDS = 3
+#: as many runs as Dagster's daemon reads at once, where nobody says otherwise
+_PAGE = 100
 #: the gate of a :class:`Wait` for something that is Dagster's own
 HELD_BY_DAGSTER = "dagster"
 
@@ -90,6 +90,8 @@ class _Planning:
         self._limit = limit
         self._slots = math.inf if limit == -1 else max(limit - self._in_progress, 0)
         self._passed_over = passed_over
+        #: of these the ones that no gate holds: they may start at any time
+        self._tried: list[QueuedRun] = []
         self._waits: dict[Gate, Wait] = {}
         ways = {marks: self._way(marks) for marks in {run.marks for run in census.queued}}
         self._ways = ways
@@ -100,7 +102,9 @@ class _Planning:
         for run in census.active:
             if run.standing.queue is not None:
                 self._in_use[run.standing.queue] += 1
-                self._tagged[run.standing.queue] += run.tags.get(tagging.QUEUE) is not None
+                # Dagster counts by the tag, which may name a queue that is gone.
+                tagged = run.tags.get(tagging.QUEUE) == run.standing.queue
+                self._tagged[run.standing.queue] += tagged
 
     def _way(self, marks: Marks) -> _Way:
         gates = self._gates.of(marks.pairs)
@@ -118,21 +122,18 @@ class _Planning:
     def plan(self) -> Plan:
         allowed = self._shares()
         starts, waits, _ = self._go_through(allowed)
-        free = {run.run_id for run in starts}
-        free |= {id for id, wait in waits.items() if wait is _HELD_BY_DAGSTER}
+        free = {run.run_id for run in (*starts, *self._tried)}
         limits = self._gates.limits()
         shares = {}
         if allowed is not None:
             entitled = self._entitled()
-            over = Counter(
-                run.marks.queue for run in self._queue if run.run_id in self._passed_over
-            )
+            over = Counter(run.marks.queue for run in self._tried)
             for name, count in allowed.items():
                 if self._slots:
                     shares[name] = self._in_use[name] + count
-                # Dagster counts runs that it then does not start.
-                limit = self._tagged[name] + count + over[name]
-                if not count:
+                # Dagster counts runs that it then does not start, anew for each page it reads.
+                limit = self._tagged[name] + count + min(over[name], _PAGE)
+                if not count and not over[name]:
                     # A run that ends before the daemon counts must not leave its slot to a queue
                     # that has more than its share, while another one waits for its own.
                     mine = entitled[name] - self._in_use[name] + self._tagged[name]
@@ -174,7 +175,8 @@ class _Planning:
             for name, queue in queues.items()
         }
         allowed = divide(slots, claims)
-        for _ in range(_ROUNDS):
+        # Each time a queue leaves something; two that share a group may leave it by turns.
+        for _ in range(2 * len(queues)):
             starts, _, short = self._go_through(allowed)
             used = Counter(run.marks.queue for run in starts)
             left = slots - sum(used[name] for name in allowed)
@@ -233,6 +235,8 @@ class _Planning:
         slots = self._slots
         turns: dict[str | None, Wait] = {}
         self._waits = {}
+        self._tried = []
+        programs: set[str] = set()
         for way in self._ways.values():
             for gate in way.gates:
                 gate.taken = 0
@@ -243,10 +247,14 @@ class _Planning:
                 waits[run.run_id] = self._wait_at(shut)
                 continue
             if run.run_id in self._passed_over:
-                # Dagster counts it against its limits before it finds that it cannot start.
-                for gate in way.gates:
-                    gate.taken += 1
                 waits[run.run_id] = _HELD_BY_DAGSTER
+                # One of each program may use up a rate. Those without a rate Dagster counts
+                # against its limits before it finds that they cannot start.
+                if not run.marks.turns or run.program not in programs:
+                    programs.add(run.program)
+                    self._tried.append(run)
+                    for gate in way.gates:
+                        gate.taken += 1
                 continue
             queue = run.marks.queue
             full = left.get(queue, 1) <= 0
@@ -269,9 +277,11 @@ class _Planning:
         if self._limit == 0:
             return Wait(gate="turn", reason="max_concurrent_runs is 0: no run starts")
         text = f"its turn: {self._in_progress} of {self._limit} slots are in use"
-        if self._slots and queue is not None and allowed is not None and queue in allowed:
-            has = self._in_use[queue]
-            text += f", {has} of the {has + allowed[queue]} that queue {queue} may use now"
+        if self._slots:
+            text += ", the others go to runs before it"
+            if queue is not None and allowed is not None and queue in allowed:
+                may = self._in_use[queue] + allowed[queue]
+                text += f" (queue {queue} may use {may})"
         return Wait(gate="turn", reason=text)
 
     def _turns(self, free: Collection[str]) -> dict[str, dict[str, str]]:

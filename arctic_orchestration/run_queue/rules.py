@@ -54,7 +54,7 @@ HIGHEST_LEVEL = 1_000_000
 
 #: Tags that follow from rules; one that matched them would judge a run by what it did to it.
 _WRITTEN = re.compile(
-    r"dagster/priority$|arctic/(queue|level|queued_at|wait)$"
+    r"dagster/priority$|arctic/(queue|level|first_level|queued_at|wait|problem)$"
     r"|arctic/(group|program|window|interval|rate)([.]|$)"
 )
 
@@ -250,7 +250,7 @@ class Queue(Rule):
     """
 
     level: int = Field(default=0, ge=-HIGHEST_LEVEL, le=HIGHEST_LEVEL, strict=True)
-    share: float = Field(default=1, gt=0, le=1_000_000, allow_inf_nan=False)
+    share: float = Field(default=1.0, gt=0, le=1_000_000, allow_inf_nan=False)
     paused: bool = Field(default=False, strict=True)
 
     @field_validator("share", mode="before")

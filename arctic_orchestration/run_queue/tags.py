@@ -21,11 +21,13 @@ What a run has once it was submitted, each only if a rule asks for it:
 ``arctic/window.NAME``            the rule of the window, in words
 ``arctic/interval.NAME``          its program, which the interval keeps apart
 ``arctic/rate.NAME``              ``waiting``, or ``granted`` once the rate lets it start
+``arctic/problem``                what its tags say that cannot be followed, if anything
 ``arctic/wait``                   what it waits for, or waited for last: Dagster's UI hides the
                                   events of a run that is queued, and shows its tags
 ================================  =============================================================
 """
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +48,15 @@ QUEUE = "arctic/queue"
 LEVEL = "arctic/level"
 QUEUED_AT = "arctic/queued_at"
 WAIT = "arctic/wait"
+PROBLEM = "arctic/problem"
+#: the level that a run was submitted with, once a person gave it another one
+FIRST_LEVEL = "arctic/first_level"
 #: Dagster's: what its daemon sorts by, the highest first
 PRIORITY = "dagster/priority"
 
+#: Dagster's: on a run that runs another one again, with all of its tags
+_PARENT = "dagster/parent_run_id"
+_NOTHING = "nothing"
 _NAMES = re.compile(r"[\s,;]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
 #: so many assets are written out where a program is named
@@ -131,7 +139,9 @@ def program_of(run: RunFacts) -> str:
         named = sorted(run.assets)
         what = ", ".join(named[:_NAMED_ASSETS])
         if len(named) > _NAMED_ASSETS:
-            what += f" and {len(named) - _NAMED_ASSETS} more"
+            # Two sets that begin alike are two programs.
+            all_of_them = hashlib.sha256("\n".join(named).encode()).hexdigest()
+            what += f" and {len(named) - _NAMED_ASSETS} more ({all_of_them[:6]})"
     return f"{run.location}: {what}" if run.location else what
 
 
@@ -166,6 +176,14 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
         tags[interval_key(name)] = program
     for name in standing.rates:
         tags[rate_key(name)] = Turn.WAITING.value
+    # Submitted again, a run has fewer of them: what could not be followed was replaced.
+    if standing.problems and (PROBLEM not in run.tags or _PARENT in run.tags):
+        tags[PROBLEM] = "; ".join(standing.problems)
+    if _PARENT in run.tags:
+        # What was true of the run that it runs again.
+        tags.update(
+            {key: _NOTHING for key in (PROBLEM, WAIT) if key in run.tags and key not in tags}
+        )
     if standing.queue is not None:
         tags[QUEUE] = standing.queue
     if not rules.ages and QUEUED_AT in run.tags:
@@ -183,6 +201,12 @@ def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[
         QUEUED_AT: f"{queued_at:%Y-%m-%dT%H:%M:%SZ}",
         PRIORITY: str(ageing.priority(level, queued_at, seconds_per_level)),
     }
+
+
+def problem_of(tags: Mapping[str, str]) -> str | None:
+    """What a run's tags say that is not followed; none: all is."""
+    problem = tags.get(PROBLEM)
+    return None if problem == _NOTHING else problem
 
 
 def queued_at_of(tags: Mapping[str, str]) -> datetime | None:
@@ -237,7 +261,8 @@ def _queue(run: RunFacts, rules: Rules, problems: list[str]) -> str | None:
 
 
 def _level(run: RunFacts, rules: Rules, queue: str | None, problems: list[str]) -> int:
-    for tag in (LEVEL, PRIORITY):
+    # A level that a person gave to one run is not for those that run it again.
+    for tag in (FIRST_LEVEL, LEVEL, PRIORITY):
         for tags in (run.tags, *run.asset_tags):
             asked = tags.get(tag)
             if asked is None or (tag == PRIORITY and QUEUED_AT in tags):

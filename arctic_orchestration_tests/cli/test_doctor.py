@@ -108,7 +108,7 @@ def test_a_daemon_that_never_ran_is_found(
     status, _, advice = findings["dispatcher"]
     assert (status, advice) == (
         BAD,
-        "merge arctic.definitions() into a code location of workspace.yaml",
+        "for schedules: merge arctic.definitions() into a code location of workspace.yaml",
     )
     said = arctic("doctor")
     assert said.code == 1

@@ -52,7 +52,8 @@ def test_runs_are_listed_in_the_order_in_which_they_can_start(
         None,
         "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)",
         None,
-        "its turn: 0 of 2 slots are in use, 0 of the 1 that queue default may use now",
+        "its turn: 0 of 2 slots are in use, the others go to runs before it "
+        "(queue default may use 1)",
     ]
     assert {run["queued_at"] for run in found["runs"]} == {"2026-03-02T12:00:00Z"}
     # And so it is.

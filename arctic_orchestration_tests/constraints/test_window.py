@@ -218,7 +218,7 @@ def test_otherwise_cancel_discards_outside_of_the_window() -> None:
     [
         ({"start": "22"}, "start", 'a time of day such as "22:00"'),
         # YAML without quotes.
-        ({"start": 1320}, "start", 'a time of day such as "22:00"'),
+        ({"start": 1320}, "start", "a time of day in quotes: YAML reads 22:00 without them as"),
         ({"start": "24:00"}, "start", 'a time from "00:00" to "23:59"'),
         ({"end": "24:01"}, "end", "a time of day"),
         ({"end": "6:00"}, "end", "a time of day"),

@@ -201,7 +201,8 @@ def test_what_is_not_of_the_form_is_refused_by_dagster_which_names_the_key(
 #: text of a rule, and the one line that refuses it
 WRONG = {
     "    windows: {nightly: {start: 22:00, end: 06:00}}":
-        'windows.nightly.start: got 1320, expected a time of day such as "22:00"',
+        'windows.nightly.start: got 1320, expected a time of day in quotes: YAML reads 22:00 '
+        "without them as 1320",
     "    windows: {nightly: {start: '22:00', end: 6}}":
         'windows.nightly.end: got 6, expected a time of day such as "22:00"',
     "    windows: {nightly: {start: '22:00', end: '06:00', days: [on]}}":

@@ -188,6 +188,8 @@ def test_a_run_of_assets_stands_under_the_rules_that_they_name(
         "arctic/level": "3",
         "arctic/queued_at": "2026-03-02T12:00:00Z",
         "dagster/priority": str(3 * 600 - NOON_SECONDS),
+        "arctic/problem": "arctic/group: got 'nobody', expected one of the groups of "
+        "dagster.yaml: each, few, marts",
     }
 
 

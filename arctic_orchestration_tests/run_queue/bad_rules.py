@@ -16,6 +16,7 @@ DURATION = "a duration such as 90s, 5m, 4h, 1d or 1h30m"
 ABOVE_0S = "a duration longer than 0s"
 MONTH = "a duration of at most 30d"
 MILLISECONDS = "a duration in whole milliseconds"
+UNQUOTED = "a time of day in quotes: YAML reads 22:00 without them as 1320"
 TIME = 'a time of day such as "22:00"'
 ZONE = "a time zone of the IANA database, such as Europe/Berlin"
 NO_MATCH = 'job, location, asset or tags; all runs are {job: "*"}'
@@ -109,8 +110,8 @@ _OF_KIND: dict[str, list[_Row]] = {
         ("start", MISSING, REQUIRED),
         ("end", MISSING, REQUIRED),
         # 22:00 without quotes is a number of minutes in YAML.
-        ("start", 1320, TIME),
-        ("end", 1320, TIME),
+        ("start", 1320, UNQUOTED),
+        ("end", 1320, UNQUOTED),
         ("start", None, TIME),
         ("start", True, TIME),
         ("start", "", TIME),

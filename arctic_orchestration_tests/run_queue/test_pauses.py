@@ -130,7 +130,7 @@ def test_names_that_no_rule_has_are_refused_with_those_that_there_are() -> None:
         check_known(RULES, Pausable.QUEUE, "warehouse")
     assert str(refusal.value) == (
         "dagster.yaml has no queue warehouse in run_coordinator.config.queues; "
-        "it has: default, high, low"
+        "it has: default, high, low. There is a group warehouse: with --group"
     )
     with pytest.raises(NotFound, match="it has: none"):
         check_known(Rules(), Pausable.GROUP, "a")

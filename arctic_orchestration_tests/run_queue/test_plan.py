@@ -198,7 +198,7 @@ def test_a_queue_that_comes_late_has_the_next_free_slot() -> None:
     assert made.starts == ["h"]
     assert made.shares["low"] == 9
     assert made.waits["l0"].reason == (
-        "its turn: 9 of 10 slots are in use, 9 of the 9 that queue low may use now"
+        "its turn: 9 of 10 slots are in use, the others go to runs before it (queue low may use 9)"
     )
 
 

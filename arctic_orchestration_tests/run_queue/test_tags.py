@@ -307,7 +307,10 @@ def test_a_run_under_no_rule_is_given_no_tag() -> None:
         # A job of one's own is the program, also when it makes some of its assets only.
         (RunFacts(job="marts", location="lake", assets=("marts/a",)), "lake: marts"),
         (RunFacts(job="__ASSET_JOB", location="lake", assets=("b", "a/x")), "lake: a/x, b"),
-        (RunFacts(job="__ASSET_JOB", assets=("c", "b", "a", "d", "e")), "a, b, c and 2 more"),
+        (
+            RunFacts(job="__ASSET_JOB", assets=("c", "b", "a", "d", "e")),
+            "a, b, c and 2 more (dbbc47)",
+        ),
         (RunFacts(job="__ASSET_JOB", location="lake"), "lake: __ASSET_JOB"),
     ],
 )

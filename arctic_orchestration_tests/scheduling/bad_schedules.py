@@ -42,6 +42,7 @@ SIZE = "a size such as 512B, 500KB, 1.5GB or 64MiB"
 ZONE = "a time zone of the IANA database, such as Europe/Berlin"
 CRON = "a cron expression of five fields, such as 0 4 * * *"
 TIME = 'a time of day such as "22:00"'
+UNQUOTED = "a time of day in quotes: YAML reads 22:00 without them as 1320"
 STATUS = "'success', 'failure', 'canceled' or 'started'"
 HOLD = "'hold' or 'cancel'"
 EVENTS = "last_launch, or a trigger: one of partitions, data, run"
@@ -240,7 +241,7 @@ _CONSTRAINTS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
         [
             ("start", MISSING, REQUIRED),
             ("end", MISSING, REQUIRED),
-            ("start", 1320, TIME),
+            ("start", 1320, UNQUOTED),
             ("start", "22", TIME),
             ("start", "22:60", TIME),
             ("start", "25:00", TIME),

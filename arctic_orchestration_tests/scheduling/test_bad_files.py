@@ -27,6 +27,7 @@ from arctic_orchestration_tests.scheduling.bad_schedules import (
     TIME,
     TRIGGERS,
     TRUTH,
+    UNQUOTED,
     WHOLE,
     form_of,
 )
@@ -118,7 +119,7 @@ FILES: list[tuple[str, str, str, Any, str]] = [
     ("s.yaml", one("coalesce: no"), "schedules[0].coalesce", "no", TRUTH),
     ("s.yaml", one("enabled: 1"), "schedules[0].enabled", 1, TRUTH),
     ("s.yaml", one(_WINDOW.format("1320")), "schedules[0].constraints[0].window.start", 1320,
-     TIME),
+     UNQUOTED),
     ("s.yaml", one(_WINDOW.format("22")), "schedules[0].constraints[0].window.start", 22, TIME),
     ("s.yaml", one(_WINDOW.format("22:00:00")), "schedules[0].constraints[0].window.start",
      "22:00:00", TIME),
