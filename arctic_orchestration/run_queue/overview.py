@@ -63,7 +63,7 @@ class Overview:
     queues: Sequence[QueueNow]
     groups: Sequence[GroupNow]
     rules: Sequence[RuleNow]
-    #: runs that wait in no queue, though there are queues
+    #: runs that wait in no queue, or in one that is gone, though there are queues
     in_no_queue: int
 
 
@@ -108,7 +108,9 @@ def overview(outlook: Outlook) -> Overview:
                 for name in rules.intervals
             ),
         ],
-        in_no_queue=waits_in[None] if rules.queues else 0,
+        in_no_queue=sum(n for name, n in waits_in.items() if name not in rules.queues)
+        if rules.queues
+        else 0,
     )
 
 

@@ -145,6 +145,16 @@ def test_queues_and_groups_are_listed(ruled: MakeQueue, arctic: Command) -> None
     assert ["each", "9 at once, 1 a program", "1", "3"] in lines
 
 
+def test_runs_of_a_queue_that_is_gone_are_counted_apart(
+    ruled: MakeQueue, make_queue: MakeQueue, backend: str, arctic: Command
+) -> None:
+    """They are in no queue of today."""
+    ruled(queues={"gone": {"match": {"job": "load"}}}).submit("load")
+    ruled(queues={"low": {"match": {"job": "load"}}})
+    found = listed(arctic)
+    assert ([line["waiting"] for line in found["queues"]], found["in_no_queue"]) == ([0, 0], 1)
+
+
 def test_runs_from_before_there_were_queues_are_counted_apart(
     ruled: MakeQueue, make_queue: MakeQueue, backend: str, arctic: Command
 ) -> None:
