@@ -100,8 +100,10 @@ class DaemonPasses:
         #: what the last plan let start, and the one before
         self._starts: frozenset[str] = frozenset()
         self._starts_before: frozenset[str] = frozenset()
-        #: the program of each run that was queued in the last pass
-        self._programs: dict[str, str] = {}
+        #: the queue of the last pass
+        self._looked_at: Sequence[QueuedRun] = ()
+        self._waiting: Sequence[QueuedRun] = ()
+        self._in_progress: Sequence[ActiveRun] = ()
         #: the programs that Dagster seems to hold, and until when that is believed
         self._held: dict[str, datetime] = {}
         self._last: list[dict[str, Any]] | None = None
@@ -202,12 +204,12 @@ class DaemonPasses:
         queue, or for a while: a thousand runs that wait for one pool must not be tried one after
         the other, nor be forgotten when the pool has room.
         """
-        programs = {run.run_id: run.program for run in queued}
-        gone = {program for id, program in self._programs.items() if id not in programs}
-        self._programs = programs
-        tried = self._starts & self._starts_before
-        for run_id in tried & programs.keys():
-            self._held.setdefault(programs[run_id], now + _HELD_LAST)
+        gone: set[str] = set()
+        if queued is not self._looked_at:
+            before, self._looked_at = self._looked_at, queued
+            gone = {run.program for run in before if run.run_id not in self._queued}
+        for run_id in self._starts & self._starts_before & self._queued.keys():
+            self._held.setdefault(self._queued[run_id][1].program, now + _HELD_LAST)
         self._held = {
             program: until
             for program, until in self._held.items()
@@ -222,15 +224,14 @@ class DaemonPasses:
             self._queued = _kept(self._queued, present.queued, self._seen_in_queue)
             self._active = _kept(self._active, present.active, self._seen_active)
             self._present = present
-        active = [run for _, run in self._active.values()]
+            self._waiting = [run for _, run in self._queued.values()]
+            self._in_progress = [run for _, run in self._active.values()]
         ledger = Ledger()
         if self._look_back is not None:
             # After what is in progress: a run that ends in between is seen twice, not never.
             self._history.add(self._runs.ended_since(now - self._look_back, now))
-            ledger = self._history.ledger(active, now)
-        return Census(
-            queued=[run for _, run in self._queued.values()], active=active, ledger=ledger
-        )
+            ledger = self._history.ledger(self._in_progress, now)
+        return Census(queued=self._waiting, active=self._in_progress, ledger=ledger)
 
     def _seen_in_queue(self, run: RunView) -> QueuedRun:
         return queued_run(run, self._heeded)
@@ -271,13 +272,12 @@ class DaemonPasses:
         if self._told is None:
             return
         give_up_at = time.monotonic() + _TELLING_SECONDS
-        told = 0
-        for run_id, wait in told_now.items():
-            if self._told.get(run_id) == wait.gate:
-                continue
-            if told and time.monotonic() > give_up_at:
+        known = self._told
+        changed = [id for id, wait in told_now.items() if known.get(id) != wait.gate]
+        for number, run_id in enumerate(changed):
+            if number and time.monotonic() > give_up_at:
                 break
-            told += 1
+            wait = told_now[run_id]
             # Also when it fails: it must not be tried again and again.
             self._told[run_id] = wait.gate
             try:

@@ -20,9 +20,8 @@ QUEUED = "QUEUED"
 ACTIVE = ("STARTING", "STARTED", "CANCELING")
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
-_PRESENT = (
-    "select run_id, status, update_timestamp, start_time from runs where status {in} order by id"
-)
+#: With every change of a run Dagster writes when it was; sorted here, and only after a change.
+_PRESENT = "select id, run_id, update_timestamp from runs where status {in}"
 _ENDED_SINCE = (
     "select run_id from runs where update_timestamp > {mark} and end_time > {mark} "
     "and start_time is not null and status {in}"
@@ -65,13 +64,13 @@ class QueuedRuns:
         if rows == self._rows and len(rows) == len(self._known):
             return self._present
         known = self._known
-        stale = [row[0] for row in rows if row[0] not in known or known[row[0]][0] != row[1:]]
+        marks = {run_id: mark for _, run_id, mark in sorted(rows)}
+        stale = [id for id, mark in marks.items() if id not in known or known[id][0] != mark]
         found = runs_by_id(self._sql, stale) if stale else {}
         # A run that is gone by now, or went on, is seen as it was read last.
-        marks = {row[0]: row[1:] for row in rows}
         known.update((id, (marks[id], view)) for id, view in found.items())
         self._known = {id: known[id] for id in marks if id in known}
-        views = [known[row[0]][1] for row in rows if row[0] in known]
+        views = [view for _, view in self._known.values()]
         self._rows = rows
         self._present = Present(
             queued=[view for view in views if view.dagster_status == QUEUED],
@@ -112,7 +111,7 @@ class QueuedRuns:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
         rows = self._sql.rows_in(_PRESENT, (QUEUED, *ACTIVE))
-        return [row[0] for row in rows if row[0].startswith(part)][:3]
+        return [run_id for _, run_id, _ in sorted(rows) if run_id.startswith(part)][:3]
 
     def close(self) -> None:
         """Closes the connections."""
