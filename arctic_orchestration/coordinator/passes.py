@@ -7,8 +7,8 @@ On trouble it holds what it knows:
   closed stays closed, though its time may have come;
 * it never answered since the daemon started: nobody knows what is paused, so nothing starts that
   stands under a queue, group or window;
-* anything else: the limits of the last pass that went well hold, and what depends on time (rates,
-  intervals) starts nothing.
+* anything else: the limits of the last pass that went well hold, intervals start nothing, and
+  rates no run that was not granted its turn before.
 
 The trouble is in the daemon's log when it begins and when it ends, and ``arctic doctor`` says it.
 """
@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 
 from dagster import DagsterInstance, DagsterRunStatus
 
+from arctic_orchestration.coordinator.trouble import Trouble
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ArcticError, DatabaseUnavailable
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.events.queued_runs import Present, QueuedRuns
 from arctic_orchestration.events.runs import RunView
 from arctic_orchestration.run_queue import holding, levels, pauses, waits
@@ -112,7 +113,7 @@ class DaemonPasses:
 
     def limits(self, now: datetime) -> list[dict[str, Any]]:
         """Goes through the queue once; returns the limits for the daemon."""
-        trouble = _Trouble()
+        trouble = Trouble()
         try:
             self._read_state()
         except Exception as error:
@@ -130,7 +131,7 @@ class DaemonPasses:
         self._say(trouble)
         return limits
 
-    def _limits(self, now: datetime, trouble: "_Trouble") -> list[dict[str, Any]]:
+    def _limits(self, now: datetime, trouble: Trouble) -> list[dict[str, Any]]:
         if self._paused is None:
             self._tell_of_trouble(now, trouble)
             return holding.held(None, self._rules, self._stock, self._windows, now)
@@ -152,7 +153,7 @@ class DaemonPasses:
         self._last = limits
         return limits
 
-    def _write_levels(self, trouble: "_Trouble") -> None:
+    def _write_levels(self, trouble: Trouble) -> None:
         """Gives runs the levels that people asked for."""
         wishes, self._wishes = self._wishes, []
         for wish in wishes:
@@ -244,7 +245,7 @@ class DaemonPasses:
         return active_run(run, self._rules)
 
     def _give_turns(
-        self, made: Plan, trouble: "_Trouble"
+        self, made: Plan, trouble: Trouble
     ) -> tuple[list[dict[str, Any]], frozenset[str]]:
         """Writes the tags of rates; returns the limits and the runs that can start."""
         taken_back = {
@@ -267,7 +268,7 @@ class DaemonPasses:
         limits = [*made.limits]
         return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
 
-    def _tell(self, told_now: Mapping[str, Wait], trouble: "_Trouble") -> None:
+    def _tell(self, told_now: Mapping[str, Wait], trouble: Trouble) -> None:
         """Gives each run that waits one event when what holds it has changed, and a tag."""
         if self._told is None:
             return
@@ -295,7 +296,7 @@ class DaemonPasses:
             self._news.pop(run_id, None)
             self._gone.add(run_id)
 
-    def _tell_of_trouble(self, now: datetime, trouble: "_Trouble") -> None:
+    def _tell_of_trouble(self, now: datetime, trouble: Trouble) -> None:
         """Tells the runs that stand under rules that nobody knows what is paused."""
         census = self._census(now)
         wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
@@ -329,7 +330,7 @@ class DaemonPasses:
                 self._told = {**waits.told_runs(tx, self._cluster), **(self._told or {})}
                 self._knows_told = True
 
-    def _say(self, trouble: "_Trouble") -> None:
+    def _say(self, trouble: Trouble) -> None:
         """Logs a trouble when it begins, changes and ends, not at each pass."""
         if trouble.text == self._problem:
             return
@@ -339,7 +340,7 @@ class DaemonPasses:
             _log.info("The run queue is without trouble again")
         self._problem = trouble.text
 
-    def _note(self, now: datetime, trouble: "_Trouble") -> None:
+    def _note(self, now: datetime, trouble: Trouble) -> None:
         if self._database is None:
             return
         if self._noted is not None:
@@ -363,27 +364,6 @@ class DaemonPasses:
         self._close_database()
         if self._runs is not None:
             self._runs.close()
-
-
-class _Trouble:
-    """What went wrong in one pass, in words that stay the same while the trouble does."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self.trace: Exception | None = None
-
-    @property
-    def text(self) -> str | None:
-        """For people; none: nothing went wrong."""
-        return "; ".join(self._parts) or None
-
-    def add(self, error: Exception, consequence: str) -> None:
-        """Something went wrong; the consequence is a sentence."""
-        expected = isinstance(error, ArcticError)
-        cause = str(error) if expected else f"{type(error).__name__}: {error}"
-        self._parts.append(f"{cause.rstrip('.')}. {consequence}")
-        if not expected:
-            self.trace = error
 
 
 _Seen = TypeVar("_Seen")

@@ -1,45 +1,18 @@
 """Moments at which nothing can happen are passed over, and no decision changes."""
 
-import json
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.simulation import Timeline, simulate
-
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": name, "trigger": {"partitions": {"asset": "a"}}, "enabled": True, **fields}
-    return Schedule.parse({"name": name, **fields})
-
-
-def happens(*lines: tuple[float, dict[str, Any]], folder: Path | None = None) -> Timeline:
-    """Lines at seconds after the beginning."""
-    rows = [
-        json.dumps({"at": (BEGIN + timedelta(seconds=seconds)).isoformat(), **line})
-        for seconds, line in lines
-    ]
-    return Timeline.parse(rows, folder=folder)
-
-
-def arrives(partition: str, asset: str = "a", size: int = 0) -> dict[str, Any]:
-    return {"event": "partition", "asset": asset, "partition": partition, "bytes": size}
-
-
-def told(schedules: list[Schedule], timeline: Timeline, **options: Any) -> list[tuple[Any, ...]]:
-    """Each decision but deployments, as seconds, schedule, decision."""
-    return [
-        ((found.at - BEGIN).total_seconds(), found.schedule, found.decision)
-        for found in simulate(schedules, timeline, **options)
-        if found.decision != "deployed"
-    ]
-
+from arctic_orchestration.scheduling.simulation import simulate
+from arctic_orchestration_tests.scheduling.simulation.test_simulator import (
+    BEGIN,
+    arrives,
+    happens,
+    schedule,
+)
 
 ONE_AT_A_TIME = {"concurrency": {"limit": 1, "group": "g"}}
 SORTS: list[dict[str, Any]] = [
