@@ -1,34 +1,9 @@
 """What becomes of a job with its run: started, lost, retried, deleted, or somebody else's."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import sqlalchemy as sa
-
 from arctic_orchestration.constraints import only
-from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
-from arctic_orchestration_tests.scheduling.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
-
-
-def states(world: World) -> list[str]:
-    with world.database.read() as tx:
-        return list(tx.execute(sa.select(jobs.c.state).order_by(jobs.c.created_at)).scalars())
-
-
-def job_rows(world: World) -> list[dict[str, Any]]:
-    with world.database.read() as tx:
-        query = sa.select(jobs).order_by(jobs.c.created_at, jobs.c.id)
-        return [dict(row) for row in tx.execute(query).mappings()]
+from arctic_orchestration_tests.scheduling.simulated import at
+from arctic_orchestration_tests.scheduling.test_engine import MakeWorld, job_rows, schedule, states
 
 
 def test_a_manual_run_of_the_target_counts(world: MakeWorld) -> None:
