@@ -40,7 +40,7 @@ from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.history import History, look_back
 from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.pauses import Paused
-from arctic_orchestration.run_queue.plan import Plan, Wait, plan
+from arctic_orchestration.run_queue.plan import Plan, Planner, Wait
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import WAIT, Turn
 from arctic_orchestration.run_queue.windows import OpenWindows
@@ -77,7 +77,7 @@ class DaemonPasses:
         self._instance = instance
         self._rules = rules
         self._stock = stock
-        self._max_concurrent_runs = max_concurrent_runs
+        self._planner = Planner(max_concurrent_runs)
         self._windows = OpenWindows()
         self._look_back = look_back(rules)
         self._history = History(rules)
@@ -189,13 +189,9 @@ class DaemonPasses:
             self._gates_until = now + _GATES_LAST
         else:
             self._gates.again(census, paused, now)
-        return plan(
-            self._gates,
-            max_concurrent_runs=self._max_concurrent_runs,
-            passed_over=[run.run_id for run in census.queued if run.program in self._held]
-            if self._held
-            else (),
-        )
+        held = self._held
+        passed_over = [run.run_id for run in census.queued if run.program in held] if held else ()
+        return self._planner.plan(self._gates, passed_over)
 
     def _look_for_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
         """Finds the programs that Dagster holds, by its pools or for their code location.

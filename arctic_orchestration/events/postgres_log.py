@@ -111,6 +111,11 @@ class PostgresSql:
             return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
 
     @staticmethod
+    def version() -> object:
+        """Never equal to one of before: Postgres has no cheap answer to whether rows changed."""
+        return object()
+
+    @staticmethod
     def moment_before(at: datetime) -> datetime:
         """A moment as Dagster's columns of timestamps hold it, or an earlier one.
 

@@ -2,7 +2,7 @@
 
 Read at each pass of the daemon, so it must be cheap: the records of runs are kept, and read again
 only when Dagster's ``update_timestamp`` of a run says that it changed. Ten thousand queued runs
-cost one statement that way.
+cost one statement that way; on SQLite none, as long as nobody has written to the file.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,10 @@ class QueuedRuns:
         self._known: dict[str, tuple[Any, RunView]] = {}
         self._rows: list[Any] = []
         self._present = Present(queued=(), active=())
+        #: of the storage, when what is kept was read
+        self._version: object = None
         self._returned: set[str] = set()
+        self._version_of_ends: object = None
         self._read_until: datetime | None = None
 
     def present(self) -> Present:
@@ -60,8 +63,13 @@ class QueuedRuns:
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
+        # Before the rows: what changes in between is then seen the next time.
+        version = self._sql.version()
+        if version == self._version:
+            return self._present
         rows = self._sql.rows_in(_PRESENT, (QUEUED, *ACTIVE))
         if rows == self._rows and len(rows) == len(self._known):
+            self._version = version
             return self._present
         known = self._known
         marks = {run_id: mark for _, run_id, mark in sorted(rows)}
@@ -72,6 +80,8 @@ class QueuedRuns:
         self._known = {id: known[id] for id in marks if id in known}
         views = [view for _, view in self._known.values()]
         self._rows = rows
+        if len(rows) == len(self._known):
+            self._version = version
         self._present = Present(
             queued=[view for view in views if view.dagster_status == QUEUED],
             active=[view for view in views if view.dagster_status in ACTIVE],
@@ -84,6 +94,10 @@ class QueuedRuns:
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
+        version = self._sql.version()
+        if version == self._version_of_ends:
+            self._read_until = now
+            return []
         from_ = since if self._read_until is None else max(since, self._read_until)
         statement = _ENDED_SINCE.replace("{mark}", self._sql.placeholder)
         # The column of the end is right, and has no index; the other has one, and may be off.
@@ -93,7 +107,7 @@ class QueuedRuns:
         found = {row[0] for row in rows}
         # What was there the last time, and is looked at again, was among the rows of that time.
         new = runs_by_id(self._sql, found - self._returned)
-        self._returned, self._read_until = found, now
+        self._returned, self._read_until, self._version_of_ends = found, now, version
         return [run for run in new.values() if run.ended_at is None or run.ended_at > since]
 
     def run(self, run_id: str) -> RunView | None:

@@ -19,6 +19,7 @@ for, and reading goes on above that. Then
   are delivered a second time; when no mark is left, all that is in the log counts as new.
 """
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,30 @@ class SqliteSql:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
+        self._watched: tuple[sqlite3.Connection, tuple[int, int]] | None = None
+
+    def version(self) -> object:
+        """Equal to the one of before as long as nobody has written to the file since.
+
+        The connection that is watched with is held open: SQLite counts the changes by others for
+        each connection (``PRAGMA data_version``).
+
+        Errors:
+            DatabaseUnavailable: the file cannot be read.
+        """
+        try:
+            found = os.stat(self.path)
+            file = (found.st_dev, found.st_ino)
+            if self._watched is None or self._watched[1] != file:
+                self.close()
+                connection = sqlite3.connect(
+                    self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                self._watched = (connection, file)
+            connection = self._watched[0]
+            return connection, connection.execute("pragma data_version").fetchone()[0]
+        except (OSError, sqlite3.Error) as error:
+            raise DatabaseUnavailable(f"Dagster's storage {self.path}: {error}") from error
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -91,7 +116,10 @@ class SqliteSql:
         return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Closes the connection that changes are watched with."""
+        if self._watched is not None:
+            self._watched[0].close()
+        self._watched = None
 
 
 class SqliteLog:

@@ -64,6 +64,11 @@ class Gate(ABC):
         """The gate as it is now, for people."""
         return self.says(self.taken)
 
+    @property
+    def state(self) -> object:
+        """What it found when it looked; equal as long as it holds the same, for the same reason."""
+        return self.id, self.room
+
     @abstractmethod
     def look(self, seen: Seen) -> None:
         """Finds how much room there is."""
@@ -131,6 +136,10 @@ class IntervalGate(Gate):
         #: of the last run, while the pause lasts; none: one is in progress, or there is no pause
         self._ended_at: datetime | None = None
 
+    @property
+    def state(self) -> object:
+        return self.room, self._ended_at
+
     def look(self, seen: Seen) -> None:
         place = (self._name, self._program)
         running = seen.counts.in_interval[place] > 0
@@ -160,6 +169,10 @@ class RateGate(Gate):
         self._name = name
         self._rule = rule
         self._starts: Sequence[datetime] = ()
+
+    @property
+    def state(self) -> object:
+        return self._starts
 
     def look(self, seen: Seen) -> None:
         since = seen.now - self._rule.per
@@ -212,6 +225,8 @@ class Gates:
     stock: Sequence[Limit] = ()
     _made: dict[str, Gate] = field(default_factory=dict)
     _of: dict[Sequence[tuple[str, str]], tuple[Gate, ...]] = field(default_factory=dict)
+    #: another one when any gate found at a look what it had not found before
+    version: int = 0
 
     def __post_init__(self) -> None:
         self._stock = last_of_each(self.stock)
@@ -219,12 +234,17 @@ class Gates:
 
     def again(self, census: Census, paused: Paused, now: datetime) -> None:
         """Looks anew, at another census and time."""
-        if paused != self.paused:
+        same_pauses = paused == self.paused
+        if not same_pauses:
             # Gates of pauses come and go.
             self._of.clear()
             self._made = {id: gate for id, gate in self._made.items() if gate.order != _PAUSED}
         self.census, self.paused, self.now = census, paused, now
+        version, states = self.version, [gate.state for gate in self._made.values()]
+        self.version += 1
         self._look()
+        if same_pauses and states == [gate.state for gate in self._made.values()]:
+            self.version = version
 
     def _look(self) -> None:
         self._counts = Counts(self.census)

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.census import Marks, QueuedRun
+from arctic_orchestration.run_queue.census import Census, Marks, QueuedRun
 from arctic_orchestration.run_queue.gates import Gate, Gates
 from arctic_orchestration.run_queue.limits import merged
 from arctic_orchestration.run_queue.shares import Claim, divide
@@ -50,6 +50,7 @@ class Plan:
         turns: tags of runs that change: those of rates, by run.
         waits: why each other run waits, those first that are first in the queue.
         shares: slots that each queue may use, where queues compete for them.
+        share_limits: those of ``limits`` that shares are kept with.
     """
 
     limits: Sequence[dict[str, Any]]
@@ -57,6 +58,41 @@ class Plan:
     turns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     waits: Mapping[str, Wait] = field(default_factory=dict)
     shares: Mapping[str, int] = field(default_factory=dict)
+    share_limits: Sequence[dict[str, Any]] = ()
+
+
+class Planner:
+    """Plans one pass after the other; where nothing has changed, the plan before holds on."""
+
+    def __init__(self, max_concurrent_runs: int) -> None:
+        self._max_concurrent_runs = max_concurrent_runs
+        self._last: tuple[Plan, Gates, int, Census, frozenset[str]] | None = None
+
+    def plan(self, gates: Gates, passed_over: Collection[str] = ()) -> Plan:
+        """As the function :func:`plan`; ``gates`` may be those of the pass before."""
+        passed_over = frozenset(passed_over)
+        made = self._still_holds(gates, passed_over)
+        if made is None:
+            limit = self._max_concurrent_runs
+            made = plan(gates, max_concurrent_runs=limit, passed_over=passed_over)
+        self._last = (made, gates, gates.version, gates.census, passed_over)
+        return made
+
+    def _still_holds(self, gates: Gates, passed_over: frozenset[str]) -> Plan | None:
+        if self._last is None:
+            return None
+        made, before, version, census, over = self._last
+        same = (
+            gates is before
+            and gates.version == version
+            and gates.census.queued is census.queued
+            and gates.census.active is census.active
+            and passed_over == over
+        )
+        if not same:
+            return None
+        # Not these: a limit may stand for a rule that no run of the queue is under.
+        return replace(made, limits=merged([*gates.limits(), *made.share_limits]))
 
 
 def plan(gates: Gates, *, max_concurrent_runs: int, passed_over: Collection[str] = ()) -> Plan:
@@ -123,7 +159,7 @@ class _Planning:
         allowed = self._shares()
         starts, waits, _ = self._go_through(allowed)
         free = {run.run_id for run in (*starts, *self._tried)}
-        limits = self._gates.limits()
+        share_limits: list[dict[str, Any]] = []
         shares = {}
         if allowed is not None:
             entitled = self._entitled()
@@ -138,18 +174,19 @@ class _Planning:
                     # that has more than its share, while another one waits for its own.
                     mine = entitled[name] - self._in_use[name] + self._tagged[name]
                     limit = max(min(limit, mine), 0)
-                limits.append({"key": tagging.QUEUE, "value": name, "limit": limit})
+                share_limits.append({"key": tagging.QUEUE, "value": name, "limit": limit})
         ways = self._ways
         for run in self._queue:
             shut = ways[run.marks].shut
             if shut is not None:
                 waits[run.run_id] = shut
         return Plan(
-            limits=merged(limits),
+            limits=merged([*self._gates.limits(), *share_limits]),
             starts=[run.run_id for run in starts],
             turns=self._turns(free),
             waits={run.run_id: waits[run.run_id] for run in self._queue if run.run_id in waits},
             shares=shares,
+            share_limits=share_limits,
         )
 
     def _shares(self) -> dict[str, int] | None:

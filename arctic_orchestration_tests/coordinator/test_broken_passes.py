@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.coordinator import coordinator as module
-from arctic_orchestration.coordinator import passes as passes_module
 from arctic_orchestration.events.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.plan import Planner
 from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status
 from arctic_orchestration_tests.coordinator.listening import (
     BEGIN_AND_END,
@@ -57,7 +57,7 @@ def broken_pass(request: pytest.FixtureRequest) -> Callable[[pytest.MonkeyPatch]
         target: tuple[Any, str] = {
             "census": (QueuedRuns, "present"),
             "ended": (QueuedRuns, "ended_since"),
-            "plan": (passes_module, "plan"),
+            "plan": (Planner, "plan"),
             "limits": (Gates, "limits"),
             "gates": (Gates, "of"),
         }[request.param]
