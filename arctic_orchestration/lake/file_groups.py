@@ -1,0 +1,154 @@
+"""Which files of a table are merged together, as values that a task can carry.
+
+A group holds all that its merge needs to know of the files: a worker reads no manifest, however
+large the table is.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class DeleteKind(StrEnum):
+    """How a delete file names the rows that are gone."""
+
+    #: by file and position in it
+    POSITION = "position"
+    #: by the values of some columns
+    EQUALITY = "equality"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeleteFile:
+    """A file with deletes; sizes in bytes."""
+
+    path: str
+    kind: DeleteKind
+    size: int
+    rows: int
+    sequence_number: int
+    #: the ids of the columns that are compared; of a position delete: none
+    equality_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveFile:
+    """A data file of a snapshot, with the deletes that apply to it; sizes in bytes."""
+
+    path: str
+    size: int
+    rows: int
+    #: the data sequence number: deletes that came later apply to the file
+    sequence_number: int
+    spec_id: int
+    #: the values of the partition fields of its spec, in their order
+    partition: tuple[Any, ...] = ()
+    #: ``parquet``, ``orc`` or ``avro``
+    file_format: str = "parquet"
+    sort_order_id: int | None = None
+    deletes: tuple[DeleteFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileGroup:
+    """Files of one partition, as they are in one snapshot, that become fewer files."""
+
+    #: the snapshot that was planned from, and its sequence number
+    snapshot_id: int
+    sequence_number: int
+    #: the partition spec of all of them
+    spec_id: int
+    files: tuple[LiveFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of the files and of the deletes that apply to them, each counted once."""
+        return sum(file.size for file in self.files) + sum(
+            delete.size for delete in self.delete_files
+        )
+
+    @property
+    def rows(self) -> int:
+        """The rows of the files, deleted ones included."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def delete_files(self) -> tuple[DeleteFile, ...]:
+        """The deletes that apply to any of the files, in the order of their paths."""
+        found = {delete.path: delete for file in self.files for delete in file.deletes}
+        return tuple(found[path] for path in sorted(found))
+
+    def to_json(self) -> str:
+        """The group as text; the partition's values are left out."""
+        deletes = self.delete_files
+        place = {delete.path: number for number, delete in enumerate(deletes)}
+        return json.dumps(
+            {
+                "snapshot_id": self.snapshot_id,
+                "sequence_number": self.sequence_number,
+                "spec_id": self.spec_id,
+                "deletes": [_delete_json(delete) for delete in deletes],
+                "files": [_file_json(file, place) for file in self.files],
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "FileGroup":
+        """The group that :meth:`to_json` wrote."""
+        found = json.loads(text)
+        deletes = [
+            DeleteFile(
+                path=one["path"],
+                kind=DeleteKind(one["kind"]),
+                size=one["size"],
+                rows=one["rows"],
+                sequence_number=one["sequence_number"],
+                equality_ids=tuple(one["equality_ids"]),
+            )
+            for one in found["deletes"]
+        ]
+        return cls(
+            snapshot_id=found["snapshot_id"],
+            sequence_number=found["sequence_number"],
+            spec_id=found["spec_id"],
+            files=tuple(_file(one, found["spec_id"], deletes) for one in found["files"]),
+        )
+
+
+def _delete_json(delete: DeleteFile) -> dict[str, Any]:
+    return {
+        "path": delete.path,
+        "kind": delete.kind.value,
+        "size": delete.size,
+        "rows": delete.rows,
+        "sequence_number": delete.sequence_number,
+        "equality_ids": list(delete.equality_ids),
+    }
+
+
+def _file_json(file: LiveFile, place: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "size": file.size,
+        "rows": file.rows,
+        "sequence_number": file.sequence_number,
+        "file_format": file.file_format,
+        "sort_order_id": file.sort_order_id,
+        "deletes": [place[delete.path] for delete in file.deletes],
+    }
+
+
+def _file(found: Mapping[str, Any], spec_id: int, deletes: Sequence[DeleteFile]) -> LiveFile:
+    return LiveFile(
+        path=found["path"],
+        size=found["size"],
+        rows=found["rows"],
+        sequence_number=found["sequence_number"],
+        spec_id=spec_id,
+        file_format=found["file_format"],
+        sort_order_id=found["sort_order_id"],
+        deletes=tuple(deletes[number] for number in found["deletes"]),
+    )

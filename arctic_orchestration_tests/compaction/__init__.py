@@ -1,0 +1,1 @@
+"""Compaction: planning, tasks and attempts, workers, the committer."""
