@@ -6,12 +6,10 @@ the coordinator of a test that runs with each of them.
 
 import contextlib
 import itertools
+import logging
 import os
-import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,181 +18,28 @@ import sqlalchemy as sa
 import yaml
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, DagsterRun
-from dagster import DagsterRunStatus as Status
-from dagster._core.definitions.selector import JobSubsetSelector
-from dagster._core.remote_origin import InProcessCodeLocationOrigin
-from dagster._core.storage.event_log.schema import (
-    ConcurrencyLimitsTable,
-    ConcurrencySlotsTable,
-    PendingStepsTable,
-)
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.runs.schema import KeyValueStoreTable
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from dagster._core.utils import make_new_run_id
+from dagster import DagsterInstance
 from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from sqlalchemy.engine import Engine
 
-from arctic_orchestration.clock import utc_now
+from arctic_orchestration.coordinator import coordinator as module
 from arctic_orchestration_tests.conftest import write_dagster_yaml
+from arctic_orchestration_tests.coordinator.daemon_queue import (
+    COORDINATORS,
+    LOOP,
+    OURS,
+    THREADS,
+    RunQueue,
+    coordinator_of,
+    empty,
+    workspace,
+)
 from arctic_orchestration_tests.coordinator.launching import RecordingRunLauncher
+from arctic_orchestration_tests.coordinator.listening import Clock, listening
 from arctic_orchestration_tests.postgres import PostgresServer
 
-#: the code locations of ``lake_of_queue.py``
-LOCATIONS = ("lake", "harbour")
-STOCK = {"module": "dagster._core.run_coordinator", "class": "QueuedRunCoordinator"}
-OURS = {"module": "arctic_orchestration.coordinator", "class": "ArcticRunCoordinator"}
-COORDINATORS = ("stock", "ours", "ours with rules")
-
-_EVENTS = {
-    Status.STARTED: DagsterEventType.RUN_START,
-    Status.SUCCESS: DagsterEventType.RUN_SUCCESS,
-    Status.FAILURE: DagsterEventType.RUN_FAILURE,
-    Status.CANCELING: DagsterEventType.RUN_CANCELING,
-    Status.CANCELED: DagsterEventType.RUN_CANCELED,
-}
 _numbers = itertools.count(1)
-
-
-def rules_of_others() -> dict[str, Any]:
-    """Rules of each kind but queues, which hold what they match and match no run of the tests."""
-    match = {"job": "never_there"}
-    now = utc_now()
-    opens, closes = (f"{now + timedelta(hours=hours):%H:%M}" for hours in (6, 7))
-    return {
-        "groups": {
-            "nobody": {"limit": 0, "match": match},
-            "one_each": {"limit_per_program": 1, "match": match},
-        },
-        "windows": {"closed": {"start": opens, "end": closes, "timezone": "UTC", "match": match}},
-        "rates": {"rare": {"limit": 1, "per": "1h", "match": match}},
-        "intervals": {"calm": {"duration": "1h", "match": match}},
-    }
-
-
-def coordinator_of(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The section ``run_coordinator`` of a ``dagster.yaml``, for one of ``COORDINATORS``."""
-    if kind == "stock":
-        return {**STOCK, "config": dict(config)}
-    rules = rules_of_others() if kind == "ours with rules" else {}
-    return {**OURS, "config": {**rules, **config}}
-
-
-@dataclass
-class RunQueue:
-    """One Dagster instance, its workspace, its queue and the daemon that works it."""
-
-    instance: DagsterInstance
-    context: WorkspaceProcessContext
-    daemon: QueuedRunCoordinatorDaemon
-
-    @property
-    def launcher(self) -> RecordingRunLauncher:
-        """What launches the runs, and can be told to fail."""
-        launcher = self.instance.run_launcher
-        assert isinstance(launcher, RecordingRunLauncher)
-        return launcher
-
-    @property
-    def coordinator(self) -> Any:
-        """The run coordinator that ``dagster.yaml`` names."""
-        return self.instance.run_coordinator
-
-    @property
-    def launched(self) -> list[str]:
-        """The ids of all runs that were launched, in this order."""
-        return list(self.launcher.launched)
-
-    def submit(
-        self,
-        job: str = "load",
-        *,
-        tags: Mapping[str, str] | None = None,
-        status: Status = Status.QUEUED,
-        assets: Collection[str] = (),
-        location: str = "lake",
-        run_id: str | None = None,
-    ) -> DagsterRun:
-        """Makes a run of a job, as Dagster's webserver does, and submits it.
-
-        With another status than QUEUED it is only made, with this status, as if something else
-        than the queue had launched it. ``assets`` are the ones of the job that it makes, as
-        ``a/b``. The job's own tags are added. Answers with the run as it is stored then.
-        """
-        run_id = run_id or make_new_run_id()
-        _make_log_of_run(self.instance, run_id)
-        workspace = self.context.create_request_context()
-        code_location = workspace.get_code_location(location)
-        remote_job = code_location.get_job(
-            JobSubsetSelector(
-                location_name=location,
-                repository_name="__repository__",
-                job_name=job,
-                op_selection=None,
-                asset_selection=[AssetKey(name.split("/")) for name in assets] or None,
-            )
-        )
-        plan = code_location.get_execution_plan(
-            remote_job, {}, step_keys_to_execute=None, known_state=None, instance=self.instance
-        )
-        run = self.instance.create_run(
-            job_name=job,
-            run_id=run_id,
-            run_config={},
-            status=Status.NOT_STARTED if status is Status.QUEUED else status,
-            tags={**remote_job.run_tags, **(tags or {})},
-            root_run_id=None,
-            parent_run_id=None,
-            step_keys_to_execute=None,
-            execution_plan_snapshot=plan.execution_plan_snapshot,
-            job_snapshot=remote_job.job_snapshot,
-            parent_job_snapshot=remote_job.parent_job_snapshot,
-            asset_selection=frozenset(AssetKey(name.split("/")) for name in assets) or None,
-            asset_check_selection=None,
-            resolved_op_selection=None,
-            op_selection=None,
-            remote_job_origin=remote_job.get_remote_origin(),
-            job_code_origin=remote_job.get_python_origin(),
-            asset_graph=workspace.asset_graph,
-        )
-        if status is Status.QUEUED:
-            self.instance.submit_run(run.run_id, workspace)
-        return self.run(run)
-
-    def iterate(self, *, at: float | None = None) -> list[str]:
-        """One pass of the daemon: the ids of the runs that it launched, in this order.
-
-        ``at`` (seconds since 1970) is the moment by which the daemon pauses code locations.
-        """
-        before = len(self.launcher.launched)
-        for _ in self.daemon.run_iteration(self.context, fixed_iteration_time=at):
-            pass
-        return self.launcher.launched[before:]
-
-    def run(self, run: DagsterRun | str) -> DagsterRun:
-        """A run, by itself or its id, as it is stored now."""
-        stored = self.instance.get_run_by_id(run if isinstance(run, str) else run.run_id)
-        assert stored is not None
-        return stored
-
-    def status(self, run: DagsterRun | str) -> Status:
-        """The status of a run, as it is stored now."""
-        return self.run(run).status
-
-    def report(self, run: DagsterRun | str, status: Status) -> None:
-        """A run begins or ends, by the event that its own process would report."""
-        stored = self.run(run)
-        event = DagsterEvent(event_type_value=_EVENTS[status].value, job_name=stored.job_name)
-        self.instance.report_dagster_event(event, run_id=stored.run_id)
-
-    def events(self, run: DagsterRun | str, kind: DagsterEventType) -> list[str]:
-        """The messages of a run's events of a kind."""
-        run_id = run if isinstance(run, str) else run.run_id
-        records = self.instance.get_records_for_run(run_id, of_type=kind).records
-        return [record.event_log_entry.user_message or "" for record in records]
 
 
 @pytest.fixture(scope="session")
@@ -276,26 +121,13 @@ def make_queue(
             if backend not in used:
                 used.add(backend)
                 stack.callback(empty, instance)
-            context = stack.enter_context(WorkspaceProcessContext(instance, _workspace()))
+            context = stack.enter_context(WorkspaceProcessContext(instance, workspace()))
             daemon = stack.enter_context(
                 QueuedRunCoordinatorDaemon(interval_seconds=1, page_size=page_size)
             )
             return RunQueue(instance=instance, context=context, daemon=daemon)
 
         yield make
-
-
-def _make_log_of_run(instance: DagsterInstance, run_id: str) -> None:
-    """On SQLite each run's log is a file; a copy of an empty one is much sooner there."""
-    storage = instance.event_log_storage
-    if isinstance(storage, SqliteEventLogStorage):
-        log = Path(storage.path_for_shard(run_id))
-        empty_log = log.parent.parent / "empty_log"
-        if not empty_log.exists():
-            with storage.run_connection("new"):
-                pass
-            Path(storage.path_for_shard("new")).rename(empty_log)
-        shutil.copy(empty_log, log)
 
 
 def _without_fsync(connection: Any, _record: object) -> None:
@@ -315,43 +147,10 @@ def _migrations(config: Config) -> ScriptDirectory:
     return _known_migrations[location]
 
 
-def empty(instance: DagsterInstance) -> None:
-    """Deletes all that an instance has stored."""
-    instance.wipe()
-    instance.wipe_all_schedules()
-    # What Dagster's own wiping leaves there.
-    runs: Any = instance.run_storage
-    with runs.connect() as connection:
-        connection.execute(KeyValueStoreTable.delete())
-    events: Any = instance.event_log_storage
-    with events.index_connection() as connection:
-        for table in (ConcurrencySlotsTable, ConcurrencyLimitsTable, PendingStepsTable):
-            connection.execute(table.delete())
-
-
-def _workspace() -> InProcessWorkspaceLoadTarget:
-    module = "arctic_orchestration_tests.coordinator.lake_of_queue"
-    return InProcessWorkspaceLoadTarget(
-        [
-            InProcessCodeLocationOrigin(
-                LoadableTargetOrigin(module_name=module, attribute=location),
-                location_name=location,
-            )
-            for location in LOCATIONS
-        ]
-    )
-
-
 @pytest.fixture(params=COORDINATORS)
 def coordinator(request: pytest.FixtureRequest) -> str:
     """Each of ``COORDINATORS``, one after the other."""
     return str(request.param)
-
-
-#: For what no test of upstream states: without rules, our class hands everything to the stock one.
-beyond_upstream = pytest.mark.parametrize(
-    "coordinator", ["stock", "ours with rules"], indirect=True
-)
 
 
 @pytest.fixture
@@ -377,11 +176,6 @@ def queue(
     return make
 
 
-#: how a daemon goes through its queue: configuration and page size
-LOOP: Mapping[str, Any] = {"page_size": 25}
-THREADS: Mapping[str, Any] = {"dequeue_use_threads": True, "page_size": 1}
-
-
 @pytest.fixture(params=[LOOP, THREADS], ids=["loop", "threads"])
 def walk(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """What is said to ``queue`` so that the daemon launches in a loop, then with threads."""
@@ -392,3 +186,30 @@ def walk(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 def either_walk(backend: str) -> Mapping[str, Any]:
     """Threads on SQLite and the loop on Postgres: each of them once for each coordinator."""
     return THREADS if backend == "sqlite" else LOOP
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time by which our coordinator goes."""
+    made = Clock()
+    monkeypatch.setattr(module, "utc_now", made)
+    return made
+
+
+@pytest.fixture
+def ruled(
+    backend: str, make_queue: Callable[..., RunQueue], clock: Clock
+) -> Callable[..., RunQueue]:
+    """Makes a queue of our coordinator with these rules, on the test's storage."""
+
+    def make(**config: Any) -> RunQueue:
+        return make_queue(backend, {**OURS, "config": config})
+
+    return make
+
+
+@pytest.fixture
+def log() -> Iterator[list[logging.LogRecord]]:
+    """What our coordinator logs."""
+    with listening() as records:
+        yield records

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagster import DagsterEventType
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
 
 #: ten seconds before the window opens that tests have for the night
 EVENING = datetime(2026, 3, 2, 21, 59, 50, tzinfo=UTC)

@@ -18,7 +18,7 @@ from dagster._daemon.run_coordinator import queued_run_coordinator_daemon
 from arctic_orchestration.coordinator.asking import Asker, asker
 from arctic_orchestration.coordinator.passes import DaemonPasses
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
 
 RULES: dict[str, Any] = {
     "groups": {"few": {"limit": 4, "match": {"job": "*"}}},

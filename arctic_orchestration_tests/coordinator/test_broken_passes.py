@@ -1,49 +1,24 @@
 """A pass that cannot be made, or not wholly: the daemon goes on, and starts nothing wrong."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from arctic_orchestration.coordinator import coordinator as module
 from arctic_orchestration.events.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.plan import Planner
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status
 from arctic_orchestration_tests.coordinator.listening import (
     BEGIN_AND_END,
     Clock,
-    listening,
     said,
     told,
 )
 
 FEW = {"few": {"limit": 2, "match": {"job": "load"}}}
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "utc_now", made)
-    return made
-
-
-@pytest.fixture
-def log() -> Iterator[list[logging.LogRecord]]:
-    with listening() as records:
-        yield records
-
-
-@pytest.fixture
-def ruled(
-    backend: str, make_queue: Callable[..., RunQueue], clock: Clock
-) -> Callable[..., RunQueue]:
-    def make(**config: Any) -> RunQueue:
-        return make_queue(backend, {**OURS, "config": config})
-
-    return make
 
 
 @pytest.fixture(params=["census", "ended", "plan", "limits", "gates"])

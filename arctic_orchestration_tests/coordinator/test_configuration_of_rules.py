@@ -13,7 +13,8 @@ from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordi
 
 from arctic_orchestration.coordinator import ArcticRunCoordinator
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status, _migrations
+from arctic_orchestration_tests.coordinator.conftest import _migrations
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
 
 HEAD = """
 telemetry: {enabled: false}

@@ -11,11 +11,10 @@ from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
-from arctic_orchestration.coordinator import coordinator as module
 from arctic_orchestration.coordinator import passes
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.run_queue import levels
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.coordinator.listening import Clock, told
 
 MakeQueue = Callable[..., RunQueue]
@@ -23,19 +22,9 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    made.now = NOON
-    monkeypatch.setattr(module, "utc_now", made)
-    return made
-
-
-@pytest.fixture
-def ruled(backend: str, make_queue: MakeQueue, clock: Clock) -> MakeQueue:
-    def make(**config: Any) -> RunQueue:
-        return make_queue(backend, {**OURS, "config": config})
-
-    return make
+def clock(clock: Clock) -> Clock:
+    clock.now = NOON
+    return clock
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])

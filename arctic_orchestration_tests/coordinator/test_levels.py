@@ -8,10 +8,9 @@ import pytest
 from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
-from arctic_orchestration.coordinator import coordinator as module
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.run_queue import levels
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.coordinator.listening import Clock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -21,10 +20,8 @@ LATER = NOON + timedelta(hours=1)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(clock: Clock) -> Clock:
     clock.now = NOON
-    monkeypatch.setattr(module, "utc_now", clock)
     return clock
 
 

@@ -2,34 +2,20 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from dagster import DagsterRunStatus as Status
 
-from arctic_orchestration.coordinator import coordinator as module
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
 from arctic_orchestration_tests.coordinator.listening import Clock, told
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(clock: Clock) -> Clock:
     clock.now = NOON
-    monkeypatch.setattr(module, "utc_now", clock)
     return clock
-
-
-@pytest.fixture
-def ruled(
-    backend: str, make_queue: Callable[..., RunQueue], clock: Clock
-) -> Callable[..., RunQueue]:
-    def make(**config: Any) -> RunQueue:
-        return make_queue(backend, {**OURS, "config": config})
-
-    return make
 
 
 def test_a_run_waits_until_its_window_opens(ruled: Callable[..., RunQueue], clock: Clock) -> None:

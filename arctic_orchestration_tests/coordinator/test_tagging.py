@@ -12,8 +12,7 @@ from dagster._core.instance.methods.run_methods import RunMethods
 from dagster._core.run_coordinator import SubmitRunContext
 from dagster._core.storage.dagster_run import RunsFilter
 
-from arctic_orchestration.coordinator import coordinator as module
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOON_SECONDS = int(NOON.timestamp())
@@ -39,13 +38,6 @@ class Clock:
 
     def __call__(self) -> datetime:
         return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "utc_now", made)
-    return made
 
 
 @pytest.fixture

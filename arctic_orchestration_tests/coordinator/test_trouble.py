@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.coordinator import coordinator as module
 from arctic_orchestration.coordinator import passes as passes_module
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.run_queue import pauses, waits
-from arctic_orchestration_tests.coordinator.conftest import OURS, RunQueue, Status
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
 from arctic_orchestration_tests.coordinator.listening import (
     BEGIN_AND_END,
     EVENING,
     Clock,
-    listening,
     said,
     told,
 )
@@ -29,19 +27,6 @@ NIGHT = {"night": {"start": "22:00", "end": "06:00", "match": {"job": "bill"}}}
 FEW = {"few": {"limit": 2, "match": {"job": "load"}}}
 #: the gates that need a state database, and runs under none of them
 RULES: dict[str, Any] = {"groups": FEW, "windows": NIGHT}
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "utc_now", made)
-    return made
-
-
-@pytest.fixture
-def log() -> Iterator[list[logging.LogRecord]]:
-    with listening() as records:
-        yield records
 
 
 @pytest.fixture(scope="module")

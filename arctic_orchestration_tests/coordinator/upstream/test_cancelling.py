@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from dagster import DagsterEventType
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 
 def test_a_run_that_waits_is_canceled_at_once(queue: Callable[..., RunQueue]) -> None:

@@ -15,7 +15,7 @@ from dagster._core.run_coordinator.queued_run_coordinator import (
 )
 
 from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, coordinator_of
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, coordinator_of
 
 LIMITS = [{"key": "foo", "value": "bar", "limit": 3}, {"key": "backfill", "limit": 2}]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from dagster import DagsterEventType, DagsterRun
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 #: some moment, in seconds since 1970; the daemon's pauses are counted from it
 THEN = 1_700_000_000.0

@@ -10,7 +10,7 @@ from dagster._core.remote_representation.code_location import (
     InProcessCodeLocation,
 )
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 
 def test_only_runs_that_wait_are_launched(queue: Callable[..., RunQueue]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 EACH_VALUE = {"applyLimitPerUniqueValue": True}
 ALL_VALUES = {"applyLimitPerUniqueValue": False}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dagster._core.test_utils import freeze_time
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 ALLOTTED = "DAGSTER_OP_CONCURRENCY_KEYS_ALLOTTED_FOR_STARTED_RUN_SECONDS"
 BLOCK = {"block_op_concurrency_limited_runs": {"enabled": True}}

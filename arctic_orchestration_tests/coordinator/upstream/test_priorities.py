@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, beyond_upstream
 
 PRIORITY = "dagster/priority"
 

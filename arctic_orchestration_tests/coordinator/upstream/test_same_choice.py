@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration_tests.coordinator.conftest import (
+from arctic_orchestration_tests.coordinator.daemon_queue import (
     COORDINATORS,
     RunQueue,
     Status,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dagster import DagsterEventType
 from dagster._core.run_coordinator import SubmitRunContext
 
-from arctic_orchestration_tests.coordinator.conftest import RunQueue, Status, beyond_upstream
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue, Status, beyond_upstream
 
 ENQUEUED = DagsterEventType.PIPELINE_ENQUEUED
 
