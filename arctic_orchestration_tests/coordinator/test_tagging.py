@@ -13,6 +13,7 @@ from dagster._core.run_coordinator import SubmitRunContext
 from dagster._core.storage.dagster_run import RunsFilter
 
 from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
+from arctic_orchestration_tests.coordinator.listening import Clock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOON_SECONDS = int(NOON.timestamp())
@@ -31,13 +32,10 @@ QUEUES = {"sails": {"level": 4}, "finance": {"level": 1, "match": {"tags": {"tea
 FEW = {"arctic/group.few": "at most 2 at once"}
 
 
-class Clock:
-    """The time at which runs are submitted."""
-
-    now = NOON
-
-    def __call__(self) -> datetime:
-        return self.now
+@pytest.fixture
+def clock(clock: Clock) -> Clock:
+    clock.now = NOON
+    return clock
 
 
 @pytest.fixture
