@@ -11,11 +11,13 @@
     │   └── SchemaOutdated      the state database has another schema than this version
     ├── DatabaseUnavailable     the state database did not answer
     ├── TransitionRefused       a state cannot be left that way
+    ├── Refused                 a report of somebody who has lost the right to make it
     └── LakeError               a lake table cannot be read or written
         ├── UnsupportedTable    its format or a column's type would not survive
         ├── SchemaMismatch      the rows do not fit the table's columns
         ├── CommitConflict      another writer was first; planning again may succeed
-        └── CommitUnknown       the catalog did not say whether it took the commit
+        ├── CommitUnknown       the catalog did not say whether it took the commit
+        └── CatalogUnavailable  the catalog does not answer
 
 Messages name the field, the value, what was expected and what to do. Errors of
 drivers and libraries are translated once, where they enter, with the cause kept.
@@ -91,6 +93,10 @@ class TransitionRefused(ArcticError):
     """A state cannot be left that way."""
 
 
+class Refused(ArcticError):
+    """Who reports has lost the right to: its lease is over, or another one holds it."""
+
+
 class LakeError(ArcticError):
     """A lake table cannot be read or written."""
 
@@ -109,3 +115,7 @@ class CommitConflict(LakeError):
 
 class CommitUnknown(LakeError):
     """The catalog did not say whether it took the commit; the files were left where they are."""
+
+
+class CatalogUnavailable(LakeError):
+    """The catalog did not answer, however often it was asked; nothing was changed."""

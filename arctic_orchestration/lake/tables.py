@@ -1,32 +1,49 @@
-"""Which catalog the lake's tables are in, and making a table that is not there yet."""
+"""Which catalog the lake's tables are in: finding them, and making one that is not there yet."""
 
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
+    NoSuchIdentifierError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    ServerError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
+    TooManyRequestsError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 from sqlalchemy import URL
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
-from arctic_orchestration.errors import LakeError
+from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
 from arctic_orchestration.settings import Settings
 
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60
 _OPENING_ATTEMPTS = 20
+#: How often a catalog that does not answer is asked, in all about three seconds.
+_QUESTIONS = 5
+_FIRST_WAIT_SECONDS = 0.2
+#: How many names of tables a message shows.
+_NAMES_SHOWN = 20
+
+_DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyRequestsError)
+#: A file of the table that is gone does not come back by asking again.
+_NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
+
+_T = TypeVar("_T")
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -77,6 +94,72 @@ def ensure_table(
         )
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)
+
+
+def load_table(catalog: Catalog, identifier: str) -> Table:
+    """The table as it is now.
+
+    Errors:
+        NotFound: there is no such table; the message names those that there are.
+        CatalogUnavailable: the catalog did not answer, however often it was asked.
+    """
+    # pyiceberg calls a name without namespace a wrong value; it is a name that nothing has.
+    if "." in identifier and all(part.strip() for part in identifier.split(".")):
+        try:
+            return answered(lambda: catalog.load_table(identifier), identifier)
+        except (NoSuchTableError, NoSuchNamespaceError, NoSuchIdentifierError):
+            pass
+    known = list_tables(catalog)
+    shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
+    there_are = f"there are {shown}" if known else "the catalog has no tables"
+    raise NotFound(f"table {identifier!r} is not in catalog {catalog.name}; {there_are}")
+
+
+def list_tables(catalog: Catalog) -> list[str]:
+    """The identifiers of all tables, in all namespaces, sorted.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer, however often it was asked.
+    """
+
+    def look() -> list[str]:
+        found: set[str] = set()
+        seen: set[Identifier] = set()
+        left = list(catalog.list_namespaces())
+        while left:
+            namespace = left.pop()
+            if namespace in seen:
+                continue
+            seen.add(namespace)
+            try:
+                found.update(".".join(table) for table in catalog.list_tables(namespace))
+                left.extend(catalog.list_namespaces(namespace))
+            except NoSuchNamespaceError:
+                # Somebody dropped it since.
+                continue
+        return sorted(found)
+
+    return answered(look, catalog.name)
+
+
+def answered(ask: Callable[[], _T], what: str) -> _T:
+    """What the catalog says, asked several times when it does not answer.
+
+    Errors:
+        CatalogUnavailable: it never did; ``what`` and the last reason are named.
+    """
+    for attempt in range(1, _QUESTIONS + 1):
+        try:
+            return ask()
+        except _NOT_ABOUT_THE_CATALOG:
+            raise
+        except _DOWN as error:
+            if attempt == _QUESTIONS:
+                raise CatalogUnavailable(
+                    f"{what}: the catalog did not answer, asked {_QUESTIONS} times: {error}"
+                ) from error
+            time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
+    raise AssertionError("unreachable")
 
 
 def _ensure_namespace(catalog: Catalog, identifier: str) -> None:

@@ -1,0 +1,169 @@
+"""Which deletes of a snapshot apply to a data file.
+
+The rules are those of Iceberg's specification, format 2:
+
+- A position delete applies to data files of its partition that are not younger than it is:
+  ``delete.sequence_number >= data.sequence_number``. One that names a single data file, by equal
+  bounds of the paths in it or by ``referenced_data_file``, applies to that file only; as other
+  readers do, its partition is not asked for then.
+- An equality delete applies to data files of its partition that are older than it is:
+  ``delete.sequence_number > data.sequence_number``. One that was written with a spec without
+  partitions applies to the data files of every partition.
+"""
+
+import math
+import struct
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, DataFileContent, ManifestEntry
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+
+#: The id that the specification reserves for the paths in a file of position deletes.
+_DELETED_PATH = 2147483546
+#: Where ``referenced_data_file`` is in a data file that was read with all its fields.
+_REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
+
+
+def partition_key(spec_id: int, partition: tuple[Any, ...]) -> Hashable:
+    """Equal for files of one partition, and for these only.
+
+    The values alone would not do: a NaN is not equal to itself in Python, and 0.0 is to -0.0.
+    """
+    if any(type(value) is float for value in partition):
+        return spec_id, tuple(
+            ("nan" if math.isnan(value) else struct.pack(">d", value))
+            if type(value) is float
+            else value
+            for value in partition
+        )
+    return spec_id, partition
+
+
+def values_of(file: DataFile) -> tuple[Any, ...]:
+    """The values of the partition fields of the file's spec, in their order."""
+    return tuple(file.partition._data)
+
+
+def sequence_number_of(entry: ManifestEntry) -> int:
+    """The data sequence number, after what is inherited was filled in.
+
+    Errors:
+        LakeError: there is none.
+    """
+    if entry.sequence_number is None:
+        raise LakeError(f"{entry.data_file.file_path}: its entry has no sequence number")
+    return entry.sequence_number
+
+
+@dataclass(slots=True)
+class _Later:
+    """Deletes of one place, in the order of their sequence numbers."""
+
+    deletes: list[DeleteFile] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    #: what was asked for before: files that were written together share one tuple
+    known: dict[int, tuple[DeleteFile, ...]] = field(default_factory=dict)
+
+    def since(self, sequence_number: int, *, after: bool) -> tuple[DeleteFile, ...]:
+        """Those with at least that number; ``after``: with a greater one."""
+        if len(self.numbers) != len(self.deletes):
+            self.deletes.sort(key=lambda one: (one.sequence_number, one.path))
+            self.numbers = [one.sequence_number for one in self.deletes]
+        find = bisect_right if after else bisect_left
+        first = find(self.numbers, sequence_number)
+        if first not in self.known:
+            self.known[first] = tuple(self.deletes[first:])
+        return self.known[first]
+
+
+class DeleteIndex:
+    """The delete files of a snapshot, by what they apply to."""
+
+    def __init__(self, without_partitions: frozenset[int]) -> None:
+        self._without_partitions = without_partitions
+        self._all: list[DeleteFile] = []
+        self._of_path: dict[str, _Later] = defaultdict(_Later)
+        self._of_partition: dict[Hashable, _Later] = defaultdict(_Later)
+        self._equal: dict[Hashable, _Later] = defaultdict(_Later)
+        self._equal_everywhere = _Later()
+        #: the smallest and greatest path in a file of position deletes, by its own path
+        self._bounds: dict[str, tuple[bytes, bytes]] = {}
+
+    def add(self, entry: ManifestEntry) -> None:
+        file = entry.data_file
+        key = partition_key(file.spec_id, values_of(file))
+        position = file.content == DataFileContent.POSITION_DELETES
+        delete = DeleteFile(
+            path=file.file_path,
+            kind=DeleteKind.POSITION if position else DeleteKind.EQUALITY,
+            size=file.file_size_in_bytes,
+            rows=file.record_count,
+            sequence_number=sequence_number_of(entry),
+            equality_ids=() if position else tuple(file.equality_ids or ()),
+        )
+        self._all.append(delete)
+        if not position:
+            everywhere = file.spec_id in self._without_partitions
+            (self._equal_everywhere if everywhere else self._equal[key]).deletes.append(delete)
+            return
+        bounds = _path_bounds(file)
+        target = cast(str | None, file[_REFERENCED_PLACE])
+        if target is None and bounds is not None and bounds[0] == bounds[1]:
+            target = bounds[0].decode()
+        if target is not None:
+            self._of_path[target].deletes.append(delete)
+            return
+        if bounds is not None:
+            self._bounds[delete.path] = bounds
+        self._of_partition[key].deletes.append(delete)
+
+    def of(self, path: str, sequence_number: int, key: Hashable) -> tuple[DeleteFile, ...]:
+        """The deletes that apply to a data file."""
+        if not self._all:
+            return ()
+        parts = []
+        if found := self._of_path.get(path):
+            parts.append(found.since(sequence_number, after=False))
+        if found := self._of_partition.get(key):
+            parts.append(self._within(path, found.since(sequence_number, after=False)))
+        if found := self._equal.get(key):
+            parts.append(found.since(sequence_number, after=True))
+        parts.append(self._equal_everywhere.since(sequence_number, after=True))
+        parts = [part for part in parts if part]
+        if len(parts) <= 1:
+            return parts[0] if parts else ()
+        together = [delete for part in parts for delete in part]
+        return tuple(sorted(together, key=lambda one: (one.sequence_number, one.path)))
+
+    def idle(self, files: list[LiveFile]) -> tuple[DeleteFile, ...]:
+        """The deletes that apply to none of the files."""
+        if not self._all:
+            return ()
+        # Files share their tuples; each of them is looked through once.
+        tuples = {id(file.deletes): file.deletes for file in files}
+        used = {delete.path for deletes in tuples.values() for delete in deletes}
+        return tuple(delete for delete in self._all if delete.path not in used)
+
+    def _within(self, path: str, deletes: tuple[DeleteFile, ...]) -> tuple[DeleteFile, ...]:
+        """Leaves out deletes of which the bounds say that they do not name the file."""
+        if not self._bounds:
+            return deletes
+        name = path.encode()
+        within = tuple(
+            delete
+            for delete in deletes
+            if (bounds := self._bounds.get(delete.path)) is None or bounds[0] <= name <= bounds[1]
+        )
+        return deletes if len(within) == len(deletes) else within
+
+
+def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
+    lower = (file.lower_bounds or {}).get(_DELETED_PATH)
+    upper = (file.upper_bounds or {}).get(_DELETED_PATH)
+    return None if lower is None or upper is None else (lower, upper)

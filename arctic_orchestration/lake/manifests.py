@@ -1,0 +1,274 @@
+"""Which files a snapshot consists of, and which deletes apply to each of its data files.
+
+Manifests are read entry by entry, so that what is held in memory is what is returned. pyiceberg
+decodes a map of numbers when somebody looks into it; nobody does for statistics of data files.
+"""
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    _inherit_from_manifest,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import NestedField, StringType, StructType
+from pyiceberg.utils.properties import property_as_int
+
+from arctic_orchestration.errors import LakeError, NotFound, UnsupportedTable
+from arctic_orchestration.lake.delete_index import (
+    DeleteIndex,
+    partition_key,
+    sequence_number_of,
+    values_of,
+)
+from arctic_orchestration.lake.file_groups import DeleteFile, LiveFile
+
+#: pyiceberg reads the field in format 3 only; writers may set it in format 2 as well.
+_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
+_ENTRY = Schema(
+    *(
+        NestedField(2, "data_file", StructType(*DATA_FILE_TYPE[2].fields, _REFERENCED), True)
+        if one.field_id == 2
+        else one
+        for one in MANIFEST_ENTRY_SCHEMAS[2].fields
+    )
+)
+#: What reading a file that is gone or cut off raises.
+_UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)
+_TARGET_BYTES = 128 * 1024 * 1024
+_SMALL = 0.75
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveFiles:
+    """The data files of a snapshot."""
+
+    #: None: the table has no snapshot
+    snapshot_id: int | None
+    sequence_number: int
+    files: list[LiveFile]
+    #: delete files of the snapshot that apply to none of its data files
+    idle_deletes: tuple[DeleteFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableNumbers:
+    """How a table lies on the disk; sizes in bytes."""
+
+    files: int
+    #: data files below the size that counts as small
+    small_files: int
+    #: of the data files
+    bytes: int
+    #: of the data files, deleted ones included
+    rows: int
+    #: files with deletes, those that apply to no data file included
+    delete_files: int
+    delete_bytes: int
+    partitions: int
+    #: Files that a scan of everything opens, for each file that it would have to open if every
+    #: partition were packed into files of the target size. A delete file is opened once for each
+    #: data file it applies to. 1.0: nothing is to be gained; also the number of an empty table.
+    read_amplification: float
+
+
+def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
+    """The data files of a snapshot with the deletes that apply to them, in the manifests' order.
+
+    Args:
+        table: is not refreshed.
+        snapshot_id: of any snapshot that the table still has; None: the current one.
+
+    Errors:
+        NotFound: the table has no such snapshot.
+        UnsupportedTable: the format is newer than 2, or a data file is in the table twice.
+        LakeError: a manifest cannot be read.
+    """
+    name = ".".join(table.name())
+    if table.format_version > 2:
+        raise UnsupportedTable(f"{name}: got format version {table.format_version}, expected 1, 2")
+    snapshot = _snapshot(table, snapshot_id)
+    if snapshot is None:
+        return LiveFiles(snapshot_id=None, sequence_number=0, files=[])
+    manifests = snapshot_manifests(table.io, snapshot)
+    deletes = DeleteIndex(_specs_without_partitions(table))
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DELETES:
+            for entry in read_entries(table.io, manifest):
+                deletes.add(entry)
+    files = [
+        _live_file(entry, deletes)
+        for manifest in manifests
+        if manifest.content == ManifestContent.DATA
+        for entry in read_entries(table.io, manifest)
+    ]
+    _refuse_twins(files, name)
+    return LiveFiles(
+        snapshot_id=snapshot.snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        files=files,
+        idle_deletes=deletes.idle(files),
+    )
+
+
+def live_entries(
+    table: Table, snapshot_id: int, paths: Collection[str]
+) -> dict[str, ManifestEntry]:
+    """The full entries of some files of a snapshot, data or deletes; of the others, nothing.
+
+    Sequence numbers, snapshot ids and spec ids that an entry inherits are filled in.
+
+    Errors:
+        NotFound: the table has no such snapshot.
+        LakeError: a manifest cannot be read.
+    """
+    snapshot = _snapshot(table, snapshot_id)
+    lacking = set(paths)
+    found: dict[str, ManifestEntry] = {}
+    for manifest in snapshot_manifests(table.io, snapshot) if snapshot else []:
+        if not lacking:
+            break
+        for entry in read_entries(table.io, manifest):
+            if entry.data_file.file_path in lacking:
+                found[entry.data_file.file_path] = entry
+                lacking.discard(entry.data_file.file_path)
+    return found
+
+
+def table_numbers(
+    table: Table,
+    snapshot_id: int | None = None,
+    *,
+    target_bytes: int | None = None,
+    small_bytes: int | None = None,
+) -> TableNumbers:
+    """Counts what :func:`live_files` finds; raises what it raises.
+
+    Args:
+        target_bytes: None: ``write.target-file-size-bytes``, and 128 MiB without that property.
+        small_bytes: smaller files count as small; None: three quarters of the target.
+    """
+    if target_bytes is None:
+        target_bytes = property_as_int(
+            table.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, _TARGET_BYTES
+        )
+    return numbers_of(live_files(table, snapshot_id), target_bytes or 1, small_bytes)
+
+
+def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = None) -> TableNumbers:
+    """The same of files that are known already."""
+    small = target_bytes * _SMALL if small_bytes is None else small_bytes
+    partitions: dict[Hashable, int] = defaultdict(int)
+    deletes = {delete.path: delete.size for delete in live.idle_deletes}
+    applied = 0
+    for file in live.files:
+        partitions[partition_key(file.spec_id, file.partition)] += file.size
+        applied += len(file.deletes)
+        for delete in file.deletes:
+            deletes[delete.path] = delete.size
+    fewest = sum(max(1, math.ceil(size / target_bytes)) for size in partitions.values())
+    return TableNumbers(
+        files=len(live.files),
+        small_files=sum(file.size < small for file in live.files),
+        bytes=sum(file.size for file in live.files),
+        rows=sum(file.rows for file in live.files),
+        delete_files=len(deletes),
+        delete_bytes=sum(deletes.values()),
+        partitions=len(partitions),
+        read_amplification=(len(live.files) + applied) / fewest if fewest else 1.0,
+    )
+
+
+def snapshot_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests in a snapshot's list.
+
+    Errors:
+        LakeError: the list cannot be read.
+    """
+    try:
+        return snapshot.manifests(io)
+    except _UNREADABLE as error:
+        raise LakeError(
+            f"manifest list {snapshot.manifest_list} cannot be read: {error}"
+        ) from error
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """The live entries of a manifest, one by one, with what they inherit from it.
+
+    Errors:
+        LakeError: the manifest cannot be read, or an entry has no sequence number.
+    """
+    try:
+        with AvroFile[ManifestEntry](
+            io.new_input(manifest.manifest_path),
+            _ENTRY,
+            read_types={-1: ManifestEntry, 2: DataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries:
+            for entry in entries:
+                if entry.status != ManifestEntryStatus.DELETED:
+                    yield _inherit_from_manifest(entry, manifest)
+    except _UNREADABLE as error:
+        raise LakeError(f"manifest {manifest.manifest_path} cannot be read: {error}") from error
+
+
+def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
+    if snapshot_id is None:
+        return table.current_snapshot()
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise NotFound(f"{'.'.join(table.name())}: no snapshot {snapshot_id}; it may have expired")
+    return snapshot
+
+
+def _specs_without_partitions(table: Table) -> frozenset[int]:
+    # A field that was dropped in format 1 is kept as a void one.
+    return frozenset(
+        spec_id
+        for spec_id, spec in table.specs().items()
+        if all(isinstance(one.transform, VoidTransform) for one in spec.fields)
+    )
+
+
+def _live_file(entry: ManifestEntry, deletes: DeleteIndex) -> LiveFile:
+    file = entry.data_file
+    partition = values_of(file)
+    sequence_number = sequence_number_of(entry)
+    return LiveFile(
+        path=file.file_path,
+        size=file.file_size_in_bytes,
+        rows=file.record_count,
+        sequence_number=sequence_number,
+        spec_id=file.spec_id,
+        partition=partition,
+        file_format=file.file_format.value.lower(),
+        sort_order_id=file.sort_order_id,
+        deletes=deletes.of(file.file_path, sequence_number, partition_key(file.spec_id, partition)),
+    )
+
+
+def _refuse_twins(files: list[LiveFile], table: str) -> None:
+    seen: set[str] = set()
+    for file in files:
+        if file.path in seen:
+            raise UnsupportedTable(f"{table}: got the data file {file.path} twice, expected once")
+        seen.add(file.path)

@@ -1,0 +1,58 @@
+"""What is told of files that were removed, and what is asked before any is."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pyiceberg.table import Table
+from pyiceberg.utils.properties import property_as_bool
+
+from arctic_orchestration.errors import InvalidInput, LakeError
+
+
+class FileKind(StrEnum):
+    """What a file was to its table."""
+
+    DATA = "data"
+    DELETES = "deletes"
+    MANIFEST = "manifest"
+    MANIFEST_LIST = "manifest list"
+    STATISTICS = "statistics"
+    #: no metadata knows it
+    ORPHAN = "orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file that was removed, or would be; the size in bytes, None if it was gone already."""
+
+    path: str
+    kind: FileKind
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRemoval:
+    """A file that should have been removed and is still there."""
+
+    path: str
+    reason: str
+
+
+def nothing(_path: str) -> bool:
+    """Protects nothing."""
+    return False
+
+
+def name_of(table: Table) -> str:
+    return ".".join(table.name())
+
+
+def require_aware(older_than: datetime | None) -> None:
+    if older_than is not None and older_than.tzinfo is None:
+        raise InvalidInput("older_than", older_than, "a moment with its zone")
+
+
+def require_garbage_collection(table: Table) -> None:
+    if not property_as_bool(table.properties, "gc.enabled", True):
+        raise LakeError(f"{name_of(table)}: gc.enabled is false; other tables may need its files")

@@ -1,0 +1,416 @@
+"""Snapshots that expire, and the files that go with them: real files, counted on the disk."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput, LakeError
+from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.maintenance import Expired, FileKind, expire_snapshots
+from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "origin", StringType()))
+BY_ORIGIN = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "origin"))
+#: After everything that a test writes.
+LATER = datetime.now(UTC) + timedelta(days=1)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return ensure_table(catalog, "lake.flights", SCHEMA, partition_spec=BY_ORIGIN)
+
+
+def rows(*ids: int, origin: str = "JFK") -> pa.Table:
+    return pa.table({"id": list(ids), "origin": [origin] * len(ids)}, schema=SCHEMA.as_arrow())
+
+
+def ids(table: Table, snapshot_id: int | None = None) -> list[int]:
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
+
+
+def on_disk(table: Table) -> set[str]:
+    """All files of the table but its metadata files, which expiry leaves to others."""
+    found = {str(path) for path in Path(table.location()).rglob("*") if path.is_file()}
+    return {path for path in found if not path.endswith(".metadata.json")}
+
+
+def snapshot_ids(table: Table) -> list[int]:
+    return [snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots]
+
+
+def moment_of(table: Table) -> datetime:
+    """The moment of the current snapshot."""
+    milliseconds = table.refresh().current_snapshot().timestamp_ms
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def overwritten(table: Table) -> tuple[set[str], set[str]]:
+    """Rows 1 are replaced by rows 2; the files before, and those that the replacing left alone."""
+    table.append(rows(1))
+    table.append(rows(5, origin="EWR"))
+    before = on_disk(table)
+    table.overwrite(rows(2), overwrite_filter="origin == 'JFK'")
+    return before, on_disk(table) - before
+
+
+def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
+    """The table reads the same; on the disk is what the head's own metadata names, no more."""
+    overwritten(table)
+    before = on_disk(table)
+    done = expire_snapshots(table, older_than=LATER, keep_last=1)
+    assert ids(table) == [2, 5]
+    assert len(snapshot_ids(table)) == 1
+    head = table.current_snapshot()
+    needed = {head.manifest_list}
+    for manifest in head.manifests(table.io):
+        needed.add(manifest.manifest_path)
+    needed |= {task.file.file_path for task in table.scan().plan_files()}
+    assert on_disk(table) == needed
+    assert {file.path for file in done.files} == before - needed
+    assert len(done.snapshot_ids) == 3 and not done.failed and not done.dry_run
+
+
+def test_what_was_removed_is_told_with_kinds_and_sizes(table: Table) -> None:
+    overwritten(table)
+    sizes = {path: Path(path).stat().st_size for path in on_disk(table)}
+    done = expire_snapshots(table, older_than=LATER)
+    kinds = [file.kind for file in done.files]
+    # The data file with row 1; three manifest lists; the manifests that held the file.
+    assert kinds.count(FileKind.DATA) == 1
+    assert kinds.count(FileKind.MANIFEST_LIST) == 3
+    assert {file.path: file.size for file in done.files} == {
+        file.path: sizes[file.path] for file in done.files
+    }
+    assert done.bytes == sum(sizes[file.path] for file in done.files) > 0
+
+
+def test_a_dry_run_tells_the_same_and_does_nothing(table: Table) -> None:
+    overwritten(table)
+    before, snapshots, location = on_disk(table), snapshot_ids(table), table.metadata_location
+    would = expire_snapshots(table, older_than=LATER, dry_run=True)
+    assert (on_disk(table), snapshot_ids(table)) == (before, snapshots)
+    assert table.refresh().metadata_location == location
+    done = expire_snapshots(table, older_than=LATER)
+    assert would.dry_run and set(would.files) == set(done.files) and would.files
+    assert (would.snapshot_ids, would.refs) == (done.snapshot_ids, done.refs)
+
+
+def test_younger_snapshots_can_still_be_read(table: Table) -> None:
+    table.append(rows(1))
+    table.overwrite(rows(2))
+    kept = table.current_snapshot().snapshot_id
+    limit = moment_of(table)
+    table.overwrite(rows(3))
+    expire_snapshots(table, older_than=limit)
+    assert ids(table) == [3] and ids(table, kept) == [2]
+    assert kept in snapshot_ids(table)
+
+
+def test_branches_and_tags_can_still_be_read(table: Table) -> None:
+    """A branch whose newest row was never on main, and a tag on a snapshot that main has left."""
+    table.append(rows(1))
+    tagged = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_tag(tagged, "release").create_branch(tagged, "audit").commit()
+    table.append(rows(7), branch="audit")
+    table.overwrite(rows(2))
+    table.overwrite(rows(3))
+    done = expire_snapshots(table, older_than=LATER)
+    table.refresh()
+    assert ids(table) == [3]
+    assert ids(table, tagged) == [1]
+    assert ids(table, table.snapshot_by_name("audit").snapshot_id) == [1, 7]
+    assert len(done.snapshot_ids) == 3
+
+
+def test_a_branch_that_is_over_goes_with_its_files(table: Table) -> None:
+    table.append(rows(1))
+    head = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(head, "audit").commit()
+    before = on_disk(table)
+    table.append(rows(7), branch="audit")
+    # pyiceberg's append forgets what a branch says of its age: it is said afterwards.
+    audit = table.snapshot_by_name("audit").snapshot_id
+    table.manage_snapshots().create_branch(audit, "audit", max_ref_age_ms=1000).commit()
+    done = expire_snapshots(table, older_than=LATER, now=LATER)
+    assert done.refs == ("audit",)
+    assert set(table.refresh().refs()) == {"main"}
+    assert on_disk(table) == before and ids(table) == [1]
+
+
+def test_deletes_that_no_snapshot_has_any_more_go_too(table: Table) -> None:
+    table.append(rows(1, 2))
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    [delete] = add_position_deletes(table, {path: [0]})
+    done = expire_snapshots(table, older_than=LATER)
+    assert ids(table) == [2] and Path(delete.path).exists()
+    assert {file.kind for file in done.files} == {FileKind.MANIFEST_LIST}
+    with table.transaction() as transaction:
+        transaction.set_properties({"note": "a commit without a snapshot changes nothing"})
+    current = table.current_snapshot().manifests(table.io)
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "old").commit()
+    assert expire_snapshots(table, older_than=LATER).files == ()
+    assert all(Path(manifest.manifest_path).exists() for manifest in current)
+
+
+def test_files_of_live_tasks_stay(table: Table) -> None:
+    """A protected file stays, and a snapshot that a task was planned from stays whole."""
+    table.append(rows(1))
+    planned = table.current_snapshot().snapshot_id
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    table.overwrite(rows(2))
+    table.overwrite(rows(3))
+    kept = expire_snapshots(table, older_than=LATER, keep=[planned], dry_run=True)
+    assert path not in {file.path for file in kept.files}
+    assert planned not in kept.snapshot_ids
+    done = expire_snapshots(table, older_than=LATER, protected=lambda known: known == path)
+    assert Path(path).exists() and planned in done.snapshot_ids
+    assert path not in {file.path for file in done.files}
+
+
+def test_a_file_under_another_spelling_is_the_same_file(table: Table) -> None:
+    """The head has the file as a URL, an expired snapshot as a plain path."""
+    table.append(rows(1))
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    table.delete()
+    table.add_files([f"file://{path}"])
+    done = expire_snapshots(table, older_than=LATER)
+    assert ids(table) == [1]
+    assert FileKind.DATA not in {file.kind for file in done.files}
+
+
+def test_statistics_go_with_their_snapshot(table: Table) -> None:
+    """Those of the table and those of its partitions; the head keeps its own."""
+    files = {}
+    for number in (1, 2):
+        table.overwrite(rows(number))
+        snapshot_id = table.current_snapshot().snapshot_id
+        for name in ("table", "partitions"):
+            path = Path(table.location()) / "metadata" / f"{name}-{number}.stats"
+            path.write_bytes(b"12345")
+            files[name, number] = str(path)
+        common = {"snapshot-id": snapshot_id, "file-size-in-bytes": 5}
+        with table.update_statistics() as update:
+            update.set_statistics(
+                StatisticsFile(
+                    **common,
+                    **{
+                        "statistics-path": files["table", number],
+                        "file-footer-size-in-bytes": 1,
+                        "blob-metadata": [],
+                    },
+                )
+            )
+        of_partitions = PartitionStatisticsFile(
+            **common, **{"statistics-path": files["partitions", number]}
+        )
+        table._do_commit(
+            updates=(SetPartitionStatisticsUpdate(**{"partition-statistics": of_partitions}),),
+            requirements=(),
+        )
+    done = expire_snapshots(table, older_than=LATER)
+    removed = {file.path for file in done.files if file.kind is FileKind.STATISTICS}
+    assert removed == {files["table", 1], files["partitions", 1]}
+    assert not any(Path(path).exists() for path in removed)
+    assert Path(files["table", 2]).exists() and Path(files["partitions", 2]).exists()
+    metadata = table.refresh().metadata
+    assert [one.statistics_path for one in metadata.statistics] == [files["table", 2]]
+    left = [one.statistics_path for one in metadata.partition_statistics]
+    assert left == [files["partitions", 2]]
+
+
+def test_nothing_to_expire_commits_nothing(table: Table) -> None:
+    assert expire_snapshots(table, older_than=LATER) == Expired(dry_run=False)
+    table.append(rows(1))
+    location = table.metadata_location
+    assert expire_snapshots(table, older_than=LATER) == Expired(dry_run=False)
+    assert table.refresh().metadata_location == location
+
+
+def test_the_tables_own_age_counts_where_the_caller_gives_none(table: Table) -> None:
+    table.append(rows(1))
+    table.overwrite(rows(2))
+    assert expire_snapshots(table).snapshot_ids == ()
+    with table.transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "1000"})
+    assert len(expire_snapshots(table, now=LATER).snapshot_ids) == 2
+
+
+class Interrupted:
+    """Does something right before commits reach the catalog."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, catalog: Catalog) -> None:
+        self._monkeypatch = monkeypatch
+        self._catalog = catalog
+        self.commits = 0
+
+    def before(self, times: int, what: Callable[[], Any]) -> None:
+        commit = type(self._catalog).commit_table
+
+        def interrupted(catalog: Catalog, *arguments: Any) -> Any:
+            self.commits += 1
+            if self.commits <= times:
+                self._monkeypatch.setattr(type(self._catalog), "commit_table", commit)
+                what()
+                self._monkeypatch.setattr(type(self._catalog), "commit_table", interrupted)
+            return commit(catalog, *arguments)
+
+        self._monkeypatch.setattr(type(self._catalog), "commit_table", interrupted)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch, catalog: Catalog) -> Interrupted:
+    return Interrupted(monkeypatch, catalog)
+
+
+def test_appends_between_looking_and_committing_are_kept(
+    table: Table, catalog: Catalog, interrupted: Interrupted
+) -> None:
+    """Two appends come in between; the third attempt goes through, and no row is lost."""
+    overwritten(table)
+    other = catalog.load_table("lake.flights")
+    interrupted.before(2, lambda: other.append(rows(9)))
+    expire_snapshots(table, older_than=LATER)
+    # Each append is a commit of its own through the same catalog, but not counted.
+    assert interrupted.commits == 3
+    assert ids(table.refresh()) == [2, 5, 9, 9]
+    assert len(snapshot_ids(table)) == 1
+
+
+def test_a_tag_that_is_made_meanwhile_keeps_its_snapshot(
+    table: Table, catalog: Catalog, interrupted: Interrupted
+) -> None:
+    """Nothing names the tag when the commit is made; it must not vanish with the snapshot."""
+    table.append(rows(1))
+    first = table.current_snapshot().snapshot_id
+    table.overwrite(rows(2))
+    other = catalog.load_table("lake.flights")
+    interrupted.before(1, lambda: other.manage_snapshots().create_tag(first, "keep").commit())
+    expire_snapshots(table, older_than=LATER)
+    table.refresh()
+    assert set(table.refs()) == {"main", "keep"}
+    assert ids(table, first) == [1]
+
+
+def test_a_roll_back_meanwhile_is_respected(
+    table: Table, catalog: Catalog, interrupted: Interrupted
+) -> None:
+    table.append(rows(1))
+    first = table.current_snapshot().snapshot_id
+    table.overwrite(rows(2))
+    other = catalog.load_table("lake.flights")
+    interrupted.before(1, lambda: other.manage_snapshots().rollback_to_snapshot(first).commit())
+    expire_snapshots(table, older_than=LATER)
+    assert ids(table.refresh()) == [1]
+
+
+def test_writers_that_are_always_first_are_a_conflict(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(table)
+    before = on_disk(table)
+
+    def refused(*_arguments: Any, **_named: Any) -> None:
+        raise CommitFailedException("another process")
+
+    monkeypatch.setattr(Table, "_do_commit", refused)
+    monkeypatch.setattr("arctic_orchestration.lake.maintenance._ATTEMPTS", 3)
+    with pytest.raises(CommitConflict, match=r"lake\.flights: other writers were first 3 times"):
+        expire_snapshots(table, older_than=LATER)
+    assert on_disk(table) == before
+
+
+def test_an_answer_that_is_lost_after_the_commit_is_found_out(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(table)
+    commit = Table._do_commit
+
+    def lost(*arguments: Any, **named: Any) -> None:
+        commit(*arguments, **named)
+        raise ConnectionError("reset by peer")
+
+    monkeypatch.setattr(Table, "_do_commit", lost)
+    done = expire_snapshots(table, older_than=LATER)
+    assert len(done.snapshot_ids) == 3 and done.files
+    assert ids(table) == [2, 5]
+
+
+def test_a_commit_of_which_nothing_is_known_removes_no_file(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(table)
+    before = on_disk(table)
+
+    def lost(*_arguments: Any, **_named: Any) -> None:
+        raise ConnectionError("reset by peer")
+
+    monkeypatch.setattr(Table, "_do_commit", lost)
+    with pytest.raises(CommitUnknown, match="reset by peer"):
+        expire_snapshots(table, older_than=LATER)
+    assert on_disk(table) == before and ids(table) == [2, 5]
+
+
+def test_a_file_that_cannot_be_removed_is_told_and_the_others_go(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(table)
+    would = expire_snapshots(table, older_than=LATER, dry_run=True)
+    stuck = next(file.path for file in would.files if file.kind is FileKind.DATA)
+    gone = next(file.path for file in would.files if file.kind is FileKind.MANIFEST)
+    delete = type(table.io).delete
+
+    def refused(io: Any, location: Any) -> None:
+        if location == stuck:
+            raise PermissionError("read-only")
+        if location == gone:
+            delete(io, location)
+        delete(io, location)
+
+    monkeypatch.setattr(type(table.io), "delete", refused)
+    done = expire_snapshots(table, older_than=LATER)
+    [failed] = done.failed
+    assert (failed.path, failed.reason) == (stuck, "read-only")
+    # Somebody else removed the manifest a moment before.
+    assert {file.path for file in done.files} == {file.path for file in would.files} - {stuck}
+
+
+def test_a_manifest_that_is_lost_stops_it_before_the_commit(table: Table) -> None:
+    overwritten(table)
+    first = table.metadata.snapshots[0]
+    [manifest] = first.manifests(table.io)
+    Path(first.manifest_list).unlink()
+    snapshots = snapshot_ids(table)
+    with pytest.raises(LakeError, match=Path(first.manifest_list).name):
+        expire_snapshots(table, older_than=LATER)
+    assert snapshot_ids(table) == snapshots and Path(manifest.manifest_path).exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, field",
+    [({"keep_last": 0}, "keep_last"), ({"older_than": datetime(2026, 1, 1)}, "older_than")],
+)
+def test_bad_limits_are_refused(table: Table, arguments: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        expire_snapshots(table, **arguments)
+    assert refused.value.field == field
+
+
+def test_a_table_that_shares_its_files_is_left_alone(table: Table) -> None:
+    overwritten(table)
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    with pytest.raises(LakeError, match=r"gc\.enabled"):
+        expire_snapshots(table, older_than=LATER)

@@ -1,0 +1,438 @@
+"""Files that nobody knows: what goes and what stays."""
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.types import LongType, NestedField
+
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.listing import Store, _written_at
+from arctic_orchestration.lake.maintenance import Orphans, remove_orphans
+from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+
+SCHEMA = Schema(NestedField(1, "id", LongType()))
+NOW = datetime.now(UTC)
+WEEK_AGO = NOW - timedelta(days=7)
+#: Before everything that a test makes old, and after everything else.
+LIMIT = NOW - timedelta(days=3)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return ensure_table(catalog, "lake.flights", SCHEMA)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids)}, schema=SCHEMA.as_arrow())
+
+
+def ids(table: Table, snapshot_id: int | None = None) -> list[int]:
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
+
+
+def plant(table: Table, name: str, *, size: int = 5, at: datetime = WEEK_AGO) -> str:
+    """A file that nobody knows, below the table."""
+    path = Path(table.location()) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (at.timestamp(), at.timestamp()))
+    return str(path)
+
+
+def age_everything(table: Table) -> set[str]:
+    """Makes all files of the table a week old; returns them."""
+    found = {str(path) for path in Path(table.location()).rglob("*") if path.is_file()}
+    for path in found:
+        os.utime(path, (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
+    return found
+
+
+def removed(orphans: Orphans) -> set[str]:
+    return {file.path for file in orphans.files}
+
+
+def test_old_files_that_nobody_knows_go(table: Table) -> None:
+    table.append(rows(1))
+    known = age_everything(table)
+    planted = {plant(table, "data/lost.parquet", size=7), plant(table, "metadata/lost.avro")}
+    done = remove_orphans(table, older_than=LIMIT)
+    assert removed(done) == planted and done.bytes == 12 and not done.dry_run
+    assert not any(Path(path).exists() for path in planted)
+    assert all(Path(path).exists() for path in known)
+    assert ids(table) == [1]
+
+
+def test_a_dry_run_tells_the_same_and_removes_nothing(table: Table) -> None:
+    table.append(rows(1))
+    planted = {plant(table, "data/lost.parquet")}
+    would = remove_orphans(table, older_than=LIMIT, dry_run=True)
+    assert removed(would) == planted and would.dry_run
+    assert all(Path(path).exists() for path in planted)
+    done = remove_orphans(table, older_than=LIMIT)
+    assert (done.files, done.young, done.protected) == (would.files, would.young, would.protected)
+
+
+def test_files_of_every_snapshot_branch_and_tag_stay(table: Table) -> None:
+    """However old they are: data, deletes, manifests, their lists, metadata and statistics."""
+    table.append(rows(1, 2))
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    add_position_deletes(table, {path: [0]})
+    deleted = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(deleted, "audit").create_tag(deleted, "tag").commit()
+    table.append(rows(7), branch="audit")
+    table.overwrite(rows(3))
+    statistics = plant(table, "metadata/known.stats")
+    with table.update_statistics() as update:
+        update.set_statistics(
+            StatisticsFile(
+                **{
+                    "snapshot-id": deleted,
+                    "statistics-path": f"file://{statistics}",
+                    "file-size-in-bytes": 5,
+                    "file-footer-size-in-bytes": 1,
+                    "blob-metadata": [],
+                }
+            )
+        )
+    before = age_everything(table)
+    assert remove_orphans(table, older_than=LIMIT) == Orphans(dry_run=False)
+    assert age_everything(table) == before
+    assert ids(table) == [3] and ids(table, deleted) == [2]
+    assert ids(table, table.snapshot_by_name("audit").snapshot_id) == [2, 7]
+
+
+def test_metadata_files_that_the_log_has_forgotten_go(catalog: Catalog) -> None:
+    """The log keeps two; with the current one, three stay of six."""
+    properties = {"write.metadata.previous-versions-max": "2"}
+    table = ensure_table(catalog, "lake.short", SCHEMA, properties=properties)
+    for number in range(5):
+        table.append(rows(number))
+    known = {entry.metadata_file for entry in table.metadata.metadata_log}
+    known.add(table.metadata_location)
+    every = {path for path in age_everything(table) if path.endswith(".metadata.json")}
+    assert (len(every), len(known)) == (6, 3)
+    assert removed(remove_orphans(table, older_than=LIMIT)) == every - known
+    assert ids(catalog.load_table("lake.short")) == [0, 1, 2, 3, 4]
+
+
+def test_young_files_stay(table: Table) -> None:
+    """At the limit itself a file is young; a moment before, it is not."""
+    moment = LIMIT.replace(microsecond=0)
+    at, before = (
+        plant(table, "data/at", at=moment),
+        plant(table, "data/before", at=moment - timedelta(seconds=1)),
+    )
+    done = remove_orphans(table, older_than=moment)
+    assert removed(done) == {before} and Path(at).exists()
+    # With the metadata file of the table, that is known, nothing else is counted.
+    assert done.young == 1
+
+
+def test_a_limit_of_less_than_a_day_must_be_meant(table: Table) -> None:
+    planted = plant(table, "data/lost", at=NOW - timedelta(hours=2))
+    for wrong in (NOW - timedelta(hours=23), NOW, NOW + timedelta(days=1)):
+        with pytest.raises(InvalidInput) as refused:
+            remove_orphans(table, older_than=wrong, now=NOW)
+        assert refused.value.field == "older_than"
+    with pytest.raises(InvalidInput, match="zone"):
+        remove_orphans(table, older_than=datetime(2020, 1, 1))
+    assert remove_orphans(table, older_than=NOW - timedelta(days=1), now=NOW).young == 1
+    done = remove_orphans(table, older_than=NOW - timedelta(hours=1), any_age=True, now=NOW)
+    assert removed(done) == {planted}
+
+
+def test_protected_files_stay(table: Table) -> None:
+    """A live task's directory; paths come in the form of the table's location."""
+    mine = plant(table, "data/compaction/task-1/part-0.parquet")
+    lost = plant(table, "data/compaction/task-0/part-0.parquet")
+    directory = f"{table.location()}/data/compaction/task-1/"
+    done = remove_orphans(
+        table, older_than=LIMIT, protected=lambda path: path.startswith(directory)
+    )
+    assert removed(done) == {lost} and Path(mine).exists()
+    assert done.protected == 1
+
+
+def test_hidden_and_hint_files_stay(table: Table) -> None:
+    kept = [
+        plant(table, "metadata/version-hint.text"),
+        plant(table, "metadata/.version-hint.text.crc"),
+        plant(table, "data/_SUCCESS"),
+        plant(table, "data/.hidden"),
+        plant(table, "data/_temporary/0/part-0.parquet"),
+        plant(table, ".git/config"),
+    ]
+    gone = {plant(table, "data/_day=1/part-0.parquet"), plant(table, "data/a_b.parquet")}
+    assert removed(remove_orphans(table, older_than=LIMIT)) == gone
+    assert all(Path(path).exists() for path in kept)
+
+
+def test_a_checksum_of_hadoop_goes_with_its_file(table: Table) -> None:
+    table.append(rows(1))
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    of_known = plant(table, f"data/.{Path(path).name}.crc")
+    gone = {
+        plant(table, "data/lost.parquet"),
+        plant(table, "data/.lost.parquet.crc"),
+        plant(table, "data/.gone-before.parquet.crc"),
+    }
+    assert removed(remove_orphans(table, older_than=LIMIT)) == gone
+    assert Path(of_known).exists()
+
+
+def test_what_is_committed_while_files_are_listed_is_known(
+    table: Table, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files a week old that somebody else adds to the table after the listing, twice."""
+    first, second = plant(table, "data/first.parquet"), plant(table, "data/second.parquet")
+    lost = plant(table, "data/lost.parquet")
+    other = catalog.load_table("lake.flights")
+    for path in (first, second):
+        pa.parquet.write_table(rows(1), path)
+        os.utime(path, (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
+    waiting = [first, second]
+    refresh = Table.refresh
+
+    def busy(refreshed: Table) -> Table:
+        # Right before the table is read: after the listing, and again before files are removed.
+        if refreshed is table and calls.pop(0) and waiting:
+            other.refresh()
+            other.add_files([waiting.pop(0)])
+        return refresh(refreshed)
+
+    calls = [False, True, True]
+    monkeypatch.setattr(Table, "refresh", busy)
+    done = remove_orphans(table, older_than=LIMIT)
+    assert removed(done) == {lost} and not waiting
+    monkeypatch.undo()
+    assert ids(table) == [1, 1]
+
+
+def test_a_table_that_took_over_the_location_keeps_its_files(catalog: Catalog) -> None:
+    """A table that is renamed keeps its place, and the next of that name gets the same."""
+    first = ensure_table(catalog, "lake.flights", SCHEMA)
+    first.append(rows(1))
+    renamed = catalog.rename_table("lake.flights", "lake.flights_2025")
+    second = ensure_table(catalog, "lake.flights", SCHEMA)
+    assert second.location() == renamed.location()
+    second.append(rows(2))
+    age_everything(second)
+    lost = plant(second, "data/lost.parquet")
+    assert removed(remove_orphans(second, older_than=LIMIT)) == {lost}
+    assert remove_orphans(renamed, older_than=LIMIT).files == ()
+    assert (ids(catalog.load_table("lake.flights_2025")), ids(second)) == ([1], [2])
+
+
+def test_a_table_inside_the_location_keeps_its_files(catalog: Catalog, table: Table) -> None:
+    """One that the catalog knows, and one that only looks like a table."""
+    place = f"file://{table.location()}/archive"
+    inner = catalog.create_table("lake.archive", SCHEMA, location=place)
+    inner.append(rows(1))
+    catalog.create_namespace_if_not_exists("lake.deep")
+    age_everything(table)
+    kept = [
+        plant(table, "foreign/metadata/00000-x.metadata.json"),
+        plant(table, "foreign/data/part-0.parquet"),
+    ]
+    lost = plant(table, "data/lost.parquet")
+    assert removed(remove_orphans(table, older_than=LIMIT)) == {lost}
+    assert all(Path(path).exists() for path in kept) and ids(inner) == [1]
+    in_archive = plant(table, "archive/data/lost.parquet")
+    assert removed(remove_orphans(inner, older_than=LIMIT)) == {f"file://{in_archive}"}
+
+
+def test_another_table_that_cannot_be_read_stops_it(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lie in the same place. One that was dropped a moment ago does not."""
+    ensure_table(catalog, "lake.other", SCHEMA)
+    planted = plant(table, "data/lost.parquet")
+    load = SqlCatalog.load_table
+    errors: list[Exception] = [OSError("no such host"), NoSuchTableError("dropped")]
+
+    def failing(here: SqlCatalog, identifier: Any) -> Table:
+        if identifier == ("lake", "other"):
+            raise errors.pop(0)
+        return load(here, identifier)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", failing)
+    with pytest.raises(LakeError, match=r"lake\.other cannot be loaded.*no such host"):
+        remove_orphans(table, older_than=LIMIT)
+    assert Path(planted).exists()
+    assert removed(remove_orphans(table, older_than=LIMIT)) == {planted}
+
+
+def test_links_out_of_the_table_are_not_followed(table: Table, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_bytes(b"x")
+    os.utime(elsewhere / "precious", (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
+    (Path(table.location()) / "data").mkdir(exist_ok=True)
+    (Path(table.location()) / "data" / "link").symlink_to(elsewhere)
+    remove_orphans(table, older_than=LIMIT)
+    assert (elsewhere / "precious").exists()
+
+
+def test_a_location_behind_a_link_is_cleaned_all_the_same(catalog: Catalog, tmp_path: Path) -> None:
+    """The table is named through a link; its files are known by both names."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    catalog.create_namespace("lake")
+    table = catalog.create_table("lake.linked", SCHEMA, location=str(tmp_path / "link"))
+    table.append(rows(1))
+    [path] = [task.file.file_path for task in table.scan().plan_files()]
+    table.delete()
+    table.add_files([str(real / Path(path).relative_to(tmp_path / "link"))])
+    age_everything(table)
+    lost = plant(table, "data/lost.parquet")
+    assert removed(remove_orphans(table, older_than=LIMIT)) == {lost}
+    assert ids(table) == [1]
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+@pytest.mark.parametrize("name", ["flights", "a b", "50% off", "ä+b=c"])
+def test_odd_names_and_forms_of_the_location(
+    catalog: Catalog, tmp_path: Path, prefix: str, name: str
+) -> None:
+    catalog.create_namespace("lake")
+    location = f"{prefix}{tmp_path}/{name}/"
+    table = catalog.create_table("lake.odd", SCHEMA, location=location)
+    table.append(rows(1))
+    here = tmp_path / name
+    for path in here.rglob("*"):
+        os.utime(path, (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
+    lost = here / "data" / "lo st.parquet"
+    lost.write_bytes(b"x")
+    os.utime(lost, (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
+    done = remove_orphans(table, older_than=LIMIT)
+    assert removed(done) == {f"{location.rstrip('/')}/data/lo st.parquet"}
+    assert not lost.exists() and ids(table) == [1]
+
+
+def test_a_store_that_cannot_list_is_refused(table: Table) -> None:
+    class Plain(FileIO):
+        def new_input(self, location: str) -> InputFile:
+            raise AssertionError
+
+        def new_output(self, location: str) -> OutputFile:
+            raise AssertionError
+
+        def delete(self, location: Any) -> None:
+            raise AssertionError
+
+    with pytest.raises(LakeError, match="got Plain, which cannot list files"):
+        Store(Plain(), table.location())
+
+
+def test_a_file_without_a_date_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say how old it is."""
+    planted = plant(table, "data/lost.parquet")
+    listed = Store.list
+
+    def undated(store: Store) -> Any:
+        return iter([replace(file, written_at=None) for file in listed(store)])
+
+    monkeypatch.setattr(Store, "list", undated)
+    done = remove_orphans(table, older_than=LIMIT)
+    assert done.files == () and done.young == 1 and Path(planted).exists()
+
+
+def test_a_file_that_cannot_be_removed_is_told(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, other = plant(table, "data/a"), plant(table, "data/b")
+    remove = Store.remove
+    monkeypatch.setattr(
+        Store,
+        "remove",
+        lambda store, file: "read-only" if file.path == stuck else remove(store, file),
+    )
+    done = remove_orphans(table, older_than=LIMIT)
+    assert removed(done) == {other}
+    assert [(one.path, one.reason) for one in done.failed] == [(stuck, "read-only")]
+
+
+def test_a_lost_manifest_stops_it(table: Table) -> None:
+    """Nobody can say what it named."""
+    table.append(rows(1))
+    planted = plant(table, "data/lost.parquet")
+    Path(table.current_snapshot().manifests(table.io)[0].manifest_path).unlink()
+    with pytest.raises(LakeError, match="cannot be read"):
+        remove_orphans(table, older_than=LIMIT)
+    assert Path(planted).exists()
+
+
+def test_a_table_that_shares_its_files_is_left_alone(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    with pytest.raises(LakeError, match=r"gc\.enabled"):
+        remove_orphans(table, older_than=LIMIT)
+
+
+def test_the_other_file_io_of_pyiceberg_lists_too(table: Table) -> None:
+    """The one on fsspec: the same files with the same sizes, moments and keys."""
+    table.append(rows(1))
+    plant(table, "data/deep/lost file.parquet", size=9)
+    other = FsspecFileIO({})
+    for location in (table.location(), f"file://{table.location()}"):
+        listed = [
+            sorted(
+                (file.path, file.below, file.size, file.key, file.written_at.timestamp())
+                for file in Store(io, location).list()
+            )
+            for io in (table.io, other)
+        ]
+        assert len(listed[0]) == 6
+        assert [one[:4] for one in listed[0]] == [one[:4] for one in listed[1]]
+        for one, same in zip(*listed, strict=True):
+            assert one[4] == pytest.approx(same[4], abs=0.001)
+    assert list(Store(other, f"{table.location()}/nowhere").list()) == []
+
+
+def test_orphans_go_through_the_other_file_io_too(table: Table) -> None:
+    table.append(rows(1))
+    age_everything(table)
+    lost = plant(table, "data/lost.parquet")
+    table.io = FsspecFileIO({})
+    refresh = table.refresh
+    with pytest.MonkeyPatch.context() as patch:
+        # A table that is read again has the catalog's file IO.
+        patch.setattr(Table, "refresh", lambda here: _with_io(refresh(), FsspecFileIO({})))
+        assert removed(remove_orphans(table, older_than=LIMIT)) == {lost}
+    assert not Path(lost).exists() and ids(table) == [1]
+
+
+def _with_io(table: Table, io: FileIO) -> Table:
+    table.io = io
+    return table
+
+
+@pytest.mark.parametrize(
+    "info, moment",
+    [
+        ({"mtime": 1_700_000_000.0}, datetime.fromtimestamp(1_700_000_000, UTC)),
+        ({"LastModified": datetime(2026, 1, 2, tzinfo=UTC)}, datetime(2026, 1, 2, tzinfo=UTC)),
+        ({"last_modified": datetime(2026, 1, 2)}, datetime(2026, 1, 2, tzinfo=UTC)),
+        ({"updated": "2026-01-02T03:04:05.6Z"}, datetime(2026, 1, 2, 3, 4, 5, 600000, UTC)),
+        ({"size": 5}, None),
+    ],
+)
+def test_stores_say_in_their_own_way_when_a_file_was_written(
+    info: dict[str, Any], moment: datetime | None
+) -> None:
+    assert _written_at(info) == moment

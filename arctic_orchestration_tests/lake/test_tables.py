@@ -1,0 +1,94 @@
+"""Finding tables in the catalog, and a catalog that does not answer."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ServiceUnavailableError
+from sqlalchemy.exc import OperationalError
+
+from arctic_orchestration.errors import CatalogUnavailable, NotFound
+from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake import tables as module
+from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration_tests.lake.merged_by_hand import SCHEMA, add
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Waits are noted, not waited."""
+    waits: list[float] = []
+    monkeypatch.setattr("arctic_orchestration.lake.tables.time.sleep", waits.append)
+    return waits
+
+
+def test_an_unknown_table_is_answered_with_those_that_exist(catalog: Catalog) -> None:
+    """In all namespaces, nested ones too."""
+    ensure_table(catalog, "lake.flights", SCHEMA)
+    ensure_table(catalog, "lake.deep.weather", SCHEMA)
+    assert list_tables(catalog) == ["lake.deep.weather", "lake.flights"]
+    assert load_table(catalog, "lake.flights").name() == ("lake", "flights")
+    message = (
+        "table 'lake.flight' is not in catalog lake; there are lake.deep.weather, lake.flights"
+    )
+    with pytest.raises(NotFound, match=f"^{message}$"):
+        load_table(catalog, "lake.flight")
+
+
+@pytest.mark.parametrize("name", ["flights", "no.such.namespace", "", ".", " ", "a..b"])
+def test_a_name_that_cannot_be_one_is_not_found(catalog: Catalog, name: str) -> None:
+    """Nothing but the error of the project, whatever was typed."""
+    with pytest.raises(NotFound, match="the catalog has no tables"):
+        load_table(catalog, name)
+
+
+def test_many_tables_are_not_all_shown(catalog: Catalog) -> None:
+    """Twenty names, and that there are more."""
+    for number in range(22):
+        ensure_table(catalog, f"lake.t{number:02}", SCHEMA)
+    with pytest.raises(NotFound, match=r"lake\.t19, \.\.\.$"):
+        load_table(catalog, "lake.none")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OperationalError("select", {}, Exception("connection refused")),
+        ConnectionError("connection refused"),
+        ServiceUnavailableError("try later"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_catalog_that_is_down_is_asked_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float], failure: Exception
+) -> None:
+    """Down twice: the third answer is taken. Always down: said after five times."""
+    ensure_table(catalog, "lake.flights", SCHEMA)
+    load, left = catalog.load_table, [failure, failure]
+
+    def down(identifier: str) -> object:
+        if left:
+            raise left.pop()
+        return load(identifier)
+
+    monkeypatch.setattr(catalog, "load_table", down)
+    assert load_table(catalog, "lake.flights").name() == ("lake", "flights")
+    assert no_waiting == [0.2, 0.4]
+    left.extend([failure] * 5)
+    expected = "lake.flights: the catalog did not answer, asked 5 times: .*"
+    with pytest.raises(CatalogUnavailable, match=expected):
+        load_table(catalog, "lake.flights")
+    assert no_waiting == [0.2, 0.4, 0.2, 0.4, 0.8, 1.6]
+
+
+def test_a_lost_metadata_file_is_not_a_catalog_that_is_down(
+    catalog: Catalog, no_waiting: list[float]
+) -> None:
+    """Asking again would not bring it back."""
+    table = ensure_table(catalog, "lake.flights", SCHEMA)
+    add(table, (1, "JFK"))
+    Path(table.metadata_location).unlink()
+    with pytest.raises(FileNotFoundError):
+        load_table(catalog, "lake.flights")
+    assert no_waiting == []
+    assert module.list_tables(catalog) == ["lake.flights"]
