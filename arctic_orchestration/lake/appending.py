@@ -32,6 +32,7 @@ from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.partitioning import require_supported_spec
 from arctic_orchestration.lake.reading import plan, rows_of
+from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.schema import require_fitting, require_supported_table
 from arctic_orchestration.lake.session import require_lake_session
 
@@ -185,7 +186,8 @@ class _Append:
                 AssertDefaultSpecId(**{"default-spec-id": self._planned.default_spec_id}),
             )
             self.in_doubt, refused = True, False
-            table._do_commit(updates=transaction._updates, requirements=requirements)
+            updates = keeping_retention(transaction._updates, table.metadata)
+            table._do_commit(updates=updates, requirements=requirements)
         except CommitFailedException:
             self.in_doubt, refused = doubted_before, True
             raise

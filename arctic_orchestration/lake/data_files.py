@@ -1,23 +1,18 @@
 """Parquet files that Spark writes for an Iceberg table, described for a commit."""
 
-import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow.parquet as pq
 import pyspark.sql.functions as F
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import SchemaMismatch
+from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.fitting import fitted, null_found
 from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
@@ -63,7 +58,7 @@ def write_files(
         raise
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         described = pool.map(
-            lambda path: _described(table, path), sorted(_files_below(spark, directory))
+            lambda path: _described(table, path), sorted(files_below(spark, directory))
         )
         return [file for file in described if file is not None]
 
@@ -87,64 +82,13 @@ def _described(table: Table, path: str) -> DataFile | None:
     with table.io.new_input(path).open() as stream:
         if pq.read_metadata(stream).num_rows == 0:
             return None
-    schema, spec = table.schema(), table.spec()
-    path = _with_all_ids(table, path)
-    source = table.io.new_input(path)
-    with source.open() as stream:
-        file = pq.ParquetFile(stream)
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.metadata,
-            stats_columns=compute_statistics_plan(schema, table.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
-        for field_id in _unbounded(file.metadata, parquet_path_to_id_mapping(schema)):
-            statistics.column_aggregates.pop(field_id, None)
-        partition = partition_of(file, spec, schema)
-    described = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=partition,
-        file_size_in_bytes=len(source),
-        sort_order_id=None,
-        spec_id=spec.spec_id,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
-    )
-    described.spec_id = spec.spec_id
-    return described
+    path = with_all_ids(table, path)
+    with table.io.new_input(path).open() as stream:
+        partition = partition_of(pq.ParquetFile(stream), table.spec(), table.schema())
+    return describe(table, path, spec_id=table.spec().spec_id, partition=partition)
 
 
-def _unbounded(metadata: Any, ids: dict[str, int]) -> set[int]:
-    """Columns of which some row group holds values but no smallest and greatest one.
-
-    Parquet leaves the bounds out when a value is very long, and gives NaN for the greatest when a
-    value is NaN. Bounds of the other values alone would make readers skip the file for rows that
-    it has.
-    """
-    found = set()
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for position in range(metadata.num_columns):
-            chunk = group.column(position)
-            if not _is_bounded(chunk):
-                found.add(ids[chunk.path_in_schema])
-    return found
-
-
-def _is_bounded(chunk: Any) -> bool:
-    statistics = chunk.statistics
-    if statistics is None:
-        return False
-    if not statistics.has_min_max:
-        return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)
-    if chunk.physical_type in ("FLOAT", "DOUBLE"):
-        return not (math.isnan(statistics.min) or math.isnan(statistics.max))
-    return True
-
-
-def _with_all_ids(table: Table, path: str) -> str:
+def with_all_ids(table: Table, path: str) -> str:
     """Replaces a file by one whose footer has the ids that Spark left out; returns its path.
 
     A file that has them all stays as it is.
@@ -173,7 +117,7 @@ def _with_all_ids(table: Table, path: str) -> str:
     return whole
 
 
-def _files_below(spark: SparkSession, directory: str) -> Iterator[str]:
+def files_below(spark: SparkSession, directory: str) -> Iterator[str]:
     """The Parquet files below a directory, named as the directory is.
 
     Hadoop names a file in its own way (`file:/a b` for `/a b`); only what follows the directory

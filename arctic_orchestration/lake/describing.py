@@ -1,0 +1,175 @@
+"""A finished Parquet file as Iceberg keeps it: sizes, counts, bounds, and the ids it holds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema, promote
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType
+
+from arctic_orchestration.errors import LakeError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A file for a commit, and its leaf columns."""
+
+    file: DataFile
+    #: id and type of each leaf, as the file has them
+    columns: Mapping[int, IcebergType]
+
+
+def describe(
+    table: Table,
+    path: str,
+    *,
+    spec_id: int,
+    partition: Record | Sequence[Any],
+    sort_order_id: int | None = None,
+) -> DataFile:
+    """The file for a commit, with statistics from its footer. One read of the footer, no rows.
+
+    Columns are told by the field ids in the file, so that a file that was written before a column
+    got another name is described as well as a newer one. Columns that the table no longer has
+    are left out.
+
+    Args:
+        partition: the values of the spec's fields, in their order.
+
+    Errors:
+        LakeError: a column of the file has no field id, or a type that the table's cannot read.
+    """
+    return described(
+        table, path, spec_id=spec_id, partition=partition, sort_order_id=sort_order_id
+    ).file
+
+
+def described(
+    table: Table,
+    path: str,
+    *,
+    spec_id: int,
+    partition: Record | Sequence[Any],
+    sort_order_id: int | None = None,
+) -> Described:
+    """What :func:`describe` gives, and the columns of the file."""
+    source = table.io.new_input(path)
+    with source.open() as stream:
+        file = pq.ParquetFile(stream)
+        metadata = file.metadata
+        columns = _schema_of(file, path)
+    ids = parquet_path_to_id_mapping(columns)
+    try:
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=metadata,
+            stats_columns=_plan(table, columns, ids),
+            parquet_column_mapping=ids,
+        )
+    except (KeyError, ValueError) as error:
+        raise LakeError(f"{path}: the table cannot have such a column: {error}") from error
+    for field_id in _unbounded(metadata, ids):
+        statistics.column_aggregates.pop(field_id, None)
+    known = set(parquet_path_to_id_mapping(table.schema()).values())
+    for field_id in set(ids.values()) - known:
+        statistics.column_sizes.pop(field_id, None)
+    described = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition if isinstance(partition, Record) else Record(*partition),
+        file_size_in_bytes=len(source),
+        sort_order_id=sort_order_id,
+        spec_id=spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+    described.spec_id = spec_id
+    leaves = {field_id: columns.find_type(field_id) for field_id in ids.values()}
+    return Described(file=described, columns=leaves)
+
+
+def columns_of(table: Table, path: str) -> frozenset[int]:
+    """The ids of the leaf columns of a Parquet file.
+
+    Errors:
+        LakeError: a column of the file has no field id.
+    """
+    with table.io.new_input(path).open() as stream:
+        columns = _schema_of(pq.ParquetFile(stream), path)
+    return frozenset(parquet_path_to_id_mapping(columns).values())
+
+
+def unreadable(columns: Mapping[int, IcebergType], schema: Schema) -> str | None:
+    """Says which of the columns a reader with this schema would refuse; None: none of them."""
+    for field_id, found in columns.items():
+        wanted = schema._lazy_id_to_field.get(field_id)
+        if wanted is None or wanted.field_type == found:
+            continue
+        try:
+            promote(found, wanted.field_type)
+        except ResolveError:
+            name = schema.find_column_name(field_id)
+            return f"column {name}: {found} in the file, {wanted.field_type} in the table"
+    return None
+
+
+def _schema_of(file: pq.ParquetFile, path: str) -> Schema:
+    try:
+        return pyarrow_to_schema(file.schema_arrow, downcast_ns_timestamp_to_us=True)
+    except ValueError as error:
+        raise LakeError(f"{path}: a column has no field id: {error}") from error
+
+
+def _plan(table: Table, columns: Schema, ids: Mapping[str, int]) -> dict[int, StatisticsCollector]:
+    """Which statistics to keep of each of the file's leaves; of dropped ones, none."""
+    plan = compute_statistics_plan(table.schema(), table.properties)
+    nothing = MetricsMode(MetricModeTypes.NONE)
+    for path, field_id in ids.items():
+        if field_id not in plan:
+            kind: Any = columns.find_type(field_id)
+            plan[field_id] = StatisticsCollector(field_id, kind, nothing, path)
+    return plan
+
+
+def _unbounded(metadata: Any, ids: Mapping[str, int]) -> set[int]:
+    """Columns of which some row group holds values but no smallest and greatest one.
+
+    Parquet leaves the bounds out when a value is very long, and gives NaN for the greatest when a
+    value is NaN. Bounds of the other values alone would make readers skip the file for rows that
+    it has.
+    """
+    found = set()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for position in range(metadata.num_columns):
+            chunk = group.column(position)
+            if not _is_bounded(chunk):
+                found.add(ids[chunk.path_in_schema])
+    return found
+
+
+def _is_bounded(chunk: Any) -> bool:
+    statistics = chunk.statistics
+    if statistics is None:
+        return False
+    if not statistics.has_min_max:
+        return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)
+    if chunk.physical_type in ("FLOAT", "DOUBLE"):
+        return not (math.isnan(statistics.min) or math.isnan(statistics.max))
+    return True

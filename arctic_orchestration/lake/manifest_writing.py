@@ -1,0 +1,126 @@
+"""Writes manifests of data files and of delete files, with all that their entries hold.
+
+pyiceberg writes manifests of data files only, leaves ``referenced_data_file`` out, has a list of
+longs for ``equality_ids`` where Java's reader wants ints, and compresses each entry by itself.
+"""
+
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    ManifestContent,
+    ManifestEntry,
+    ManifestWriter,
+    ManifestWriterV2,
+    write_manifest,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
+
+_ENTRIES_A_BLOCK = 500
+_DATA_FILE, _EQUALITY_IDS = 2, 135
+_INTS = NestedField(
+    _EQUALITY_IDS,
+    "equality_ids",
+    ListType(136, IntegerType(), element_required=True),
+    required=False,
+)
+_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema of entries with the fields that pyiceberg has otherwise, or not at all."""
+    fields = []
+    for field in schema.fields:
+        if field.field_id == _DATA_FILE:
+            assert isinstance(field.field_type, StructType)
+            inside = [
+                _INTS if one.field_id == _EQUALITY_IDS else one for one in field.field_type.fields
+            ]
+            kind = StructType(*inside, _REFERENCED)
+            field = NestedField(_DATA_FILE, "data_file", kind, required=True)
+        fields.append(field)
+    return Schema(*fields)
+
+
+#: Where ``referenced_data_file`` is in a data file that was read with all its fields.
+REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
+
+
+def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema | None:
+    """A schema that has all columns of a partition spec: the current one, else the newest."""
+    wanted = {field.source_id for field in spec.fields}
+    older = sorted(metadata.schemas, key=lambda schema: -schema.schema_id)
+    for schema in (metadata.schema(), *older):
+        if wanted <= schema._lazy_id_to_field.keys():
+            return schema
+    return None
+
+
+def manifest_writer(
+    metadata: TableMetadata,
+    content: ManifestContent,
+    spec: PartitionSpec,
+    path: str,
+    io: FileIO,
+    snapshot_id: int,
+) -> ManifestWriter:
+    """Writes a manifest of data files, or of delete files, in the table's format version."""
+    schema = schema_of(metadata, spec) or metadata.schema()
+    codec = metadata.properties.get("write.avro.compression-codec", "gzip")
+    output = io.new_output(path)
+    if metadata.format_version == 1:
+        return write_manifest(1, spec, schema, output, snapshot_id, codec)  # type: ignore[arg-type]
+    kind = _DeletesWriter if content == ManifestContent.DELETES else _DataWriter
+    return kind(spec, schema, output, snapshot_id, codec)  # type: ignore[arg-type]
+
+
+class _Blocks(AvroOutputFile[ManifestEntry]):
+    """Collects entries into blocks of some hundred, as other writers do."""
+
+    def __enter__(self) -> "_Blocks":
+        super().__enter__()
+        self._waiting: list[ManifestEntry] = []
+        return self
+
+    def write_block(self, objects: list[ManifestEntry]) -> None:
+        self._waiting.extend(objects)
+        if len(self._waiting) >= _ENTRIES_A_BLOCK:
+            self._flush()
+
+    def __exit__(self, *error: object) -> None:
+        if self._waiting:
+            self._flush()
+        super().__exit__(*error)  # type: ignore[arg-type]
+
+    def _flush(self) -> None:
+        super().write_block(self._waiting)
+        self._waiting = []
+
+
+class _DataWriter(ManifestWriterV2):
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return _Blocks(
+            output_file=self._output_file,
+            file_schema=_complete(self._with_partition(2)),
+            record_schema=_complete(self._with_partition(2)),
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+    def add_entry(self, entry: ManifestEntry) -> ManifestWriter:
+        values = entry.data_file._data
+        # What pyiceberg describes has no place for the last field.
+        values.extend([None] * (REFERENCED_PLACE + 1 - len(values)))
+        return super().add_entry(entry)
+
+
+class _DeletesWriter(_DataWriter):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}

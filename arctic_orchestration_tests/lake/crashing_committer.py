@@ -1,0 +1,67 @@
+"""A process that commits replacements, and is killed at a step of it.
+
+The steps are those after which the world is another one: outputs were looked at, a manifest was
+written, all were, the list was, the table's new metadata file was, the catalog took it, and it was
+told.
+"""
+
+import inspect
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.lake import open_catalog, replacing
+from arctic_orchestration.lake.replace_producer import ReplaceFiles
+from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+
+#: The steps, with what has just returned then.
+STEPS: dict[str, tuple[Any, str]] = {
+    "outputs looked at": (replacing, "checked_outputs"),
+    "first manifest begun": (ReplaceFiles, "_writer"),
+    "manifests written": (ReplaceFiles, "_manifests"),
+    "manifest list written": (ReplaceFiles, "commit"),
+    "metadata file written": (SqlCatalog, "_write_metadata"),
+    "catalog changed": (SqlCatalog, "commit_table"),
+    "committed": (Table, "_do_commit"),
+    "told": (replacing._Replace, "commit"),
+}
+#: From here on the commit is in the table.
+LANDED = ("catalog changed", "committed", "told")
+
+
+def commit_until(lake: Path, name: str, replacements: Sequence[Replacement], step: str) -> None:
+    """Starts the process and waits until it has killed itself at the step."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    process = processes.Process(target=_commit, args=(lake, name, list(replacements), step))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, f"{step}: ended with {process.exitcode}"
+
+
+def _commit(lake: Path, name: str, replacements: list[Replacement], step: str) -> None:
+    end_with_the_parent()
+    catalog = open_catalog(Settings.from_environment({"ARCTIC_LAKE": str(lake)}))
+    table = catalog.load_table(name)
+    owner, function = STEPS[step]
+    killed: Any = _then_killed(getattr(owner, function))
+    if isinstance(inspect.getattr_static(owner, function), staticmethod):
+        killed = staticmethod(killed)
+    setattr(owner, function, killed)
+    replace_files(table, replacements)
+
+
+def _then_killed(function: Callable[..., Any]) -> Callable[..., Any]:
+    def killed(*arguments: Any, **named: Any) -> None:
+        function(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return killed

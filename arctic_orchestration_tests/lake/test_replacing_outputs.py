@@ -1,0 +1,190 @@
+"""Outputs that are not what a merge was to write never get into the table."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.describing import describe
+from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration_tests.lake.merged_by_hand import (
+    BY_ORIGIN,
+    SCHEMA,
+    add,
+    arrow,
+    merge,
+    new_table,
+    plan,
+    rows_of,
+)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return new_table(catalog)
+
+
+@pytest.fixture
+def merged(table: Table) -> Replacement:
+    """Three files of two rows each, and one that has all of them."""
+    for number in range(3):
+        add(table, (number, "JFK"), (number + 10, "JFK"))
+    return merge(table, plan(table))
+
+
+def wrong(table: Table, *replacements: Replacement) -> str:
+    """Commits, and returns what is wrong with the last one."""
+    done = replace_files(table, replacements)
+    assert replacements[-1].id not in done.committed
+    assert done.conflicts == {}
+    return done.wrong[replacements[-1].id]
+
+
+def test_a_missing_output_is_told(table: Table, merged: Replacement) -> None:
+    """Nothing is committed."""
+    Path(merged.outputs[0]).unlink()
+    assert wrong(table, merged) == f"{merged.outputs[0]} is missing"
+    assert len(table.refresh().snapshots()) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows_deleted", "message"),
+    [
+        (1, "got 6 rows in the outputs, expected 5: 6 in the inputs without 1 deleted ones"),
+        (-1, "got 6 rows in the outputs, expected 7: 6 in the inputs without -1 deleted ones"),
+    ],
+)
+def test_rows_must_add_up(
+    table: Table, merged: Replacement, rows_deleted: int, message: str
+) -> None:
+    """What the footers say counts, not what the worker says."""
+    assert wrong(table, replace(merged, rows_deleted=rows_deleted)) == message
+
+
+def test_a_row_that_was_lost_is_found_in_the_footer(table: Table, merged: Replacement) -> None:
+    """The output has five rows of six."""
+    lossy = merge(table, merged.group, changed=lambda rows: rows[1:])
+    assert wrong(table, lossy).startswith("got 5 rows in the outputs, expected 6")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def without_ids(path: Path) -> None:
+    pq.write_table(arrow([(number, "JFK") for number in range(6)]), path)
+
+
+def of_another_type(path: Path) -> None:
+    schema = schema_to_pyarrow(SCHEMA)
+    field = schema.field("id").with_type(pa.string())
+    rows = pa.table({"id": [str(number) for number in range(6)], "origin": ["JFK"] * 6})
+    pq.write_table(rows.cast(pa.schema([field, schema.field("origin")])), path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncated, "Parquet"),
+        (without_ids, "a column has no field id"),
+        (of_another_type, "the table cannot have such a column"),
+    ],
+)
+def test_files_that_the_table_cannot_read_are_told(
+    table: Table, merged: Replacement, damage: Callable[[Path], None], message: str
+) -> None:
+    """Not a whole Parquet file, no field ids, or another type."""
+    damage(Path(merged.outputs[0]))
+    assert message in wrong(table, merged)
+
+
+def test_an_output_without_rows_is_told(table: Table, merged: Replacement) -> None:
+    """A merge that leaves nothing has no outputs."""
+    path = f"{Path(merged.outputs[0]).parent}/empty.parquet"
+    pq.write_table(arrow([]).cast(schema_to_pyarrow(SCHEMA)), path)
+    assert wrong(table, replace(merged, outputs=(*merged.outputs, path))) == f"{path} has no rows"
+
+
+def test_an_output_elsewhere_is_told(table: Table, merged: Replacement, tmp_path: Path) -> None:
+    """Outside the table nobody would remove it later. ``write.data.path`` is inside."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path = f"{elsewhere}/one.parquet"
+    Path(merged.outputs[0]).rename(path)
+    moved = replace(merged, outputs=(path,))
+    assert wrong(table, moved) == f"{path} is outside the table, {table.location()}"
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.data.path": str(elsewhere)})
+    assert replace_files(table, [moved]).committed == ("task-1",)
+
+
+def test_an_output_is_never_there_twice(table: Table, merged: Replacement) -> None:
+    """Named twice, named by two replacements, or in the table already."""
+    path = merged.outputs[0]
+    twice = replace(merged, outputs=(path, path))
+    assert wrong(table, twice) == "an output is named twice"
+    more = [add(table, (100 + number, "JFK")) for number in range(6)]
+    other = replace(merge(table, plan(table, more), name="other"), outputs=(path,))
+    before = rows_of(table)
+    assert wrong(table, merged, other) == f"{path} is an output of another replacement"
+    assert wrong(table, other) == f"{path} is in the table already"
+    assert rows_of(table) == before
+
+
+def test_inputs_of_several_partitions_are_wrong(catalog: Catalog) -> None:
+    """The outputs could not say which partition they are of."""
+    table = new_table(catalog, "lake.partitioned", spec=BY_ORIGIN)
+    files = [add(table, (1, "JFK")), add(table, (2, "LGA"))]
+    assert wrong(table, merge(table, plan(table, files))) == "the inputs are of several partitions"
+
+
+def test_inputs_younger_than_their_plan_are_wrong(table: Table, merged: Replacement) -> None:
+    """Older outputs would be reached by deletes that were not for these rows."""
+    older = replace(merged, group=replace(merged.group, sequence_number=1))
+    young = merged.group.files[0].path
+    assert wrong(table, older) == f"{young} is younger than the snapshot that was planned from"
+
+
+def test_a_full_disk_leaves_the_table_as_it_is(
+    table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest list cannot be written; the manifests that were go again."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = set(Path(table.location(), "metadata").iterdir())
+    monkeypatch.setattr("pyiceberg.table.update.snapshot.write_manifest_list", full)
+    with pytest.raises(LakeError, match="manifests cannot be written: .*No space left on device"):
+        replace_files(table, [merged])
+    assert set(Path(table.location(), "metadata").iterdir()) == before
+
+
+def test_what_is_described_is_what_pyiceberg_describes(table: Table) -> None:
+    """Counts and bounds of a file that pyiceberg wrote, from its footer."""
+    path = add(table, (3, "JFK"), (1, "EWR"))
+    (theirs,) = [one.file for one in table.scan().plan_files() if one.file.file_path == path]
+    ours = describe(table, path, spec_id=0, partition=())
+    for name in ("record_count", "file_size_in_bytes", "file_format", "split_offsets"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    for name in ("column_sizes", "value_counts", "null_value_counts", "lower_bounds"):
+        assert dict(getattr(ours, name)) == dict(getattr(theirs, name))
+    assert dict(ours.upper_bounds) == {1: (3).to_bytes(8, "little"), 2: b"JFK"}
+
+
+def test_a_file_from_before_columns_changed_is_described_by_its_ids(table: Table) -> None:
+    """One column got another name since, the other one is gone."""
+    path = add(table, (3, "JFK"), (1, "EWR"))
+    with table.update_schema() as schema:
+        schema.rename_column("origin", "airport")
+        schema.delete_column("id")
+    ours = describe(table, path, spec_id=0, partition=())
+    assert dict(ours.lower_bounds) == {2: b"EWR"}
+    assert dict(ours.value_counts) == {2: 2}
