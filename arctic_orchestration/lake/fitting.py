@@ -43,10 +43,10 @@ def _column(found: spark.StructType, field: iceberg.NestedField) -> Column:
     if field.name not in found.names:
         return F.lit(None)
     column = column_at((field.name,))
-    return _ordered(column, found[field.name].dataType, field.field_type)
+    return ordered(column, found[field.name].dataType, field.field_type)
 
 
-def _ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -> Column:
+def ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -> Column:
     """The column with the fields of its structs in the table's order: a cast goes by position."""
     if not _has_structs(kind):
         return column
@@ -54,7 +54,7 @@ def _ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -
         case spark.StructType(), iceberg.StructType():
             fields = [
                 (
-                    _ordered(
+                    ordered(
                         column.getField(field.name), found[field.name].dataType, field.field_type
                     )
                     if field.name in found.names
@@ -65,14 +65,14 @@ def _ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -
             return F.when(column.isNotNull(), F.struct(*fields))
         case spark.ArrayType(), iceberg.ListType():
             return F.transform(
-                column, lambda value: _ordered(value, found.elementType, kind.element_type)
+                column, lambda value: ordered(value, found.elementType, kind.element_type)
             )
         case spark.MapType(), iceberg.MapType():
             keys = F.transform_keys(
-                column, lambda key, _: _ordered(key, found.keyType, kind.key_type)
+                column, lambda key, _: ordered(key, found.keyType, kind.key_type)
             )
             return F.transform_values(
-                keys, lambda _, value: _ordered(value, found.valueType, kind.value_type)
+                keys, lambda _, value: ordered(value, found.valueType, kind.value_type)
             )
     return column
 

@@ -106,19 +106,39 @@ def _first(row: pa.RecordBatch, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _value(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
+def transformed(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
+    """The value of a transform that is not void, or one that sorts as it does.
+
+    Years to hours are given as the moments at which they begin.
+
+    Errors:
+        UnsupportedTable: the transform is unknown, or the field is no column.
+    """
     column = column_at(path_of(schema, source_id))
     kind = schema.find_type(source_id)
+    if isinstance(transform, IdentityTransform):
+        return column
     if isinstance(transform, BucketTransform):
-        return _bytes(_bucket(column, transform, kind), iceberg.IntegerType())
+        return _bucket(column, transform, kind)
     if isinstance(transform, TruncateTransform):
-        return _bytes(_truncated(column, transform.width, kind), kind)
+        return _truncated(column, transform.width, kind)
     unit = _UNITS.get(type(transform))
-    return _bytes(column if unit is None else F.date_trunc(unit, column), kind)
+    if unit is None:
+        raise UnsupportedTable(f"field {source_id} has the unknown transform {transform}")
+    return F.date_trunc(unit, column)
 
 
-def _bytes(column: Column, kind: iceberg.IcebergType) -> Column:
-    return column if isinstance(kind, iceberg.BinaryType) else column.cast("string").cast("binary")
+def _value(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
+    value = transformed(transform, source_id, schema)
+    return (
+        value if _is_binary(transform, source_id, schema) else value.cast("string").cast("binary")
+    )
+
+
+def _is_binary(transform: Transform[Any, Any], source_id: int, schema: Schema) -> bool:
+    if isinstance(transform, BucketTransform):
+        return False
+    return isinstance(schema.find_type(source_id), iceberg.BinaryType)
 
 
 def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:
