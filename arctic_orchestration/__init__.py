@@ -9,18 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arctic_orchestration.code_location.arctic import Arctic
+    from arctic_orchestration.code_location.compaction import compaction_definitions
     from arctic_orchestration.code_location.resource import ArcticResource
     from arctic_orchestration.constraints import only
     from arctic_orchestration.scheduling.schedule import Schedule, Target
     from arctic_orchestration.triggers import on
 
-__all__ = ["Arctic", "ArcticResource", "Schedule", "Target", "on", "only"]
+__all__ = [
+    "Arctic",
+    "ArcticResource",
+    "Schedule",
+    "Target",
+    "compaction_definitions",
+    "on",
+    "only",
+]
 
 _HOMES = {
     "Arctic": "arctic_orchestration.code_location.arctic",
     "ArcticResource": "arctic_orchestration.code_location.resource",
     "Schedule": "arctic_orchestration.scheduling.schedule",
     "Target": "arctic_orchestration.scheduling.schedule",
+    "compaction_definitions": "arctic_orchestration.code_location.compaction",
 }
 _MODULES = {
     "on": "arctic_orchestration.triggers.on",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from arctic_orchestration.cli import doctor_queue
+from arctic_orchestration.cli import doctor_compaction, doctor_queue
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
@@ -54,7 +55,7 @@ def _shown() -> list[Finding]:
     for finding in findings:
         color = COLORS[finding.status]
         status = f"[{color}]{finding.status}[/]"
-        table.add_row(finding.check, status, finding.found, finding.advice)
+        table.add_row(escape(finding.check), status, escape(finding.found), escape(finding.advice))
     console.print(table)
     return findings
 
@@ -65,6 +66,7 @@ def examine() -> list[Finding]:
     findings += _guarded("state database", _state_database)
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
+    findings += _guarded("compaction", doctor_compaction.compaction)
     try:
         from dagster import DagsterInstance
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from arctic_orchestration.cli import (
+    compaction,
     database,
     doctor,
     events,
@@ -18,6 +19,7 @@ from arctic_orchestration.cli import (
     schedules,
     schema,
     simulate,
+    worker,
 )
 from arctic_orchestration.errors import ArcticError
 
@@ -31,6 +33,8 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(queues.app, name="queues")
+app.add_typer(compaction.app, name="compaction")
+app.command(name="worker")(worker.worker)
 app.add_typer(events.app, name="events")
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(database.app, name="db")

@@ -329,6 +329,22 @@ def migrates_on_first_use(url: sa.URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
+def database_time(connection: sa.Connection) -> datetime:
+    """The database's own time at this moment, not at the beginning of the transaction.
+
+    Leases are given, renewed and ended by it: the clocks of workers may differ, this one decides.
+    To the microsecond on Postgres, to the millisecond on SQLite.
+    """
+    now: datetime = connection.execute(_TIME[connection.dialect.name]).scalar_one()
+    return now
+
+
+_TIME = {
+    "postgresql": sa.select(sa.func.clock_timestamp(type_=UtcTime)),
+    "sqlite": sa.select(sa.func.strftime("%Y-%m-%d %H:%M:%f", "now", type_=UtcTime)),
+}
+
+
 def has_row_locks(connection: sa.Connection) -> bool:
     """Whether rows are locked one by one, or the whole database by the transaction."""
     return connection.dialect.name == "postgresql"

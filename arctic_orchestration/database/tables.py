@@ -25,23 +25,19 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_queue_waits``       what each queued run was last told that it waits for
 ``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
 ===========================  ===============================================================
+
+Those of compaction stand in ``compaction_tables``.
 """
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.dialect import UtcTime
-
-metadata = sa.MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    }
+from arctic_orchestration.database import (
+    compaction_tables,  # noqa: F401  so that whoever has the register has its tables too
 )
-
-_Id = sa.String(26)
-_Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+from arctic_orchestration.database.dialect import UtcTime
+from arctic_orchestration.database.metadata import Id as _Id
+from arctic_orchestration.database.metadata import Serial as _Serial
+from arctic_orchestration.database.metadata import metadata as metadata
 
 locations = sa.Table(
     "arctic_locations",

@@ -11,7 +11,8 @@ Why the partitions are cut so:
   both; a key reads ``2013-01-01|EWR``. A trigger that counts different partitions counts files.
 - ``flights`` has no partitions in Dagster: one run takes whatever set of feed files it is handed,
   and Dagster has no run of an arbitrary set (nor an unpartitioned run of a partitioned asset with
-  a partitioned parent). The Iceberg table is partitioned by day.
+  a partitioned parent). The Iceberg table is partitioned by month: each run appends a small file,
+  and compaction merges those of a month while more come.
 - A run replaces the rows of exactly the (day, origin) pairs it was handed, so files of one day
   that arrive in two jobs, or three files of three different days in one job, end in the same
   table in every order, and so does a run that was killed and started again.

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration import ArcticResource
+from arctic_orchestration.code_location.compaction_arrivals import TABLE
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.feeding import metadata_of
 from arctic_orchestration.flights.feeds import FIRST_DAY, LAST_DAY, ORIGINS, Feed, FeedFile
@@ -81,7 +82,12 @@ class FeedFiles(dg.Config):
     partitions: list[str] = Field(default_factory=list)
 
 
-@dg.asset(deps=[raw_flights], group_name="flights", kinds={"spark", "iceberg"})
+@dg.asset(
+    deps=[raw_flights],
+    group_name="flights",
+    kinds={"spark", "iceberg"},
+    metadata={TABLE: FLIGHTS.identifier},
+)
 def flights(
     context: dg.AssetExecutionContext,
     config: FeedFiles,
@@ -114,6 +120,7 @@ def flights(
     output_required=False,
     group_name="flights",
     kinds={"spark", "iceberg"},
+    metadata={TABLE: DELAYS_BY_ROUTE.identifier},
 )
 def delays_by_route(
     context: dg.AssetExecutionContext, arctic: ArcticResource, pyspark: LazyPySparkResource
@@ -155,7 +162,12 @@ def delays_by_route(
         )
 
 
-@dg.asset(deps=[raw_weather], group_name="flights", kinds={"spark", "iceberg"})
+@dg.asset(
+    deps=[raw_weather],
+    group_name="flights",
+    kinds={"spark", "iceberg"},
+    metadata={TABLE: WEATHER.identifier},
+)
 def weather(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
     """The hourly weather of all files that have landed, replaced as a whole."""
     files = Landing.of(Settings.from_environment()).landed("weather")
@@ -165,7 +177,12 @@ def weather(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(metadata=metadata)
 
 
-@dg.asset(deps=[delays_by_route, weather], group_name="flights", kinds={"spark", "iceberg"})
+@dg.asset(
+    deps=[delays_by_route, weather],
+    group_name="flights",
+    kinds={"spark", "iceberg"},
+    metadata={TABLE: DELAY_SUMMARY.identifier},
+)
 def delay_summary(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
     """Each day and origin so far: its routes together, beside the weather of the day."""
     spark = pyspark.spark_session
@@ -179,7 +196,13 @@ def delay_summary(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
 
 def _table(spec: TableSpec) -> Table:
     catalog = open_catalog(Settings.from_environment())
-    return ensure_table(catalog, spec.identifier, spec.schema, partition_spec=spec.partition_spec)
+    return ensure_table(
+        catalog,
+        spec.identifier,
+        spec.schema,
+        partition_spec=spec.partition_spec,
+        properties=spec.properties,
+    )
 
 
 def _extent(files: Sequence[LandedFile]) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """The flights lake as Dagster definitions, without its schedules."""
 
+from datetime import timedelta
+
 import dagster as dg
 
+from arctic_orchestration import compaction_definitions
 from arctic_orchestration.flights.assets import (
     delay_summary,
     delays_by_route,
@@ -10,6 +13,7 @@ from arctic_orchestration.flights.assets import (
     raw_weather,
     weather,
 )
+from arctic_orchestration.flights.tables import DELAYS_BY_ROUTE, FLIGHTS
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 
 
@@ -24,4 +28,16 @@ def flights_definitions() -> dg.Definitions:
         assets=[raw_flights, raw_weather, flights, delays_by_route, weather, delay_summary],
         resources={"pyspark": pyspark_resource()},
         executor=dg.in_process_executor,
+    )
+
+
+def flights_compaction() -> dg.Definitions:
+    """Lets the tables that are fed day by day compact themselves meanwhile; opens nothing.
+
+    A worker ends soon when nothing is left to merge, as it takes a place in the run queue.
+    """
+    return compaction_definitions(
+        tables=[FLIGHTS.identifier, DELAYS_BY_ROUTE.identifier],
+        interval_seconds=5,
+        until_idle=timedelta(seconds=20),
     )

@@ -12,6 +12,8 @@ import dagster as dg
 import psutil
 import yaml
 
+from arctic_orchestration.code_location.compaction_runs import QUEUE_TAG
+
 LOCATION = "flights"
 
 #: set in the environment of the demo's own processes, to the demo's folder
@@ -23,8 +25,13 @@ _DAGSTER_YAML = {
         "module": "arctic_orchestration.coordinator",
         "class": "ArcticRunCoordinator",
         "config": {
-            "max_concurrent_runs": 2,
-            "queues": {"backfills": {"match": {"tags": {"dagster/backfill": "*"}}}},
+            "max_concurrent_runs": 3,
+            "queues": {
+                "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
+                # One of the three is enough for merging; it may not wait for the others for ever.
+                "compaction": {"share": 1, "match": {"tags": {QUEUE_TAG: "*"}}},
+                "default": {"share": 2},
+            },
         },
     },
     # A run whose daemon died while starting it is given up, and asked for again.

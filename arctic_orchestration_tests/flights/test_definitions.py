@@ -11,7 +11,7 @@ import pytest
 from arctic_orchestration import Arctic
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.flights.assets import days, feed_files
-from arctic_orchestration.flights.definitions import flights_definitions
+from arctic_orchestration.flights.definitions import flights_compaction, flights_definitions
 from arctic_orchestration.flights.feeds import files_of, first_days
 from arctic_orchestration.flights.requested import days_filled_by, days_of
 from arctic_orchestration.flights.schedules import flights_schedules
@@ -38,7 +38,7 @@ def test_loading_the_definitions_makes_nothing(
     monkeypatch.setattr(socket.socket, "connect", refuse)
     arctic = Arctic(schedules=flights_schedules())
     dg.Definitions.validate_loadable(
-        dg.Definitions.merge(flights_definitions(), arctic.definitions())
+        dg.Definitions.merge(flights_definitions(), arctic.definitions(), flights_compaction())
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,423 @@
+"""Attempts: a worker's exclusive right to a task, for as long as it is renewed.
+
+Each claim is an attempt with an id, a *fencing token* one higher than the task's last, and a lease
+that ends unless it is renewed, at best at a third of its life. Every report gives id and token; it
+is taken only while the attempt is the live one and its lease is not over, by the database's time,
+and that is decided by the condition of the one statement that takes it. So a worker that was
+stopped and goes on is refused, also when nobody has claimed the task since: an attempt whose lease
+is over counts as lost, and what it wrote is removed.
+
+An attempt counts when it is claimed, and no more when it is given back. A failed task is planned
+again after its retry interval, a lost one at once; the last one that fails or is lost puts the
+task into quarantine, and lets its table rest.
+
+Functions take ``time``, what tells the moment: in tests a clock that stands.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction.attempt import (
+    Attempt,
+    AttemptState,
+    Claim,
+    MergedFile,
+    Output,
+)
+from arctic_orchestration.compaction.task import TASK_COLUMNS, Task, TaskState
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.compaction_tables import (
+    attempt_is_live,
+    compaction_attempts,
+    compaction_queues,
+    compaction_tasks,
+    is_claimed,
+    is_failed,
+    is_planned,
+)
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.errors import InvalidInput, Refused
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.quantities import format_duration, format_moment
+
+__all__ = [
+    "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempts_of",
+    "claim", "expire", "failed", "merged", "plan_again", "release", "renew",
+]  # fmt: skip
+
+#: how long a claim holds until it is renewed
+LEASE = timedelta(seconds=60)
+
+Time = Callable[[sa.Connection], datetime]
+
+
+def claim(
+    tx: sa.Connection,
+    queues: Sequence[str],
+    worker: str,
+    *,
+    table: str | None = None,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+) -> Claim | None:
+    """Takes the task of the smallest rank, of the queue that has had the least of its share.
+
+    Of the queues that have something to claim, the one with the fewest claimed tasks for its
+    share is asked first; where they are alike, the higher level. Others that claim at the
+    same moment get other tasks, and nobody waits for them.
+
+    Args:
+        tx: the transaction.
+        queues: their names, those that are no more are passed over; empty: all there are.
+        worker: who claims.
+        table: only tasks of this one.
+        life: how long the lease holds.
+        time: what tells the moment.
+
+    Returns:
+        none: there is nothing to do now.
+    """
+    now = time(tx)
+    plan_again(tx, now)
+    for queue in _by_share(tx, queues):
+        first = _FIRST if table is None else _FIRST.where(compaction_tasks.c.table_name == table)
+        row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()
+        if row is not None:
+            break
+    else:
+        return None
+    task = Task.from_row(row)
+    id, token = new_id(now), task.token + 1
+    directory, expires_at = f"compaction-{id}", now + life
+    tx.execute(
+        sa.insert(compaction_attempts).values(
+            id=id, task_id=task.id, table_name=task.table, worker=worker, token=token,
+            state=AttemptState.LIVE.value, reason="", directory=directory, claimed_at=now,
+            expires_at=expires_at,
+        )
+    )  # fmt: skip
+    number = task.attempts + 1
+    reason = f"attempt {number} of {task.max_attempts}, by worker {worker}"
+    changed = {"attempts": number, "token": token, "attempt_id": id}
+    task_rows.move(
+        tx, [(task.id, TaskState.PLANNED)], TaskState.CLAIMED, reason, now, attempt_id=id,
+        values={**changed, "not_before": None},
+    )  # fmt: skip
+    return Claim(
+        task=replace(task, state=TaskState.CLAIMED, reason=reason, state_at=now, attempts=number,
+                     token=token, attempt_id=id, not_before=None),
+        group=FileGroup.from_json(row["file_group"]),
+        attempt_id=id,
+        token=token,
+        claimed_at=now,
+        expires_at=expires_at,
+        directory=directory,
+    )  # fmt: skip
+
+
+def renew(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    *,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+) -> bool:
+    """Lets a lease hold for another ``life`` from now.
+
+    Returns:
+        false: it is over; the worker should stop, and what it reports is refused.
+    """
+    now = time(tx)
+    changed = tx.execute(
+        sa.update(compaction_attempts)
+        .where(*_held(attempt_id, token, now))
+        .values(expires_at=now + life)
+    )
+    return changed.rowcount == 1
+
+
+def merged(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    *,
+    outputs: Iterable[Output],
+    rows_in: int,
+    rows_deleted: int,
+    rows_out: int,
+    way: str,
+    because: str,
+    sort_order_id: int | None = None,
+    time: Time = database_time,
+) -> None:
+    """Reports that the files of the task are merged; from now on they wait for the committer.
+
+    Args:
+        tx: the transaction.
+        attempt_id: of the claim.
+        token: of the claim.
+        outputs: the files that were written; none, where all rows are deleted.
+        rows_in: of the files that were read.
+        rows_deleted: of those, how many are deleted.
+        rows_out: of the files that were written.
+        way: how they were merged.
+        because: why that way, for people.
+        sort_order_id: of the table, the order that the rows of the outputs have.
+        time: what tells the moment.
+
+    Errors:
+        Refused: the attempt has lost the task.
+        InvalidInput: the rows do not add up.
+    """
+    if rows_out != rows_in - rows_deleted:
+        raise InvalidInput("rows_out", rows_out, f"{rows_in} - {rows_deleted} rows")
+    files = [{"path": one.path, "size": one.size, "rows": one.rows} for one in outputs]
+    now = time(tx)
+    task = _end(
+        tx, attempt_id, token, AttemptState.MERGED, because, now,
+        outputs=json.dumps(files), rows_in=rows_in, rows_deleted=rows_deleted,
+        rows_out=rows_out, way=way, because=because, sort_order_id=sort_order_id,
+    )  # fmt: skip
+    reason = f"merged ({way}: {because}); waits for the committer"
+    task_rows.move(
+        tx, [(task.id, TaskState.CLAIMED)], TaskState.MERGED, reason, now, attempt_id=attempt_id
+    )
+
+
+def failed(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    reason: str,
+    *,
+    final: bool = False,
+    time: Time = database_time,
+) -> TaskState:
+    """Reports that an attempt failed.
+
+    Args:
+        tx: the transaction.
+        attempt_id: of the claim.
+        token: of the claim.
+        reason: for people.
+        final: another attempt would fail too.
+        time: what tells the moment.
+
+    Returns:
+        ``failed``: it is planned again after its retry interval, or ``quarantined``.
+
+    Errors:
+        Refused: the attempt has lost the task.
+    """
+    _lock_table_of(tx, attempt_id)
+    now = time(tx)
+    task = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now)
+    if final or task.attempts >= task.max_attempts:
+        _quarantine(tx, task, reason, now, attempt_id)
+        return TaskState.QUARANTINED
+    again = now + timedelta(seconds=task.retry_seconds)
+    text = (
+        f"attempt {task.attempts} of {task.max_attempts} failed: {reason}; "
+        f"again at {format_moment(again)}"
+    )
+    task_rows.move(
+        tx, [(task.id, TaskState.CLAIMED)], TaskState.FAILED, text, now, attempt_id=attempt_id,
+        values={"not_before": again, "attempt_id": None},
+    )  # fmt: skip
+    return TaskState.FAILED
+
+
+def release(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    *,
+    reason: str = "its worker ends",
+    time: Time = database_time,
+) -> None:
+    """Gives a task back, for anybody to claim; that does not count as an attempt.
+
+    Errors:
+        Refused: the attempt has lost the task.
+    """
+    now = time(tx)
+    task = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now)
+    task_rows.move(
+        tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, f"given back: {reason}", now,
+        attempt_id=attempt_id, values={"attempts": task.attempts - 1, "attempt_id": None},
+    )  # fmt: skip
+
+
+def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
+    """Takes tasks from attempts whose lease is over; that counts as an attempt.
+
+    Returns:
+        how many attempts were lost.
+    """
+    now, lost = time(tx), 0
+    here = compaction_attempts.c
+    over = (attempt_is_live, here.expires_at <= now)
+    query = sa.select(here.id, here.token, here.worker, here.table_name, here.expires_at)
+    # In the order of their tables, since two that expire at once lock those too.
+    for row in tx.execute(query.where(*over).order_by(here.table_name, here.id)).all():
+        tables.lock_table(tx, row.table_name)
+        taken = tx.execute(
+            sa.update(compaction_attempts)
+            .where(here.id == row.id, *over)
+            .values(
+                state=AttemptState.LOST.value,
+                reason=f"silent: its lease was over at {format_moment(row.expires_at)}",
+                ended_at=now,
+            )
+            .returning(here.task_id)
+        ).scalar()
+        if taken is None:
+            # It was renewed, or another one was here first.
+            continue
+        lost += 1
+        task = task_rows.task_by_id(tx, taken)
+        text = (
+            f"attempt {task.attempts} of {task.max_attempts} was lost: "
+            f"worker {row.worker} was silent until {format_moment(row.expires_at)}"
+        )
+        if task.attempts >= task.max_attempts:
+            _quarantine(tx, task, text, now, row.id)
+            continue
+        task_rows.move(
+            tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, text, now, attempt_id=row.id,
+            values={"attempt_id": None},
+        )  # fmt: skip
+    return lost
+
+
+def plan_again(tx: sa.Connection, now: datetime) -> int:
+    """Lets failed tasks whose retry interval is over be claimed again.
+
+    Returns:
+        how many.
+    """
+    here = compaction_tasks.c
+    query = (
+        sa.select(here.id, here.attempts, here.max_attempts)
+        .where(is_failed, here.not_before <= now)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    rested = tx.execute(query).all()
+    for row in rested:
+        reason = f"waits for attempt {row.attempts + 1} of {row.max_attempts}"
+        task_rows.move(
+            tx, [(row.id, TaskState.FAILED)], TaskState.PLANNED, reason, now,
+            values={"not_before": None},
+        )  # fmt: skip
+    return len(rested)
+
+
+def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
+    """All attempts of a task, the first one first."""
+    here = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(here.task_id == task_id).order_by(here.token)
+    return [Attempt.from_row(row) for row in tx.execute(query)]
+
+
+#: the first task of a queue that nobody else is about to take
+_FIRST = (
+    sa.select(*(compaction_tasks.c[name] for name in TASK_COLUMNS), compaction_tasks.c.file_group)
+    .where(is_planned, compaction_tasks.c.queue == sa.bindparam("of_queue"))
+    .order_by(compaction_tasks.c.rank, compaction_tasks.c.id)
+    .limit(1)
+    .with_for_update(skip_locked=True, key_share=True)
+)
+
+
+def _by_share(tx: sa.Connection, names: Sequence[str]) -> list[str]:
+    """The queues that have something to claim, the one with the least of its share first."""
+    queue, task = compaction_queues.c, compaction_tasks.c
+    active = sa.select(sa.func.count()).where(is_claimed, task.queue == queue.name)
+    waits = sa.exists().where(is_planned, task.queue == queue.name)
+    query = sa.select(
+        queue.name, queue.share, queue.level, active.scalar_subquery().label("active")
+    ).where(waits)
+    if names:
+        query = query.where(dialect.among(tx, queue.name, names))
+    rows = tx.execute(query).all()
+    return [
+        row.name
+        for row in sorted(
+            rows, key=lambda row: (Fraction(row.active, row.share), -row.level, row.name)
+        )
+    ]
+
+
+def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    """That an attempt is the live one of its task, and its lease is not over."""
+    here = compaction_attempts.c
+    return here.id == attempt_id, here.token == token, attempt_is_live, here.expires_at > now
+
+
+def _end(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    state: AttemptState,
+    reason: str,
+    now: datetime,
+    **values: Any,
+) -> Task:
+    """Takes the last report of an attempt.
+
+    Returns:
+        its task, not moved yet.
+
+    Errors:
+        Refused: it is not the live attempt, or its lease is over.
+    """
+    here = compaction_attempts.c
+    task_id = tx.execute(
+        sa.update(compaction_attempts)
+        .where(*_held(attempt_id, token, now))
+        .values(state=state.value, reason=reason, ended_at=now, **values)
+        .returning(here.task_id)
+    ).scalar()
+    if task_id is None:
+        raise Refused(_why_refused(tx, attempt_id, token, now))
+    return task_rows.task_by_id(tx, task_id)
+
+
+def _why_refused(tx: sa.Connection, attempt_id: str, token: int, now: datetime) -> str:
+    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == attempt_id)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        return f"there is no attempt {attempt_id}"
+    whole = f"attempt {attempt_id} of compaction task {row.task_id}"
+    if row.token != token:
+        return f"{whole} has another token than {token}"
+    if row.state != AttemptState.LIVE:
+        return f"{whole} is {row.state} since {format_moment(row.ended_at)}: {row.reason}"
+    late = format_duration(timedelta(seconds=max(int((now - row.expires_at).total_seconds()), 0)))
+    return f"{whole} has lost its lease: it was over {late} ago, and the attempt counts as lost"
+
+
+def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
+    """Locks the table first, as who may put it to rest has to."""
+    here = compaction_attempts.c
+    table = tx.execute(sa.select(here.table_name).where(here.id == attempt_id)).scalar()
+    if table is not None:
+        tables.lock_table(tx, table)
+
+
+def _quarantine(tx: sa.Connection, task: Task, reason: str, now: datetime, attempt_id: str) -> None:
+    text = f"given up after {task.attempts} of {task.max_attempts} attempts: {reason}"
+    task_rows.move(
+        tx, [(task.id, task.state)], TaskState.QUARANTINED, text, now, attempt_id=attempt_id,
+        values={"attempt_id": None},
+    )  # fmt: skip
+    tables.rest(tx, task.table, f"task {task.id} is in quarantine: {reason}", now)

@@ -1,0 +1,174 @@
+"""One table, now and in this process: planned, offered, merged and committed.
+
+It goes the way of everybody else, through the state database, so that it disturbs nobody: tasks
+are claimed, and the table's lease to commit is taken. Only the commit interval is not waited for.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import queues, tables, task_rows
+from arctic_orchestration.compaction.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.offers import Offered, offer
+from arctic_orchestration.compaction.policy import Policy
+from arctic_orchestration.compaction.records import CompactionRecord
+from arctic_orchestration.compaction.table_plan import TablePlan
+from arctic_orchestration.compaction.table_planning import plan_loaded, state_of
+from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.compaction.worker import Merge, Worker, WorkerEvent
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.lake.tables import load_table
+
+#: how long other workers are waited for that have tasks of the table, and another committer
+PATIENCE = timedelta(minutes=10)
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What became of a table."""
+
+    plan: TablePlan
+    #: none: nothing was offered, as the table is refused
+    offered: Offered | None
+    records: tuple[CompactionRecord, ...]
+    counts: CommitCounts
+    #: live tasks that are left: failed ones, and those that others still have
+    left: tuple[Task, ...]
+    #: why nothing could be committed; none: it could, or there was nothing
+    trouble: str | None
+
+
+def offer_now(
+    database: Database, catalog: Catalog, table: str, now: datetime, *, force: bool = False
+) -> tuple[TablePlan, Offered | None]:
+    """Plans a table and offers the plan to its queue.
+
+    Args:
+        database: the state database.
+        catalog: of the table.
+        table: its name there; compaction knows it from then on.
+        now: the moment.
+        force: everything that can be better is made better, whatever the thresholds.
+
+    Returns:
+        the plan, and what became of it; none: the table is refused, and nothing is offered.
+
+    Errors:
+        NotFound: the catalog has no such table.
+        InvalidDefinition: a property of the table cannot be used.
+        LakeError: the catalog or a manifest cannot be read.
+        DatabaseUnavailable: the state database did not answer.
+    """
+    loaded = load_table(catalog, table)
+    policy = Policy.of(loaded.properties, table)
+    with database.begin() as tx:
+        row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
+        state = replace(state_of(tx, table), forced=force)
+    # After the row: a commit in between makes the offer stale.
+    plan = plan_loaded(loaded.refresh(), policy, state, now)
+    if plan.refused is not None:
+        return plan, None
+    with database.begin() as tx:
+        offered = offer(
+            tx,
+            table,
+            plan.tasks,
+            now,
+            version=row.version,
+            max_attempts=policy.attempts,
+            retry_after=policy.retry_interval,
+            reason="replaced by a plan that a person asked for",
+        )
+        if offered.stale:
+            return plan, offered
+        # A plan without thresholds says nothing of what the planner would find.
+        if not force:
+            tables.looked(
+                tx,
+                table,
+                due_number=row.due_number,
+                snapshot_id=plan.snapshot_id,
+                reason=f"{plan.gain}, planned by a person",
+                now=now,
+                still_due=not offered.complete,
+            )
+        if not offered.complete:
+            tables.make_due(tx, table, "a person's plan of it found not enough room", now)
+    return plan, offered
+
+
+def compact_now(
+    database: Database,
+    catalog: Catalog,
+    merge: Merge,
+    table: str,
+    now: datetime,
+    *,
+    force: bool = False,
+    parallelism: int = 2,
+    on_plan: Callable[[TablePlan], None] | None = None,
+    on_event: Callable[[WorkerEvent], None] | None = None,
+    patience: timedelta = PATIENCE,
+) -> RunResult:
+    """Plans, merges and commits; tasks that other workers have are waited for.
+
+    Args:
+        database: the state database.
+        catalog: of the table.
+        merge: how files are merged.
+        table: its name in the catalog.
+        now: the moment.
+        force: everything that can be better is made better, whatever the thresholds.
+        parallelism: how many tasks are merged at once.
+        on_plan: told of the plan, before anything is merged.
+        on_event: told of everything that happens to a task, from several threads.
+        patience: how long others are waited for.
+
+    Errors:
+        as :func:`offer_now`.
+    """
+    plan, offered = offer_now(database, catalog, table, now, force=force)
+    if on_plan is not None:
+        on_plan(plan)
+    give_up_at = time.monotonic() + patience.total_seconds()
+    committer = Committer(database, catalog)
+    counts, records, trouble = CommitCounts(), list[CompactionRecord](), None
+    while True:
+        worker = Worker(
+            database, catalog, merge, table=table, parallelism=parallelism, on_event=on_event
+        )
+        worker.run(timedelta(0))
+        done = committer.commit(table)
+        if done is not None:
+            counts = counts.plus(done.counts)
+            records += done.records
+            trouble = done.trouble
+        waiting = _of_others(database, table)
+        if trouble is not None or not waiting or time.monotonic() > give_up_at:
+            break
+        threading.Event().wait(_LOOK_SECONDS)
+    with database.read() as tx:
+        left = task_rows.tasks(
+            tx, table=table, states=(TaskState.FAILED, TaskState.CLAIMED, TaskState.MERGED)
+        )
+    return RunResult(
+        plan=plan,
+        offered=offered,
+        records=tuple(records),
+        counts=counts,
+        left=tuple(left),
+        trouble=trouble,
+    )
+
+
+def _of_others(database: Database, table: str) -> bool:
+    """Whether another worker has a task of the table, or another committer its merged ones."""
+    states = (TaskState.CLAIMED, TaskState.MERGED, TaskState.PLANNED)
+    with database.read() as tx:
+        return bool(task_rows.tasks(tx, table=table, states=states, limit=1))

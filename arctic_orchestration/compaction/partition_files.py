@@ -1,0 +1,77 @@
+"""The live files of one partition, sorted by what can be done about them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arctic_orchestration.compaction.packing import in_order
+from arctic_orchestration.compaction.policy import Policy
+from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionFiles:
+    """Files of one partition of one spec, in the order in which the table got them."""
+
+    files: tuple[LiveFile, ...]
+    fragments: tuple[LiveFile, ...]
+    undersized: tuple[LiveFile, ...]
+    oversized: tuple[LiveFile, ...]
+    with_deletes: tuple[LiveFile, ...]
+    #: distinct delete files that apply to any of them
+    deletes: tuple[DeleteFile, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[LiveFile], policy: Policy) -> "PartitionFiles":
+        """Sorts the files by the sizes of the policy."""
+        ordered = in_order(files)
+        return cls(
+            files=tuple(ordered),
+            fragments=tuple(file for file in ordered if file.size < policy.fragment_size),
+            undersized=tuple(
+                file for file in ordered if policy.fragment_size <= file.size < policy.done_size
+            ),
+            oversized=tuple(
+                file
+                for file in ordered
+                if file.size > policy.split_size and pieces(file.size, policy.target_size) > 1
+            ),
+            with_deletes=tuple(file for file in ordered if file.deletes),
+            deletes=distinct_deletes(ordered),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """The size of the data files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def deleted_share(self) -> float:
+        """Which share of the rows is deleted; an estimate.
+
+        The rows of delete files are counted: an equality delete may delete several rows or none.
+        """
+        rows = sum(file.rows for file in self.files)
+        deleted = sum(delete.rows for delete in self.deletes)
+        return min(1.0, deleted / rows) if rows else 0.0
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether :attr:`deleted_share` rests on equality deletes."""
+        return any(delete.kind is DeleteKind.EQUALITY for delete in self.deletes)
+
+
+def pieces(size: int, target: int) -> int:
+    """Into how many files a merge writes so many bytes.
+
+    Better one that is a quarter larger than the target than two that are far too small.
+    """
+    count = max(1, size // target)
+    return count if 4 * size <= 5 * target * count else count + 1
+
+
+def distinct_deletes(files: Sequence[LiveFile]) -> tuple[DeleteFile, ...]:
+    """The delete files that apply to any of the files, in the order of their paths."""
+    # Files of one commit often have the very same tuple of deletes, thousands of them.
+    tuples = {id(file.deletes): file.deletes for file in files if file.deletes}
+    found = {delete.path: delete for deletes in tuples.values() for delete in deletes}
+    return tuple(found[path] for path in sorted(found))

@@ -1,0 +1,367 @@
+"""Looks at the tables of a catalog, and offers what is worth merging in them.
+
+A table is looked at when something said that it changed (:func:`mark_due`), and so often as its
+``check-interval`` says, due or not. To look means to read its metadata, no more. It is planned,
+from its manifests, only if a plan may be another one than the last: there is a new snapshot, its
+properties or its tasks have changed, or files have waited for an interval. So a plan that gains
+nothing is made once. A table that rests is not looked at.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction import queues, tables
+from arctic_orchestration.compaction.offers import Offered, offer
+from arctic_orchestration.compaction.planner_memory import Memory, why_planned
+from arctic_orchestration.compaction.policy import PREFIX, Policy
+from arctic_orchestration.compaction.table_plan import TablePlan, counted
+from arctic_orchestration.compaction.table_planning import (
+    live_tasks,
+    plan_loaded,
+    plan_table,
+    state_of,
+)
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.tables import make_due as mark_due
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
+    DatabaseUnavailable,
+    InvalidInput,
+    NotFound,
+)
+from arctic_orchestration.lake.tables import list_tables, load_table
+
+__all__ = ["Planner", "PlanningCounts", "mark_due", "plan_table"]
+
+_log = logging.getLogger("arctic.compaction.planner")
+
+#: so often the catalog is asked which tables it has
+DISCOVERY = timedelta(minutes=3)
+#: how long a tick may take
+LONGEST_TICK = timedelta(seconds=30)
+#: how long a table is left alone that could not be looked at, at first and at most
+_FIRST_PAUSE = timedelta(seconds=30)
+_LONGEST_PAUSE = timedelta(minutes=10)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanningCounts:
+    """What a tick of the planner did, over all tables."""
+
+    #: tables of the catalog
+    tables: int = 0
+    #: tables whose metadata was read
+    looked: int = 0
+    #: tables whose manifests were read
+    planned: int = 0
+    #: tasks that are new, that were waiting and stay, that a newer plan replaced
+    offered: int = 0
+    kept: int = 0
+    superseded: int = 0
+    #: tasks that found no room in their queue
+    blocked: int = 0
+    #: tables that are not compacted, now found out
+    refused: int = 0
+    #: tables that could not be looked at
+    troubled: int = 0
+    #: tables that were to be looked at, and are left for the next tick
+    postponed: int = 0
+
+    def plus(self, other: "PlanningCounts") -> "PlanningCounts":
+        """Both together."""
+        return PlanningCounts(
+            **{name: getattr(self, name) + getattr(other, name) for name in vars(self)}
+        )
+
+
+class Planner:
+    """Plans the tables of a catalog. Several may do so: what one has offered, another sees.
+
+    Keep it from tick to tick: what it remembers saves reading manifests again.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        discovery: how often the catalog is asked which tables it has.
+    """
+
+    def __init__(
+        self, database: Database, catalog: Catalog, *, discovery: timedelta = DISCOVERY
+    ) -> None:
+        self._database = database
+        self._catalog = catalog
+        self._discovery = discovery
+        self._names: frozenset[str] = frozenset()
+        self._discovered_at: datetime | None = None
+        self._memories: dict[str, Memory] = {}
+
+    def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
+        """Looks at the tables whose turn it is, those first that were not looked at for longest.
+
+        A table that cannot be looked at is left for later, with the reason in its row, and the
+        others go on. What is not reached in time is reached by the next tick.
+
+        Args:
+            now: the moment.
+            at_most: after that long no further table is begun.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        deadline = time.monotonic() + at_most.total_seconds()
+        if self._discovered_at is None or now >= self._discovered_at + self._discovery:
+            try:
+                found = list_tables(self._catalog)
+            except Exception as error:
+                return PlanningCounts(troubled=self._say_to_all(_told(error), now))
+            self._take(found, now)
+        with self._database.read() as tx:
+            rows = {row.name: row for row in tables.known_tables(tx)}
+        counts = PlanningCounts(tables=len(self._names))
+        names = self._turn(rows, now)
+        silent = 0
+        for place, name in enumerate(names):
+            if time.monotonic() >= deadline or silent >= _SILENT_TABLES:
+                return counts.plus(PlanningCounts(postponed=len(names) - place))
+            try:
+                counts = counts.plus(self._look(name, now))
+                silent = 0
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
+                self._say(name, _told(error), now)
+                counts = counts.plus(PlanningCounts(troubled=1))
+        return counts
+
+    def _take(self, found: Collection[str], now: datetime) -> None:
+        """Notes which tables the catalog has, and which it has no more."""
+        self._names, self._discovered_at = frozenset(found), now
+        with self._database.read() as tx:
+            known = [row.name for row in tables.known_tables(tx) if row.gone_at is None]
+        for name in known:
+            if name not in self._names:
+                self._forget(name, now)
+
+    def _forget(self, name: str, now: datetime) -> None:
+        with self._database.begin() as tx:
+            canceled = tables.table_gone(tx, name, now)
+        self._memories.pop(name, None)
+        self._names -= {name}
+        _log.info("%s is gone, %s canceled", name, counted(canceled, "waiting task"))
+
+    def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> list[str]:
+        """The tables whose turn it is, those first that nobody has looked at for longest."""
+        found = []
+        for name in self._names:
+            row, memory = rows.get(name), self._memories.get(name)
+            if row is not None and row.rests(now):
+                continue
+            if memory is not None:
+                if not memory.waits(row, now):
+                    found.append((memory.looked_at, name))
+            else:
+                found.append(((row.looked_at if row is not None else None) or _EVER, name))
+        return [name for _, name in sorted(found)]
+
+    def _look(self, name: str, now: datetime) -> PlanningCounts:
+        # The row is read before the table is: a commit in between makes the offer stale.
+        row = self._row(name)
+        try:
+            table = load_table(self._catalog, name)
+        except NotFound:
+            if row is not None:
+                self._forget(name, now)
+            self._names -= {name}
+            return PlanningCounts()
+        looked = PlanningCounts(looked=1)
+        try:
+            policy = Policy.of(table.properties, name)
+        except InvalidInput as error:
+            if row is None or row.gone_at is not None:
+                row = self._see(name, Policy(), now)
+            return looked.plus(self._refuse(row, table, str(error), Policy(), now))
+        if row is None or _differs(row, policy):
+            row = self._see(name, policy, now)
+        if not policy.enabled:
+            reason = f"{PREFIX}enabled is false"
+            return looked.plus(self._refuse(row, table, reason, policy, now))
+        with self._database.read() as tx:
+            live = live_tasks(tx, name)
+        memory = self._memories.get(name)
+        why = why_planned(row, table, policy, memory, live, now)
+        if why is None:
+            memory = memory or Memory(looked_at=now, next_look_at=now, due_number=row.due_number)
+            later = now + policy.check_interval
+            self._memories[name] = replace(memory, looked_at=now, next_look_at=later, failures=0)
+            return looked
+        _log.debug("%s is planned: %s", name, why)
+        return looked.plus(self._plan(row, table, policy, now))
+
+    def _plan(
+        self, row: CompactionTable, table: Table, policy: Policy, now: datetime
+    ) -> PlanningCounts:
+        with self._database.read() as tx:
+            state = state_of(tx, row.name)
+        plan = plan_loaded(table, policy, state, now)
+        planned = PlanningCounts(planned=1)
+        if plan.refused is not None:
+            fingerprint = policy.fingerprint
+            return planned.plus(
+                self._refuse(row, table, plan.refused, policy, now, fingerprint=fingerprint)
+            )
+        with self._database.begin() as tx:
+            offered = offer(
+                tx,
+                row.name,
+                plan.tasks,
+                now,
+                version=row.version,
+                max_attempts=policy.attempts,
+                retry_after=policy.retry_interval,
+            )
+            if not offered.stale:
+                tables.looked(
+                    tx,
+                    row.name,
+                    due_number=row.due_number,
+                    snapshot_id=plan.snapshot_id,
+                    reason=_outcome(plan, offered, row),
+                    now=now,
+                    still_due=not offered.complete,
+                )
+                if not offered.complete:
+                    tables.make_due(tx, row.name, _outcome(plan, offered, row), now)
+            live = live_tasks(tx, row.name)
+        if not offered.stale:
+            self._memories[row.name] = Memory(
+                looked_at=now,
+                next_look_at=now + policy.check_interval,
+                due_number=row.due_number + (not offered.complete),
+                fingerprint=policy.fingerprint,
+                tasks=live,
+                look_again_at=plan.look_again_at,
+            )
+        return planned.plus(
+            PlanningCounts(
+                offered=len(offered.taken),
+                kept=len(offered.kept),
+                superseded=len(offered.superseded),
+                blocked=len(offered.blocked),
+            )
+        )
+
+    def _row(self, name: str) -> CompactionTable | None:
+        with self._database.read() as tx:
+            try:
+                row = tables.table_named(tx, name)
+            except NotFound:
+                return None
+        return row
+
+    def _see(self, name: str, policy: Policy, now: datetime) -> CompactionTable:
+        with self._database.begin() as tx:
+            return queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+
+    def _refuse(
+        self,
+        row: CompactionTable,
+        table: Table,
+        reason: str,
+        policy: Policy,
+        now: datetime,
+        *,
+        fingerprint: str = "not planned",
+    ) -> PlanningCounts:
+        """Says why a table is not compacted, and takes its waiting tasks back."""
+        snapshot = table.current_snapshot()
+        with self._database.begin() as tx:
+            tables.lock_table(tx, row.name)
+            tables.cancel_waiting(tx, row.name, f"not compacted: {reason}", now)
+            live = live_tasks(tx, row.name)
+            news = row.refused != reason or row.due_since is not None
+            if news:
+                tables.looked(
+                    tx,
+                    row.name,
+                    due_number=row.due_number,
+                    snapshot_id=snapshot.snapshot_id if snapshot else None,
+                    reason=f"not compacted: {reason}",
+                    now=now,
+                    refused=reason,
+                )
+        self._memories[row.name] = Memory(
+            looked_at=now,
+            next_look_at=now + policy.check_interval,
+            due_number=row.due_number,
+            fingerprint=fingerprint,
+            tasks=live,
+        )
+        return PlanningCounts(refused=int(news))
+
+    def _say(self, name: str, problem: str, now: datetime) -> None:
+        """Writes down that a table could not be looked at; it stays due, and is tried later."""
+        row = self._row(name)
+        failures = (self._memories[name].failures if name in self._memories else 0) + 1
+        pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
+        _log.warning("%s could not be planned: %s", name, problem)
+        due_number = 0
+        if row is not None:
+            due_number = row.due_number + 1
+            with self._database.begin() as tx:
+                tables.make_due(tx, name, f"it could not be planned: {problem}", now)
+                tables.looked(
+                    tx,
+                    name,
+                    due_number=due_number,
+                    snapshot_id=row.looked_snapshot_id,
+                    reason=f"could not be planned: {problem}",
+                    now=now,
+                    still_due=True,
+                    refused=row.refused,
+                )
+        self._memories[name] = Memory(
+            looked_at=now, next_look_at=now + pause, due_number=due_number, failures=failures
+        )
+
+    def _say_to_all(self, problem: str, now: datetime) -> int:
+        """The same for every table: the catalog cannot even say which it has."""
+        with self._database.read() as tx:
+            rows = [row for row in tables.known_tables(tx) if row.gone_at is None]
+        for row in rows:
+            if f"could not be planned: {problem}" != row.looked_reason:
+                self._say(row.name, problem, now)
+        return len(rows) or 1
+
+
+def _told(error: Exception) -> str:
+    """Errors of ours say what is wrong; of another one, its kind may say more than its text."""
+    return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+
+
+def _differs(row: CompactionTable, policy: Policy) -> bool:
+    """Whether the row is not what the properties say, or its queue may exist by now."""
+    wanted = row.mapped_to is None and policy.queue not in (None, row.queue)
+    seen = (row.property_queue, row.level) == (policy.queue, policy.level)
+    return row.gone_at is not None or wanted or not seen
+
+
+def _outcome(plan: TablePlan, offered: Offered, row: CompactionTable) -> str:
+    parts = [plan.gain]
+    if offered.blocked:
+        tasks = counted(len(offered.blocked), "task")
+        parts.append(f"{tasks} without room in queue {row.queue}")
+    if offered.busy:
+        parts.append(f"{counted(len(offered.busy), 'task')} with files of tasks under way")
+    return ", ".join(parts)

@@ -1,0 +1,287 @@
+"""What a table asks of compaction, in its properties ``arctic.compaction.*``.
+
+Sizes and durations are written as everywhere: ``128MiB``, ``1h``. A table without any of these
+properties is compacted with the defaults. ``docs/compaction.md`` lists all of them.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TypeVar
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.quantities import format_size, parse_duration, parse_size
+
+#: What all names of properties begin with.
+PREFIX = "arctic.compaction."
+
+_ICEBERG_TARGET = "write.target-file-size-bytes"
+_ICEBERG_ROW_GROUP = "write.parquet.row-group-size-bytes"
+
+_MIB = 1024 * 1024
+#: Smaller files than that are no use to anybody, and thresholds are fractions of it.
+_SMALLEST_TARGET = 1024
+#: As far as levels of queues reach.
+_HIGHEST_LEVEL = 1000
+_LARGEST_COUNT = 1_000_000
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)( ?%)?")
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """How one table is compacted; sizes in bytes.
+
+    A file is a *fragment* below ``fragment_size``, *undersized* below ``done_size``, *oversized*
+    above ``split_size`` and *done* in between.
+    """
+
+    #: whether it is compacted at all
+    enabled: bool = True
+    #: the queue of its tasks; none: the one it is mapped to by hand, else ``default``
+    queue: str | None = None
+    #: tables of a higher level go first in their queue
+    level: int = 0
+
+    #: the size that files should have
+    target_size: int = 128 * _MIB
+    fragment_size: int = 16 * _MIB
+    done_size: int = 96 * _MIB
+    split_size: int = 128 * _MIB * 9 // 5
+
+    #: so many fragments of a partition are merged at once
+    minor_min_files: int = 12
+    #: so often fragments are merged however few there are; none: never
+    minor_interval: timedelta | None = _HOUR
+    #: so many undersized files of a partition are merged
+    major_min_files: int = 8
+    #: so often all small files are merged however few there are; none: never
+    major_interval: timedelta | None = _DAY
+    #: with so many delete files in a partition, they are applied
+    major_delete_files: int = 10
+    #: with that share of its rows deleted, from 0 to 1, likewise
+    major_deleted_rows: float = 0.1
+
+    #: the bytes that one task reads, delete files included
+    max_task_size: int = 512 * _MIB
+    #: the data files that one task reads
+    max_files: int = 1000
+
+    #: so often the planner looks at the table without being told to
+    check_interval: timedelta = timedelta(minutes=1)
+    #: the shortest time between two commits to the table
+    commit_interval: timedelta = timedelta(seconds=60)
+    #: so long a task waits after a failure
+    retry_interval: timedelta = timedelta(minutes=5)
+    #: so often a task is attempted before it is quarantined
+    attempts: int = 3
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], table: str) -> "Policy":
+        """Reads the properties of the table; all others are left alone.
+
+        Args:
+            properties: of an Iceberg table.
+            table: its identifier, for messages.
+
+        Errors:
+            InvalidDefinition: names each property that cannot be used, its value and what was
+                expected.
+        """
+        reader = _Reader(properties, table)
+        policy = reader.policy()
+        if reader.problems:
+            raise InvalidDefinition(reader.problems)
+        return policy
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that is another one when a plan might be another one."""
+        shown = [f"{name}={getattr(self, name)!r}" for name in _PLANNED_BY]
+        return hashlib.sha256(";".join(shown).encode()).hexdigest()[:16]
+
+
+#: What comes after a plan does not change it.
+_PLANNED_BY = [
+    field.name
+    for field in fields(Policy)
+    if field.name
+    not in ("queue", "level", "check_interval", "commit_interval", "retry_interval", "attempts")
+]
+
+
+class _Reader:
+    """Reads one property after the other, and gathers what is wrong."""
+
+    def __init__(self, properties: Mapping[str, str], table: str) -> None:
+        self._properties = properties
+        self._table = table
+        self._known: set[str] = set()
+        self.problems: list[InvalidInput] = []
+
+    def policy(self) -> Policy:
+        target = self._target()
+        fragment = self._size("fragment-size", target // 8)
+        done = self._size("done-size", target * 3 // 4)
+        split = self._size("split-size", target * 9 // 5)
+        default = Policy()
+        policy = Policy(
+            enabled=self._own("enabled", _truth, default.enabled),
+            queue=self._own("queue", _name, default.queue),
+            level=self._own("level", _whole(-_HIGHEST_LEVEL, _HIGHEST_LEVEL), default.level),
+            target_size=target,
+            fragment_size=fragment,
+            done_size=done,
+            split_size=split,
+            minor_min_files=self._count("minor.min-files", 2, default.minor_min_files),
+            minor_interval=self._own("minor.interval", _interval, default.minor_interval),
+            major_min_files=self._count("major.min-files", 2, default.major_min_files),
+            major_interval=self._own("major.interval", _interval, default.major_interval),
+            major_delete_files=self._count("major.delete-files", 1, default.major_delete_files),
+            major_deleted_rows=self._own("major.deleted-rows", _share, default.major_deleted_rows),
+            max_task_size=self._size("max-task-size", 4 * target),
+            max_files=self._count("max-files", 2, default.max_files),
+            check_interval=self._duration("check-interval", default.check_interval),
+            commit_interval=self._duration("commit-interval", default.commit_interval),
+            retry_interval=self._duration("retry-interval", default.retry_interval),
+            attempts=self._own("attempts", _whole(1, 100), default.attempts),
+        )
+        self._refuse_unknown()
+        if not self.problems:
+            self._refuse_contradictions(policy)
+        return policy
+
+    def _target(self) -> int:
+        default = self._read(_ICEBERG_TARGET, _bytes, Policy().target_size)
+        target = self._size("target-size", default)
+        name = PREFIX + "target-size"
+        if name not in self._properties and _ICEBERG_TARGET in self._properties:
+            name = _ICEBERG_TARGET
+        if any(problem.field == self._field(name) for problem in self.problems):
+            return target
+        if target < _SMALLEST_TARGET:
+            self._refuse(name, f"at least {format_size(_SMALLEST_TARGET)}")
+        row_group = self._read(_ICEBERG_ROW_GROUP, _bytes, 0)
+        if target < row_group:
+            self._refuse(
+                name,
+                f"at least {format_size(row_group)}, which one row group has by "
+                f"{_ICEBERG_ROW_GROUP}",
+                format_size(target),
+            )
+        return target
+
+    def _refuse_contradictions(self, policy: Policy) -> None:
+        ordered = (
+            ("done-size", policy.fragment_size, "fragment-size", policy.done_size),
+            ("done-size", policy.done_size, "target-size", policy.target_size),
+            ("split-size", policy.target_size, "target-size", policy.split_size),
+            ("max-task-size", policy.target_size, "target-size", policy.max_task_size),
+        )
+        for name, smaller, other, larger in ordered:
+            if smaller > larger:
+                most = name == "done-size" and other == "target-size"
+                limit = larger if most else smaller
+                self._refuse(
+                    PREFIX + name,
+                    f"at {'most' if most else 'least'} {format_size(limit)}, the {other}",
+                    format_size(smaller if most else larger),
+                )
+
+    def _refuse_unknown(self) -> None:
+        known = ", ".join(sorted(name.removeprefix(PREFIX) for name in self._known))
+        for name in sorted(self._properties):
+            if name.startswith(PREFIX) and name not in self._known:
+                self._refuse(name, f"a property that is known: {PREFIX} and one of {known}")
+
+    def _own(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
+        self._known.add(PREFIX + name)
+        return self._read(PREFIX + name, parse, default)
+
+    def _size(self, name: str, default: int) -> int:
+        return self._own(name, _positive_size, default)
+
+    def _count(self, name: str, least: int, default: int) -> int:
+        return self._own(name, _whole(least, _LARGEST_COUNT), default)
+
+    def _duration(self, name: str, default: timedelta) -> timedelta:
+        return self._own(name, parse_duration, default)
+
+    def _read(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
+        text = self._properties.get(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            self._refuse(name, str(error))
+            return default
+
+    def _refuse(self, name: str, expected: str, otherwise: str | None = None) -> None:
+        found = self._properties.get(name, otherwise)
+        self.problems.append(InvalidInput(self._field(name), found, expected))
+
+    def _field(self, name: str) -> str:
+        return f"{name} of {self._table}"
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _name(text: str) -> str | None:
+    if not text.strip():
+        raise ValueError("the name of a queue")
+    return text
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+            raise ValueError(f"a whole number, {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _positive_size(text: str) -> int:
+    size = parse_size(text)
+    if not size:
+        raise ValueError("a size of more than 0B")
+    return size
+
+
+def _bytes(text: str) -> int:
+    """Iceberg's own properties are whole numbers of bytes."""
+    if not _WHOLE.fullmatch(text) or int(text) < 1:
+        raise ValueError("a whole number of bytes, at least 1")
+    return int(text)
+
+
+def _interval(text: str) -> timedelta | None:
+    if text == "never":
+        return None
+    try:
+        interval = parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or never") from None
+    if not interval:
+        raise ValueError("a duration longer than 0s, or never")
+    return interval
+
+
+def _share(text: str) -> float:
+    found = _SHARE.fullmatch(text)
+    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    if not 0 < share <= 1:
+        raise ValueError("a share of the rows, more than 0 and at most 1, such as 0.1 or 10%")
+    return share

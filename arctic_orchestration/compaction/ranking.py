@@ -1,0 +1,113 @@
+"""Ranks that age, as one number that never has to be written again.
+
+Of two waiting tasks of a queue the one with the smaller rank is claimed first. A task that has
+waited since ``w``, of a table of level ``l`` and with benefit ``b``, has the rank
+``w - (l + b) * S``, with ``S`` seconds a level. The level counts first, since a benefit is
+always less than one level; and to have waited ``S`` seconds counts as much as one level.
+
+The *benefit* is the number of small files that go for each byte that is written anew, brought
+into [0, 1): with ``x`` small files per MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB
+(``x = 16``) have 0.94, two of 16 MiB (``x = 1/16``) 0.06, a group without small files 0.
+
+**The bound.** Consider a task of level ``l`` that waits since ``w`` in a queue of capacity ``Q``,
+whose tasks are claimed by ``c`` slots that are never idle while a task can be claimed, each for at
+most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
+
+1. It is overtaken only by tasks of a smaller rank. A task that waits since ``v`` has a rank above
+   ``v - (H + 1) * S``, for its level is at most ``H`` and its benefit less than one. So whoever
+   overtakes it has ``v < w + (H + 1 - l - b) * S <= w + (H + 1 - l) * S``. Call the last moment
+   ``T``.
+2. A task is offered with ``v`` the time of its offer, or it takes the age of *one* waiting task
+   whose place it takes, and then no other takes that age too (``offers``). So after ``T`` the
+   number of waiting tasks with ``v < T`` never grows. At ``T`` it is at most ``Q``, this one
+   among them.
+3. Each of the other ``Q - 1`` is claimed at most ``a`` times before it ends, ``a`` being the
+   attempts a task has. From ``T`` on, each slot makes a claim at the latest after ``d`` seconds
+   and then after every ``d`` seconds, and until our task is claimed each claim is one of these.
+   Within ``t`` seconds that are ``c * floor(t / d)`` claims at least, and ``a * (Q - 1)`` at most.
+
+So it is claimed at the latest ``(H + 1 - l) * S + (floor(a * (Q - 1) / c) + 1) * d`` seconds after
+``w``, however many tasks of however urgent tables keep coming. That is :func:`waits_at_most`. It
+holds within a queue; between queues, shares decide. A person who moves tables with old tasks to
+the queue, or gives back tasks over and over, can make it longer, and a worker that drains gives
+back only what it has. A task that a better plan replaces without leaving it its age was joined
+with another one, which is older.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+#: how long a task waits until it counts as one of the next level
+SECONDS_PER_LEVEL = 3600
+
+_MIB = 1024 * 1024
+_SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rank_of(
+    waiting_since: datetime,
+    level: int,
+    small_files: int,
+    bytes: int,
+    seconds_per_level: int = SECONDS_PER_LEVEL,
+) -> int:
+    """The number by which tasks of a queue are claimed, in microseconds; less is earlier.
+
+    Args:
+        waiting_since: when its files began to wait.
+        level: of its table; more is earlier.
+        small_files: how many small files are gone once it is committed.
+        bytes: how much is read for that.
+        seconds_per_level: how long one waits to count as one of the next level.
+    """
+    age = (waiting_since - _EPOCH) // timedelta(microseconds=1)
+    whole = seconds_per_level * _SECOND
+    return age - level * whole - _benefit_in(whole, small_files, bytes)
+
+
+def benefit_of(small_files: int, bytes: int) -> float:
+    """Small files removed per byte rewritten, in [0, 1)."""
+    return _benefit_in(_SECOND, small_files, bytes) / _SECOND
+
+
+def overtaken_until(
+    waiting_since: datetime,
+    level: int,
+    highest_level: int,
+    seconds_per_level: int = SECONDS_PER_LEVEL,
+) -> datetime:
+    """The moment from which on no task that is offered goes before this one any more."""
+    levels = max(highest_level - level, 0) + 1
+    return waiting_since + timedelta(seconds=levels * seconds_per_level)
+
+
+def waits_at_most(
+    level: int,
+    *,
+    highest_level: int,
+    capacity: int,
+    slots: int,
+    longest: timedelta,
+    attempts: int = 1,
+    seconds_per_level: int = SECONDS_PER_LEVEL,
+) -> timedelta:
+    """How long a task can wait until it is claimed, as the module proves.
+
+    Args:
+        level: of its table.
+        highest_level: of all tables of the queue.
+        capacity: of the queue.
+        slots: how many tasks of the queue are worked on at once, always.
+        longest: from a claim to its end.
+        attempts: how often a task is claimed at most; 1: none fails.
+        seconds_per_level: as the tasks were offered with.
+    """
+    levels = max(highest_level - level, 0) + 1
+    rounds = attempts * (capacity - 1) // slots + 1
+    return timedelta(seconds=levels * seconds_per_level) + rounds * longest
+
+
+def _benefit_in(whole: int, small_files: int, bytes: int) -> int:
+    """The benefit as a part of ``whole``, always less than that."""
+    weight = small_files * _MIB
+    return whole * weight // (max(bytes, 1) + weight)

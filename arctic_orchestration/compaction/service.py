@@ -1,0 +1,87 @@
+"""Everything of compaction but the merging itself, one round after the other.
+
+A Dagster sensor, ``arctic compaction serve`` and tests call the same :meth:`Compaction.tick`.
+Several processes may do so at once: each step takes what it works on.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import attempts, records, workers
+from arctic_orchestration.compaction.cleaning import CleaningCounts, clean
+from arctic_orchestration.compaction.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.leftovers import GRACE
+from arctic_orchestration.compaction.planning import Planner, PlanningCounts
+from arctic_orchestration.database.engine import Database
+
+#: how long records, and tasks that ended, are kept
+RETENTION = timedelta(days=30)
+#: how often directories are cleaned and records pruned
+_HOUSEKEEPING = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionCounts:
+    """What a round did."""
+
+    #: attempts whose lease was over
+    lost: int
+    committed: CommitCounts
+    planned: PlanningCounts
+    cleaned: CleaningCounts
+
+
+class Compaction:
+    """The planner, the committer and the housekeeping of one state database and catalog.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        retention: how long records, and tasks that ended, are kept.
+        grace: how long what a lost attempt wrote is left alone.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        *,
+        retention: timedelta = RETENTION,
+        grace: timedelta = GRACE,
+    ) -> None:
+        self._database = database
+        self._catalog = catalog
+        self._planner = Planner(database, catalog)
+        self._committer = Committer(database, catalog)
+        self._retention = retention
+        self._grace = grace
+        self._kept_house_at: float | None = None
+
+    def tick(self, now: datetime) -> CompactionCounts:
+        """One round: lost attempts, commits, plans, and from time to time the housekeeping.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        with self._database.begin() as tx:
+            lost = attempts.expire(tx)
+        # First what is merged: a plan that is made afterwards sees the table as it is then.
+        committed = self._committer.tick()
+        planned = self._planner.tick(now)
+        return CompactionCounts(
+            lost=lost, committed=committed, planned=planned, cleaned=self._keep_house(now)
+        )
+
+    def _keep_house(self, now: datetime) -> CleaningCounts:
+        at = time.monotonic()
+        since = self._kept_house_at
+        if since is not None and at < since + _HOUSEKEEPING.total_seconds():
+            return CleaningCounts()
+        self._kept_house_at = at
+        with self._database.begin() as tx:
+            records.prune(tx, now - self._retention)
+            workers.forget_silent_workers(tx)
+        return clean(self._database, self._catalog, grace=self._grace)

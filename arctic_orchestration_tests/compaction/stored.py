@@ -1,0 +1,111 @@
+"""Plans, a clock that stands, and a state database with tables of the lake, for tests."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.attempt import MergedFile
+from arctic_orchestration.compaction.queues import see_table
+from arctic_orchestration.compaction.task import PlannedTask, TaskKind
+from arctic_orchestration.database.compaction_tables import (
+    compaction_partitions,
+    compaction_queues,
+    compaction_records,
+    compaction_tables,
+    compaction_tasks,
+    compaction_workers,
+)
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+MIB = 1024 * 1024
+
+
+@dataclass
+class Clock:
+    """A clock that stands until it is set; called with a transaction, as leases want it."""
+
+    now: datetime = NOON
+
+    def __call__(self, tx: sa.Connection) -> datetime:
+        return self.now
+
+    def passes(self, **parts: float) -> None:
+        """Sets it forward."""
+        self.now += timedelta(**parts)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """A state database with the schema of this version."""
+    database = Database(url)
+    database.upgrade()
+    yield database
+    database.close()
+
+
+def cleared(tx: sa.Connection) -> None:
+    """Empties the tables of compaction, but for the queue ``default``."""
+    tx.execute(sa.delete(compaction_tasks))
+    for table in (compaction_partitions, compaction_tables, compaction_workers, compaction_records):
+        tx.execute(sa.delete(table))
+    tx.execute(sa.delete(compaction_queues).where(compaction_queues.c.name != "default"))
+    tx.execute(sa.update(compaction_queues).values(capacity=1000, level=0, share=1, max_workers=1))
+
+
+def seen(
+    tx: sa.Connection, table: str, *, queue: str | None = None, level: int = 0, now: datetime = NOON
+) -> None:
+    """Makes a table known."""
+    see_table(tx, table, queue=queue, level=level, now=now)
+
+
+def planned(
+    *files: str,
+    kind: TaskKind = TaskKind.MINOR,
+    partition: str = "",
+    small_files: int | None = None,
+    size: int = MIB,
+    snapshot_id: int = 1,
+    deletes: Sequence[str] = (),
+    reason: str = "small files",
+) -> PlannedTask:
+    """A task of a plan, of files with 100 rows each; the deletes apply to all of them."""
+    found = tuple(
+        DeleteFile(path=path, kind=DeleteKind.POSITION, size=10, rows=1, sequence_number=2)
+        for path in deletes
+    )
+    group = FileGroup(
+        snapshot_id=snapshot_id,
+        sequence_number=snapshot_id,
+        spec_id=0,
+        files=tuple(
+            LiveFile(path=path, size=size, rows=100, sequence_number=1, spec_id=0, deletes=found)
+            for path in files
+        ),
+    )
+    return PlannedTask(
+        kind=kind,
+        partition=partition,
+        group=group,
+        small_files=len(files) if small_files is None else small_files,
+        bytes=group.bytes,
+        reason=reason,
+        gain=f"{len(files)} files → 1",
+    )
+
+
+#: what a merge of two files of 100 rows reports
+MERGE = {
+    "outputs": [MergedFile(path="out.parquet", size=1000, rows=199)],
+    "rows_in": 200,
+    "rows_deleted": 1,
+    "rows_out": 199,
+    "way": "append",
+    "because": "one schema",
+}

@@ -1,0 +1,246 @@
+"""The committer publishes merged tasks: once, all of a table together, whatever goes wrong."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction import attempts, commits, records, task_rows
+from arctic_orchestration.compaction import committer as module
+from arctic_orchestration.compaction.cleaning import clean
+from arctic_orchestration.compaction.committer import Committer
+from arctic_orchestration.compaction.tables import table_named
+from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.compaction.worker import Worker
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import CatalogUnavailable
+from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration_tests.compaction.small_lake import (
+    Merging,
+    add_file,
+    offered,
+    rows_of,
+    table_of,
+)
+
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """A table of six files with ten rows each."""
+    return table_of(catalog, files=6)
+
+
+def merged(state: Database, catalog: Catalog, table: Table, at_once: int = 2) -> list[str]:
+    """Tasks of so many files each, merged and waiting for the committer."""
+    taken = offered(state, table, at_once=at_once).taken
+    Worker(state, catalog, Merging()).run(AT_ONCE)
+    return list(taken)
+
+
+def tasks_of(state: Database) -> dict[str, Task]:
+    with state.read() as tx:
+        return {task.id: task for task in task_rows.tasks(tx)}
+
+
+def states_of(state: Database) -> list[TaskState]:
+    return sorted(task.state for task in tasks_of(state).values())
+
+
+def files_of(table: Table) -> int:
+    return len(list(table.refresh().scan().plan_files()))
+
+
+def test_all_merged_tasks_of_a_table_are_one_snapshot(
+    state: Database, catalog: Catalog, table: Table
+) -> None:
+    """It replaces, names its tasks, and readers see the same rows."""
+    before, snapshots = rows_of(table), len(table.refresh().snapshots())
+    ids = merged(state, catalog, table)
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed, counts.conflicts, counts.wrong) == (1, 3, 0, 0)
+    assert rows_of(table) == before
+    assert (files_of(table), len(table.snapshots())) == (3, snapshots + 1)
+    head = table.current_snapshot()
+    assert head is not None and head.summary is not None
+    assert head.summary.operation.value == "replace"
+    assert sorted(head.summary[TASKS].split(",")) == sorted(ids)
+    assert states_of(state) == [TaskState.COMMITTED] * 3
+    with state.read() as tx:
+        (record,) = records.records(tx)
+    assert (record.table, record.snapshot_id) == ("lake.words", head.snapshot_id)
+    assert (record.files_in, record.files_out, record.rows) == (6, 3, 60)
+    assert sorted(record.tasks) == sorted(ids)
+
+
+def test_it_commits_no_more_often_than_the_table_wants(
+    state: Database, catalog: Catalog, table: Table
+) -> None:
+    """A minute by itself, less by the table's property; who is asked for the table, commits."""
+    merged(state, catalog, table)
+    assert Committer(state, catalog).tick().snapshots == 1
+    for number in range(10, 12):
+        add_file(table, number)
+    with state.read() as tx:
+        assert table_named(tx, "lake.words").next_commit_at is not None
+    merged(state, catalog, table)
+    assert Committer(state, catalog).tick().snapshots == 0
+    round_ = Committer(state, catalog).commit("lake.words")
+    assert round_ is not None and round_.counts.snapshots == 1
+
+
+def test_a_conflict_drops_one_task_alone(state: Database, catalog: Catalog, table: Table) -> None:
+    """The rows that somebody deleted meanwhile stay deleted, and the table is due again."""
+    ids = merged(state, catalog, table)
+    table.refresh()
+    # All rows of one file; pyiceberg writes that file out of the table.
+    table.delete(EqualTo("word", "w0"))
+    expected = rows_of(table)
+    counts = Committer(state, catalog).tick()
+    assert (counts.committed, counts.conflicts) == (2, 1)
+    assert rows_of(table) == expected
+    assert len(expected) == 50
+    assert states_of(state) == [TaskState.COMMITTED, TaskState.COMMITTED, TaskState.SUPERSEDED]
+    with state.read() as tx:
+        assert table_named(tx, "lake.words").due_since is not None
+    assert len(ids) == 3
+
+
+def test_outputs_that_are_not_what_they_should_be_are_put_aside(
+    state: Database, catalog: Catalog, table: Table
+) -> None:
+    """A lost file, or one with other rows; the others are committed, the table as it was."""
+    before = rows_of(table)
+    merged(state, catalog, table)
+    with state.read() as tx:
+        found = [attempts.attempts_of(tx, id)[-1] for id in tasks_of(state)]
+    Path(found[0].outputs[0].path).unlink()  # type: ignore[index]
+    # The rows of another merge: readable, and as many bytes as it should have, but not these.
+    one, other = (Path(each.outputs[0].path) for each in found[1:])  # type: ignore[index]
+    pq.write_table(pq.read_table(other).slice(0, 19), one)
+    counts = Committer(state, catalog).tick()
+    assert (counts.committed, counts.wrong) == (1, 2)
+    assert rows_of(table) == before
+    reasons = [task.reason for task in tasks_of(state).values()]
+    assert any("is missing" in reason for reason in reasons)
+    assert any("19 rows" in reason for reason in reasons)
+
+
+def test_a_crash_after_the_snapshot_is_recognised(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next committer writes down what the snapshot says, and commits nothing again."""
+    before = rows_of(table)
+    merged(state, catalog, table)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commits, "committed", killed)
+        with pytest.raises(Killed):
+            Committer(state, catalog, life=timedelta(seconds=0)).tick()
+    assert states_of(state) == [TaskState.MERGED] * 3
+    snapshots = len(table.refresh().snapshots())
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed) == (1, 3)
+    assert len(table.refresh().snapshots()) == snapshots
+    assert rows_of(table) == before
+    assert states_of(state) == [TaskState.COMMITTED] * 3
+    with state.read() as tx:
+        (record,) = records.records(tx)
+    head = table.current_snapshot()
+    assert head is not None and record.snapshot_id == head.snapshot_id
+
+
+def test_only_one_committer_has_a_table(state: Database, catalog: Catalog, table: Table) -> None:
+    merged(state, catalog, table)
+    with state.begin() as tx:
+        lease = commits.take_commit_lease(tx, "lake.words", "another one")
+    assert lease is not None
+    assert Committer(state, catalog).commit("lake.words") is None
+    with state.begin() as tx:
+        commits.end_commit_lease(tx, lease)
+    assert Committer(state, catalog).tick().snapshots == 1
+
+
+def test_a_committer_that_was_stopped_too_long_reports_nothing(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one took over, found the snapshot and wrote it down: once."""
+    merged(state, catalog, table)
+    replace = module.replace_files
+    others: list[Any] = []
+
+    def stopped(*args: Any, **named: Any) -> Any:
+        done = replace(*args, **named)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "replace_files", replace)
+            others.append(Committer(state, catalog).tick())
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace_files", stopped)
+        assert Committer(state, catalog, life=timedelta(seconds=0)).commit("lake.words") is None
+    assert [(one.snapshots, one.committed) for one in others] == [(1, 3)]
+    with state.read() as tx:
+        assert len(records.records(tx)) == 1
+    assert states_of(state) == [TaskState.COMMITTED] * 3
+
+
+def test_a_catalog_that_is_down_costs_nothing(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is merged waits; once the catalog is back it is committed."""
+    merged(state, catalog, table)
+
+    def down(*_: Any) -> Any:
+        raise CatalogUnavailable("lake.words: the catalog did not answer, asked 3 times")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_table", down)
+        assert Committer(state, catalog).tick().troubled == 1
+    assert states_of(state) == [TaskState.MERGED] * 3
+    round_ = Committer(state, catalog).commit("lake.words")
+    assert round_ is not None and round_.counts.committed == 3
+
+
+def test_the_tasks_of_a_table_that_is_gone_end(
+    state: Database, catalog: Catalog, table: Table
+) -> None:
+    merged(state, catalog, table)
+    catalog.drop_table("lake.words")
+    counts = Committer(state, catalog).tick()
+    assert (counts.committed, counts.conflicts) == (0, 3)
+    assert states_of(state) == [TaskState.SUPERSEDED] * 3
+    with state.read() as tx:
+        assert table_named(tx, "lake.words").gone_at is not None
+
+
+def test_what_no_snapshot_wants_is_removed(state: Database, catalog: Catalog, table: Table) -> None:
+    """The directories of dropped merges, and those alone; each is counted once."""
+    ids = merged(state, catalog, table)
+    with state.read() as tx:
+        paths = {
+            id: [Path(one.path) for one in attempts.attempts_of(tx, id)[-1].outputs or ()]
+            for id in ids
+        }
+    table.refresh()
+    table.delete(EqualTo("word", "w0"))
+    assert clean(state, catalog, grace=timedelta(days=-1)).removed == 0
+    assert Committer(state, catalog).tick().conflicts == 1
+    assert clean(state, catalog, grace=timedelta(days=-1)).removed == 1
+    assert clean(state, catalog, grace=timedelta(days=-1)).removed == 0
+    for task in tasks_of(state).values():
+        there = [path.exists() for path in paths[task.id]]
+        assert there == [task.state is TaskState.COMMITTED]
+    assert len(rows_of(table)) == 50

@@ -1,0 +1,86 @@
+"""One table, planned, merged and committed at once; and the round that services make."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import records, task_rows
+from arctic_orchestration.compaction.now import compact_now
+from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.worker import Worker
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration_tests.compaction.small_lake import Merging, add_file, rows_of, table_of
+
+NOW = datetime.now(UTC)
+
+
+def test_a_table_is_one_file_afterwards(state: Database, catalog: Catalog) -> None:
+    """Twelve small files are enough by the defaults; the record says what was done."""
+    table = table_of(catalog, files=12)
+    before = rows_of(table)
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW)
+    assert [(one.files_in, one.files_out, one.rows) for one in done.records] == [(12, 1, 120)]
+    assert (done.left, done.trouble) == ((), None)
+    assert len(list(table.refresh().scan().plan_files())) == 1
+    assert rows_of(table) == before
+
+
+def test_below_the_thresholds_only_what_is_forced(state: Database, catalog: Catalog) -> None:
+    table = table_of(catalog, files=3, **{"arctic.compaction.minor.interval": "never"})
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW)
+    assert done.records == ()
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW, force=True)
+    assert [one.files_in for one in done.records] == [3]
+    assert len(list(table.refresh().scan().plan_files())) == 1
+
+
+def test_again_there_is_nothing_to_do(state: Database, catalog: Catalog) -> None:
+    table_of(catalog, files=12)
+    compact_now(state, catalog, Merging(), "lake.words", NOW, force=True)
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW, force=True)
+    assert (done.plan.tasks, done.records) == ((), ())
+
+
+def test_a_table_that_is_none(state: Database, catalog: Catalog) -> None:
+    table_of(catalog, files=1)
+    with pytest.raises(NotFound, match=r"lake\.wordz.*lake\.words"):
+        compact_now(state, catalog, Merging(), "lake.wordz", NOW)
+
+
+def test_what_fails_is_left_with_its_reason(state: Database, catalog: Catalog) -> None:
+    table = table_of(catalog, files=12)
+    before = rows_of(table)
+
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    done = compact_now(state, catalog, Merging(before=full), "lake.words", NOW)
+    assert done.records == ()
+    assert [task.state for task in done.left] == [TaskState.FAILED]
+    assert "No space left on device" in done.left[0].reason
+    assert rows_of(table) == before
+
+
+def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
+    state: Database, catalog: Catalog
+) -> None:
+    """Found, planned, merged and committed, while files come; readers see every row."""
+    table = table_of(catalog, files=12, **{"arctic.compaction.commit-interval": "0s"})
+    service = Compaction(state, catalog)
+    now = NOW
+    for number in range(100, 112):
+        service.tick(now)
+        Worker(state, catalog, Merging()).run(timedelta(0))
+        add_file(table.refresh(), number)
+        now += timedelta(minutes=2)
+    counts = service.tick(now)
+    assert counts.lost == 0
+    assert len(rows_of(table)) == 24 * 10
+    assert len(list(table.refresh().scan().plan_files())) < 14
+    with state.read() as tx:
+        assert sum(record.files_in for record in records.records(tx)) >= 12
+        states = {task.state for task in task_rows.tasks(tx)}
+    assert TaskState.QUARANTINED not in states

@@ -1,0 +1,215 @@
+"""Queues of merge tasks: their numbers, their tables, and what keeps them from being deleted."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from arctic_orchestration.compaction import attempts, queues, task_rows
+from arctic_orchestration.compaction.offers import offer
+from arctic_orchestration.compaction.queues import CompactionQueue
+from arctic_orchestration.compaction.tables import table_gone, table_named
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, opened, planned, seen
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A fresh state database, once on each backend."""
+    with opened(database_url) as made:
+        yield made
+
+
+def test_the_queue_default_is_always_there(database: Database) -> None:
+    """In a new database; it can be changed, not deleted, not added again."""
+    with database.begin() as tx:
+        assert queues.queues(tx) == [CompactionQueue(name="default")]
+        queues.update_queue(tx, "default", capacity=5)
+        assert queues.queue_named(tx, "default").capacity == 5
+        with pytest.raises(InvalidInput, match="name: got 'default', expected another queue"):
+            queues.delete_queue(tx, "default")
+        with pytest.raises(InvalidInput, match="a name that no compaction queue has yet"):
+            queues.add_queue(tx, CompactionQueue(name="default"), NOON)
+
+
+def test_queues_are_listed_by_level_then_name(database: Database) -> None:
+    """Added, changed one number at a time, deleted."""
+    with database.begin() as tx:
+        for name, level in (("b", 0), ("a", 0), ("z", 3)):
+            queues.add_queue(tx, CompactionQueue(name=name, level=level), NOON)
+        assert [queue.name for queue in queues.queues(tx)] == ["z", "a", "b", "default"]
+        changed = queues.update_queue(tx, "a", level=4, share=2, max_workers=0)
+        assert changed == CompactionQueue(name="a", level=4, share=2, max_workers=0)
+        assert queues.queue_named(tx, "a") == changed
+        queues.delete_queue(tx, "z")
+        assert [queue.name for queue in queues.queues(tx)] == ["a", "b", "default"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"capacity": 0}, "capacity: got 0, expected a whole number, 1 to 1000000000"),
+        ({"capacity": -3}, "capacity: got -3"),
+        ({"capacity": 2**40}, "capacity: got 1099511627776"),
+        ({"capacity": 1.5}, "capacity: got 1.5, expected a whole number"),
+        ({"capacity": True}, "capacity: got True, expected a whole number"),
+        ({"share": 0}, "share: got 0, expected a whole number, 1 to"),
+        ({"level": 1001}, "level: got 1001, expected a whole number, -1000 to 1000"),
+        ({"max_workers": -1}, "max_workers: got -1, expected a whole number, 0 to"),
+        ({"name": ""}, "name: got '', expected a name of 1 to 40"),
+        ({"name": "a b"}, "name: got 'a b', expected a name of 1 to 40"),
+        ({"name": "-a"}, "name: got '-a'"),
+        ({"name": "a" * 41}, "expected a name of 1 to 40"),
+        ({"name": None}, "name: got None"),
+    ],
+)
+def test_bad_numbers_and_names_change_nothing(
+    database: Database, values: dict[str, Any], message: str
+) -> None:
+    """Adding and changing name the field, the value and what was expected."""
+    with database.begin() as tx:
+        with pytest.raises(InvalidInput) as refused:
+            queues.add_queue(tx, CompactionQueue(**{"name": "q", **values}), NOON)
+        assert str(refused.value).startswith(message) or message in str(refused.value)
+        if "name" not in values:
+            with pytest.raises(InvalidInput):
+                queues.update_queue(tx, "default", **values)
+        assert queues.queues(tx) == [CompactionQueue(name="default")]
+
+
+def test_an_unknown_queue_is_refused_with_the_names_of_those_there_are(database: Database) -> None:
+    """Changing, deleting, mapping to it."""
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        expected = "no compaction queue other; there is: default, own"
+        with pytest.raises(NotFound, match=expected):
+            queues.update_queue(tx, "other", level=1)
+        with pytest.raises(NotFound, match=expected):
+            queues.delete_queue(tx, "other")
+        with pytest.raises(NotFound, match=expected):
+            queues.map_table(tx, "lake.a", "other", NOON)
+        with pytest.raises(NotFound, match=r"knows no table lake\.b; it knows: lake\.a"):
+            queues.map_table(tx, "lake.b", "own", NOON)
+        assert table_named(tx, "lake.a").queue == "default"
+
+
+def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
+    database: Database,
+) -> None:
+    """A queue that a property names and that is not there: default, and the reason says so."""
+    with database.begin() as tx:
+        for name in ("own", "hand"):
+            queues.add_queue(tx, CompactionQueue(name=name), NOON)
+        assert queues.queue_of(tx, "lake.a", None) == ("default", "no queue is named")
+        assert queues.queue_of(tx, "lake.a", "own") == ("own", "named by the table's property")
+        seen(tx, "lake.a", queue="missing")
+        row = table_named(tx, "lake.a")
+        assert row.queue == "default"
+        assert row.queue_reason == "the table's property names queue missing, which does not exist"
+        queues.map_table(tx, "lake.a", "hand", NOON)
+        assert queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped by hand")
+        seen(tx, "lake.a", queue="own")
+        assert table_named(tx, "lake.a").queue == "hand"
+        queues.unmap_table(tx, "lake.a", NOON)
+        row = table_named(tx, "lake.a")
+        assert (row.queue, row.queue_reason) == ("own", "named by the table's property")
+        queues.add_queue(tx, CompactionQueue(name="missing"), NOON)
+        seen(tx, "lake.a", queue="missing")
+        assert table_named(tx, "lake.a").queue == "missing"
+        seen(tx, "lake.a", level=7)
+        assert (table_named(tx, "lake.a").queue, table_named(tx, "lake.a").level) == ("default", 7)
+
+
+def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
+    """What is claimed or merged ends where it is; what failed moves; a line of history says so."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        seen(tx, "lake.b")
+        offer(tx, "lake.b", [planned("other")], NOON)
+        plan = [planned(f"{n}1", f"{n}2", small_files=9 - n) for n in range(4)]
+        merged, failed, claimed, waiting = offer(tx, "lake.a", plan, NOON).taken
+        claims = [
+            attempts.claim(tx, ["default"], "w", table="lake.a", time=clock) for _ in range(3)
+        ]
+        assert [claim.task.id for claim in claims if claim] == [merged, failed, claimed]
+        report = {"outputs": [], "rows_in": 0, "rows_deleted": 0, "rows_out": 0, "way": "append"}
+        attempts.merged(tx, claims[0].attempt_id, 1, **report, because="", time=clock)
+        attempts.failed(tx, claims[1].attempt_id, 1, "disk full", time=clock)
+        assert queues.map_table(tx, "lake.a", "own", NOON + MINUTE) == 2
+        places = {task.id: task.queue for task in task_rows.tasks(tx, table="lake.a")}
+        assert places == {merged: "default", failed: "own", claimed: "default", waiting: "own"}
+        assert [task.queue for task in task_rows.tasks(tx, table="lake.b")] == ["default"]
+        move = task_rows.history(tx, waiting)[-1]
+        assert (move.before, move.state) == (TaskState.PLANNED, TaskState.PLANNED)
+        assert move.reason == "moved from queue default to queue own: mapped by hand"
+        assert queues.map_table(tx, "lake.a", "own", NOON) == 0
+        counts = {found.queue.name: found for found in queues.counted(tx)}
+        assert counts["own"].states == {TaskState.FAILED: 1, TaskState.PLANNED: 1}
+        assert (counts["own"].live, counts["own"].room, counts["own"].tables) == (2, 998, 1)
+        assert counts["default"].live == 3
+        assert attempts.claim(tx, ["own"], "w", time=clock).task.id == waiting
+
+
+def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None:
+    """The message says which; what ended does not count."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        queues.map_table(tx, "lake.a", "own", NOON)
+        with pytest.raises(InvalidInput, match=r"without tables; mapped to it: lake\.a"):
+            queues.delete_queue(tx, "own")
+        offer(tx, "lake.a", [planned("a", "b"), planned("c", "d")], NOON)
+        claim = attempts.claim(tx, ["own"], "w", time=clock)
+        queues.unmap_table(tx, "lake.a", NOON)
+        with pytest.raises(InvalidInput, match="without live tasks; it has: 1 claimed"):
+            queues.delete_queue(tx, "own")
+        attempts.failed(tx, claim.attempt_id, claim.token, "broken", final=True, time=clock)
+        queues.delete_queue(tx, "own")
+        assert task_rows.task_by_id(tx, claim.task.id).queue == "own"
+        table_gone(tx, "lake.a", NOON)
+
+
+def test_who_maps_to_a_queue_that_is_being_deleted_waits_and_then_is_refused(
+    database: Database,
+) -> None:
+    """Or the deletion is: never is a table left in a queue that is gone."""
+    outcomes: list[str] = []
+
+    def attempt(what: str, run: Any) -> None:
+        try:
+            with database.begin() as tx:
+                run(tx)
+            outcomes.append(what)
+        except (InvalidInput, NotFound):
+            pass
+
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+    for number in range(10):
+        name = f"q{number}"
+        with database.begin() as tx:
+            queues.add_queue(tx, CompactionQueue(name=name), NOON)
+        threads = [
+            threading.Thread(
+                target=attempt,
+                args=("mapped", lambda tx, to=name: queues.map_table(tx, "lake.a", to, NOON)),
+            ),
+            threading.Thread(
+                target=attempt, args=("deleted", lambda tx, to=name: queues.delete_queue(tx, to))
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with database.begin() as tx:
+            names = {queue.name for queue in queues.queues(tx)}
+            assert table_named(tx, "lake.a").queue in names
+    assert len(outcomes) == 10

@@ -1,0 +1,147 @@
+"""What a table's metadata, manifests and tasks mean for its plan."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.offers import offer
+from arctic_orchestration.compaction.planning import plan_table
+from arctic_orchestration.compaction.queues import see_table
+from arctic_orchestration.compaction.table_plan import Left
+from arctic_orchestration.compaction.table_planning import moments_of, partition_names
+from arctic_orchestration.compaction.tables import note_merged
+from arctic_orchestration.compaction.task import TaskKind
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidDefinition, NotFound
+from arctic_orchestration_tests.compaction.planned_lake import BY_DAY_AND_ORIGIN, BY_ORIGIN, Lake
+from arctic_orchestration_tests.compaction.stored import opened
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake."""
+    return Lake.at(tmp_path / "lake")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A state database; that it is the same on Postgres is shown elsewhere."""
+    with opened(f"sqlite:///{tmp_path / 'arctic.db'}") as made:
+        yield made
+
+
+def test_a_dry_run_shows_what_would_be_merged(lake: Lake) -> None:
+    """Twelve files of JFK are; two of EWR came just now and wait."""
+    lake.table("lake.flights", BY_ORIGIN)
+    lake.append("lake.flights", 12, "JFK")
+    lake.append("lake.flights", 2, "EWR")
+    found = plan_table(None, lake.catalog, "lake.flights", utc_now())
+    (task,) = found.tasks
+    assert task.kind is TaskKind.MINOR
+    assert task.partition == "origin=JFK"
+    assert task.reason == "12 fragments of 12"
+    assert task.group.snapshot_id == lake.catalog.load_table("lake.flights").metadata.snapshots[-1]\
+        .snapshot_id  # fmt: skip
+    assert found.files == 14
+    (left,) = found.left_alone()
+    assert (left.left, left.examples) == (Left.TOO_FEW, ("origin=EWR: 2 fragments of 12",))
+
+
+def test_files_wait_since_they_were_written(lake: Lake) -> None:
+    """The table's snapshots say when; an hour later two fragments are enough."""
+    lake.table("lake.flights", files=2)
+    now = utc_now()
+    waits = plan_table(None, lake.catalog, "lake.flights", now)
+    assert waits.tasks == ()
+    assert waits.look_again_at is not None
+    assert now < waits.look_again_at <= now + HOUR
+    assert len(plan_table(None, lake.catalog, "lake.flights", waits.look_again_at).tasks) == 1
+
+
+def test_an_empty_table_has_no_plan(lake: Lake) -> None:
+    """It has no snapshot."""
+    lake.table("lake.flights")
+    found = plan_table(None, lake.catalog, "lake.flights", utc_now())
+    assert (found.snapshot_id, found.tasks, found.refused) == (None, (), None)
+
+
+def test_a_table_that_is_not_enabled_is_refused_unless_forced(lake: Lake) -> None:
+    """A person may compact it all the same."""
+    lake.table("lake.flights", files=2, enabled="false")
+    found = plan_table(None, lake.catalog, "lake.flights", utc_now())
+    assert found.refused == "arctic.compaction.enabled is false"
+    forced = plan_table(None, lake.catalog, "lake.flights", utc_now(), forced=True)
+    assert forced.tasks[0].reason == "it was asked for"
+
+
+def test_bad_input_is_named(lake: Lake) -> None:
+    """A property that cannot be used, and a table that is not there."""
+    lake.table("lake.flights", attempts="no")
+    with pytest.raises(InvalidDefinition, match="arctic.compaction.attempts of lake.flights"):
+        plan_table(None, lake.catalog, "lake.flights", utc_now())
+    with pytest.raises(NotFound, match="lake.flights"):
+        plan_table(None, lake.catalog, "lake.fligths", utc_now())
+
+
+def test_what_tasks_have_and_what_was_merged_counts(lake: Lake, database: Database) -> None:
+    """A waiting task is planned again; of a partition that was just merged, two files wait."""
+    lake.table("lake.flights", files=2)
+    later = utc_now() + 2 * HOUR
+    with database.begin() as tx:
+        see_table(tx, "lake.flights", queue=None, level=0, now=later)
+        first = plan_table(None, lake.catalog, "lake.flights", later)
+        offer(tx, "lake.flights", first.tasks, later)
+    again = plan_table(database, lake.catalog, "lake.flights", later)
+    assert again == first
+    with database.begin() as tx:
+        note_merged(tx, "lake.flights", [(TaskKind.MINOR, "")], later)
+    waits = plan_table(database, lake.catalog, "lake.flights", later)
+    assert (waits.tasks, waits.look_again_at) == ((), later + HOUR)
+
+
+def test_partitions_have_the_names_of_their_paths(lake: Lake) -> None:
+    """Days as days, nulls as null; what would not print or be mistaken is escaped."""
+    name_of = partition_names(lake.table("lake.flights", BY_DAY_AND_ORIGIN))
+    # 2013-01-01 is 43 years and 11 leap days after 1970-01-01: 15706 days.
+    assert name_of(0, (15706, "JFK")) == "day=2013-01-01/origin=JFK"
+    assert name_of(0, (None, None)) == "day=null/origin=null"
+    assert name_of(0, (0, "a/b=\0\ud800")) == "day=1970-01-01/origin=a%2Fb%3D%00%3F"
+    long = name_of(0, (0, "x" * 5000))
+    assert len(long) < 250
+    assert long != name_of(0, (0, "x" * 5001))
+
+
+def test_the_name_of_a_table_without_partitions_is_empty(lake: Lake) -> None:
+    """There is nothing to tell apart."""
+    assert partition_names(lake.table("lake.flights"))(0, ()) == ""
+
+
+def test_a_moment_is_that_of_the_snapshot_or_of_the_next_one(lake: Lake) -> None:
+    """Files of a snapshot that expired are no younger than the next one that is left."""
+    lake.table("lake.flights", files=3)
+    table = lake.catalog.load_table("lake.flights")
+    first, second, third = table.metadata.snapshots
+    assert [one.sequence_number for one in (first, second, third)] == [1, 2, 3]
+    moments = moments_of(table)
+    assert moments(2) == datetime.fromtimestamp(second.timestamp_ms / 1000, UTC)
+    assert moments(0) is None
+    assert moments(4) is None
+    table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    moments = moments_of(lake.catalog.load_table("lake.flights"))
+    assert moments(1) == datetime.fromtimestamp(second.timestamp_ms / 1000, UTC)
+
+
+def test_rows_that_are_deleted_by_rewriting_leave_no_deletes(lake: Lake) -> None:
+    """pyiceberg's own delete rewrites files; the plan sees only what is live."""
+    lake.table("lake.flights", BY_ORIGIN)
+    lake.append("lake.flights", 2, "JFK")
+    lake.append("lake.flights", 2, "EWR")
+    lake.catalog.load_table("lake.flights").delete(EqualTo("origin", "JFK"))
+    found = plan_table(None, lake.catalog, "lake.flights", utc_now(), forced=True)
+    assert [(task.partition, len(task.paths)) for task in found.tasks] == [("origin=EWR", 2)]

@@ -1,0 +1,153 @@
+"""What is known of a table: when it is due, how long it rests, what its end does."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from arctic_orchestration.compaction import queues, tables, task_rows
+from arctic_orchestration.compaction.offers import offer
+from arctic_orchestration.compaction.task import TaskKind, TaskState
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, opened, planned, seen
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A fresh state database, once on each backend."""
+    with opened(database_url) as made:
+        yield made
+
+
+def test_a_table_is_due_since_the_first_reason(database: Database) -> None:
+    """A later one is shown, and the table does not go to the end of the line."""
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        seen(tx, "lake.b")
+        assert tables.due_tables(tx, NOON) == []
+        assert tables.make_due(tx, "lake.b", "a commit", NOON)
+        assert tables.make_due(tx, "lake.a", "its interval", NOON + MINUTE)
+        assert tables.make_due(tx, "lake.b", "its interval", NOON + 2 * MINUTE)
+        due = tables.due_tables(tx, NOON)
+        assert [(table.name, table.due_since, table.due_reason) for table in due] == [
+            ("lake.b", NOON, "its interval"),
+            ("lake.a", NOON + MINUTE, "its interval"),
+        ]
+        assert not tables.make_due(tx, "lake.c", "a commit", NOON)
+
+
+def test_tables_that_stay_due_take_turns(database: Database) -> None:
+    """Who was looked at goes behind who was not; so a flood does not keep others out."""
+    with database.begin() as tx:
+        for number, name in enumerate(("lake.flood", "lake.a", "lake.b")):
+            seen(tx, name)
+            tables.make_due(tx, name, "a commit", NOON + number * MINUTE)
+        turns = []
+        for minute in range(10, 16):
+            first = tables.due_tables(tx, NOON, limit=1)[0]
+            turns.append(first.name)
+            tables.looked(
+                tx,
+                first.name,
+                due_number=first.due_number,
+                snapshot_id=1,
+                reason="the queue is full",
+                now=NOON + minute * MINUTE,
+                still_due=True,
+            )
+        assert turns == ["lake.flood", "lake.a", "lake.b"] * 2
+
+
+def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Database) -> None:
+    """The look ends what it has seen; the commit that came after its beginning stays."""
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        tables.make_due(tx, "lake.a", "a commit", NOON)
+        (before,) = tables.due_tables(tx, NOON)
+        tables.make_due(tx, "lake.a", "another commit", NOON + MINUTE)
+        done = {"snapshot_id": 7, "reason": "nothing to gain", "now": NOON + 2 * MINUTE}
+        tables.looked(tx, "lake.a", due_number=before.due_number, **done)
+        (again,) = tables.due_tables(tx, NOON)
+        assert again.due_reason == "another commit"
+        assert (again.looked_snapshot_id, again.looked_reason) == (7, "nothing to gain")
+        tables.looked(tx, "lake.a", due_number=again.due_number, still_due=True, **done)
+        assert tables.due_tables(tx, NOON) == [tables.table_named(tx, "lake.a")]
+        tables.looked(tx, "lake.a", due_number=again.due_number, refused="format v3", **done)
+        assert tables.due_tables(tx, NOON) == []
+        assert tables.table_named(tx, "lake.a").refused == "format v3"
+        tables.looked(tx, "lake.a", due_number=again.due_number, **done)
+        assert tables.table_named(tx, "lake.a").refused is None
+
+
+def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -> None:
+    """10 minutes, 20, ... 1280 (21 h 20), then a day; what fails while it rests adds nothing."""
+    minutes = [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440]
+    now = NOON
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        tables.make_due(tx, "lake.a", "a commit", NOON)
+        for length in minutes:
+            until = tables.rest(tx, "lake.a", "task x is in quarantine", now)
+            assert until == now + length * MINUTE
+            assert tables.rest(tx, "lake.a", "another one", now + MINUTE) == until
+            assert tables.due_tables(tx, until - timedelta(seconds=1)) == []
+            assert [table.name for table in tables.due_tables(tx, until)] == ["lake.a"]
+            now = until
+        assert tables.table_named(tx, "lake.a").rests(now) is False
+        tables.wake(tx, "lake.a")
+        assert tables.table_named(tx, "lake.a").failures == 0
+        assert tables.rest(tx, "lake.a", "task y", now) == now + 10 * MINUTE
+        assert tables.table_named(tx, "lake.a").rests(now) is True
+
+
+def test_the_moments_of_merges_are_kept_by_kind_and_partition(database: Database) -> None:
+    """The last one counts; other tables have their own."""
+    with database.begin() as tx:
+        for name in ("lake.a", "lake.b"):
+            seen(tx, name)
+        minor, major = TaskKind.MINOR, TaskKind.MAJOR
+        tables.note_merged(tx, "lake.a", [(minor, "day=1"), (minor, "day=1"), (major, "")], NOON)
+        tables.note_merged(tx, "lake.a", [(minor, "day=1")], NOON + MINUTE)
+        tables.note_merged(tx, "lake.b", [], NOON)
+        assert tables.partitions_merged_at(tx, "lake.a") == {
+            (minor, "day=1"): NOON + MINUTE,
+            (major, ""): NOON,
+        }
+        assert tables.partitions_merged_at(tx, "lake.b") == {}
+
+
+def test_the_end_of_a_table_cancels_what_waits(database: Database) -> None:
+    """It is not due any more, frees its queue, and comes back as new when it is seen again."""
+    with database.begin() as tx:
+        queues.add_queue(tx, queues.CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        queues.map_table(tx, "lake.a", "own", NOON)
+        (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
+        tables.make_due(tx, "lake.a", "a commit", NOON)
+        assert tables.table_gone(tx, "lake.a", NOON + MINUTE) == 1
+        task = task_rows.task_by_id(tx, id)
+        assert (task.state, task.ended_at) == (TaskState.CANCELED, NOON + MINUTE)
+        assert task.reason == "the catalog has the table no more"
+        assert task_rows.live_paths(tx, "lake.a") == {}
+        assert tables.due_tables(tx, NOON + MINUTE) == []
+        assert tables.table_named(tx, "lake.a").gone_at == NOON + MINUTE
+        queues.delete_queue(tx, "own")
+        seen(tx, "lake.a", now=NOON + 2 * MINUTE)
+        assert tables.table_named(tx, "lake.a").gone_at is None
+        assert tables.table_named(tx, "lake.a").queue == "default"
+
+
+def test_an_unknown_table_is_refused_with_the_names_of_those_there_are(database: Database) -> None:
+    """As far as eight names go."""
+    with database.begin() as tx:
+        with pytest.raises(NotFound, match=r"knows no table lake\.x, nor any"):
+            tables.table_named(tx, "lake.x")
+        for number in range(9):
+            seen(tx, f"lake.t{number}")
+        with pytest.raises(NotFound) as refused:
+            tables.lock_table(tx, "lake.x")
+        assert str(refused.value).endswith("it knows: " + ", ".join(
+            f"lake.t{number}" for number in range(8)
+        ) + " and more")  # fmt: skip
+        assert [table.name for table in tables.known_tables(tx)][8] == "lake.t8"

@@ -1,0 +1,226 @@
+"""A worker claims, merges, renews, reports, and ends in an orderly way."""
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import attempts, task_rows, workers
+from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import DatabaseUnavailable, UnsupportedTable
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of
+
+AT_ONCE = timedelta(0)
+#: a lease that ends while a test looks on
+SHORT = timedelta(seconds=1)
+_PATIENCE_SECONDS = 30
+
+
+def tasks_of(state: Database) -> list[Task]:
+    with state.read() as tx:
+        return task_rows.tasks(tx)
+
+
+def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) -> None:
+    """Each task once, into a directory of its attempt; then it ends, as nothing waits."""
+    offered(state, table_of(catalog, files=6), at_once=2)
+    merging, told = Merging(), []
+    done = Worker(state, catalog, merging, on_event=told.append).run(AT_ONCE)
+    assert (done.of(What.CLAIMED), done.of(What.MERGED), done.of(What.FAILED)) == (3, 3, 0)
+    assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
+    with state.read() as tx:
+        found = [attempts.attempts_of(tx, task.id)[-1] for task in tasks_of(state)]
+    assert sorted(Path(path).name for path in merging.directories) == sorted(
+        attempt.directory for attempt in found
+    )
+    assert all(Path(one.path).exists() for attempt in found for one in attempt.outputs or ())
+    assert [event.what for event in told].count(What.MERGED) == 3
+
+
+def test_so_many_tasks_at_once_as_it_is_told(state: Database, catalog: Catalog) -> None:
+    offered(state, table_of(catalog, files=6), at_once=1)
+    meet = threading.Barrier(3)
+
+    def together(group: FileGroup) -> None:
+        # Never passed by fewer than three.
+        meet.wait(_PATIENCE_SECONDS)
+
+    merging = Merging(before=together)
+    done = Worker(state, catalog, merging, parallelism=3).run(AT_ONCE)
+    assert (done.of(What.MERGED), merging.most_at_once) == (6, 3)
+
+
+def test_a_merge_that_fails_is_reported_and_leaves_no_file(
+    state: Database, catalog: Catalog
+) -> None:
+    """With its reason; the task waits for its next attempt."""
+    offered(state, table_of(catalog))
+
+    def full(group: FileGroup) -> None:
+        raise OSError(28, "No space left on device")
+
+    merging = Merging(before=full)
+    done = Worker(state, catalog, merging).run(AT_ONCE)
+    assert done.of(What.FAILED) == 1
+    (task,) = tasks_of(state)
+    assert task.state is TaskState.FAILED
+    assert "No space left on device" in task.reason
+    assert not any(Path(one).exists() for one in merging.directories)
+
+
+def test_what_no_attempt_can_do_is_given_up_at_once(state: Database, catalog: Catalog) -> None:
+    offered(state, table_of(catalog))
+
+    def refuse(group: FileGroup) -> None:
+        raise UnsupportedTable("lake.words: column id: type uuid does not survive Spark")
+
+    Worker(state, catalog, Merging(before=refuse)).run(AT_ONCE)
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.QUARANTINED, 1)
+    assert "type uuid does not survive Spark" in task.reason
+
+
+def test_a_long_merge_keeps_its_lease(state: Database, catalog: Catalog) -> None:
+    """It is renewed until the merge ends, however long that takes: no attempt is lost."""
+    offered(state, table_of(catalog))
+    lives = 3
+
+    def long(group: FileGroup) -> None:
+        with state.read() as tx:
+            first = attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at
+        ends = first + lives * SHORT
+        wait_until(state, lambda: renewed_to(state) > ends)
+
+    done = Worker(state, catalog, Merging(before=long), life=SHORT).run(AT_ONCE)
+    assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.MERGED, 1)
+
+
+def test_a_lease_that_is_not_renewed_is_lost_and_its_outputs_go(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker may have the task: nothing is reported, and nothing of it stays."""
+    offered(state, table_of(catalog))
+
+    def away(*_: Any, **__: Any) -> bool:
+        raise DatabaseUnavailable("The state database did not answer: it is a test")
+
+    monkeypatch.setattr(attempts, "renew", away)
+
+    def until_lost(group: FileGroup) -> None:
+        def over() -> bool:
+            with state.begin() as tx:
+                return attempts.expire(tx) == 1
+
+        wait_until(state, over)
+
+    merging = Merging(before=until_lost)
+    worker = Worker(state, catalog, merging, life=SHORT)
+    done = run_once(worker)
+    assert (done.of(What.MERGED), done.of(What.LOST)) == (0, 1)
+    assert not any(Path(one).exists() for one in merging.directories)
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.PLANNED, 1)
+    assert "was lost" in task.reason
+
+
+def test_draining_finishes_what_it_has_and_claims_nothing_more(
+    state: Database, catalog: Catalog
+) -> None:
+    offered(state, table_of(catalog, files=4), at_once=1)
+    merging = Merging()
+    worker = Worker(state, catalog, merging)
+    merging.before = lambda group: worker.drain()
+    done = worker.run()
+    assert (done.of(What.CLAIMED), done.of(What.MERGED)) == (1, 1)
+    states = sorted(task.state for task in tasks_of(state))
+    assert states == [TaskState.MERGED, *[TaskState.PLANNED] * 3]
+
+
+def test_giving_back_lets_others_claim_at_once_and_costs_no_attempt(
+    state: Database, catalog: Catalog
+) -> None:
+    offered(state, table_of(catalog))
+    canceled = threading.Event()
+    merging = Merging()
+    worker = Worker(state, catalog, merging, cancel=canceled.set)
+
+    def stopped(group: FileGroup) -> None:
+        worker.give_back()
+        assert canceled.is_set()
+        raise RuntimeError("Job 1 cancelled as part of cancellation of all jobs")
+
+    merging.before = stopped
+    done = worker.run()
+    assert (done.of(What.RELEASED), done.of(What.FAILED)) == (1, 0)
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.PLANNED, 0)
+    assert not any(Path(one).exists() for one in merging.directories)
+
+
+def test_it_is_seen_while_it_works(state: Database, catalog: Catalog) -> None:
+    """So that no more workers are started than are wanted."""
+    offered(state, table_of(catalog))
+    seen: list[Any] = []
+
+    def look(group: FileGroup) -> None:
+        with state.read() as tx:
+            seen.extend(workers.live_workers(tx, "default"))
+
+    Worker(state, catalog, Merging(before=look), queues=["default"], parallelism=2).run(AT_ONCE)
+    assert [(one.queues, one.parallelism) for one in seen] == [(("default",), 2)]
+    with state.read() as tx:
+        assert workers.live_workers(tx, "default") == []
+
+
+def test_a_worker_of_one_table_leaves_the_others_alone(state: Database, catalog: Catalog) -> None:
+    offered(state, table_of(catalog, "lake.one"))
+    offered(state, table_of(catalog, "lake.other"))
+    Worker(state, catalog, Merging(), table="lake.other").run(AT_ONCE)
+    assert {task.table: task.state for task in tasks_of(state)} == {
+        "lake.one": TaskState.PLANNED,
+        "lake.other": TaskState.MERGED,
+    }
+
+
+def test_what_it_does_is_told_with_the_numbers(state: Database, catalog: Catalog) -> None:
+    offered(state, table_of(catalog, files=3))
+    told: list[WorkerEvent] = []
+    Worker(state, catalog, Merging(), on_event=told.append).run(AT_ONCE)
+    assert [event.what for event in told] == [What.CLAIMED, What.MERGED]
+    assert told[0].text == "lake.words: 3 files → 1"
+    assert told[1].text.startswith("lake.words: 3 files → 1, ")
+
+
+def run_once(worker: Worker) -> Any:
+    """Lets it work on one task and no more."""
+    worker_merge = worker._merge
+
+    def once(*args: Any, **named: Any) -> Any:
+        worker.drain()
+        return worker_merge(*args, **named)
+
+    worker._merge = once  # type: ignore[assignment]
+    return worker.run()
+
+
+def renewed_to(state: Database) -> Any:
+    with state.read() as tx:
+        return attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at
+
+
+def wait_until(state: Database, condition: Any) -> None:
+    """Looks until it holds."""
+    ends = threading.Event()
+    for _ in range(_PATIENCE_SECONDS * 20):
+        if condition():
+            return
+        ends.wait(0.05)
+    raise AssertionError("it never came to hold")
