@@ -27,7 +27,7 @@ class CleaningCounts:
 
 
 def clean(
-    database: Database, catalog: Catalog, *, grace: timedelta = GRACE, limit: int = 100
+    database: Database, catalog: Catalog, *, grace: timedelta = GRACE, limit: int = 1000
 ) -> CleaningCounts:
     """Removes the directories of attempts that are over, once their leases have been long enough.
 

@@ -199,7 +199,8 @@ def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
     """Puts a table into a queue by hand, over what its property says.
 
     Waiting tasks move with their age, even into a queue that is full; what workers have, and
-    what waits for the committer, ends in the queue it was claimed from.
+    what waits for the committer, stays in the queue it was claimed from; should it wait again, it
+    follows when the table is next looked at.
 
     Returns:
         how many tasks moved.
@@ -272,19 +273,27 @@ def _settle(
         .values(mapped_to=by_hand, property_queue=property, queue=queue, queue_reason=reason,
                 **seen)
     )  # fmt: skip
-    if queue == table.queue:
-        return 0
+    # Also those that a worker had when the table moved, and that wait again.
     here = compaction_tasks.c
-    moved = tx.execute(
-        sa.update(compaction_tasks)
+    strayed = (
+        sa.select(here.id, here.state, here.queue)
         .where(here.table_name == table.name, is_waiting, here.queue != queue)
-        .values(queue=queue)
-        .returning(here.id, here.state)
-    ).all()
-    text = f"moved from queue {table.queue} to queue {queue}: {reason}"
+        .order_by(here.id)
+        .with_for_update(key_share=True)
+    )
+    moved = tx.execute(strayed).all()
+    if moved:
+        ids = [row.id for row in moved]
+        tx.execute(
+            sa.update(compaction_tasks).where(dialect.among(tx, here.id, ids)).values(queue=queue)
+        )
     for state in sorted({row.state for row in moved}):
         same = TaskState(state)
-        lines = [(row.id, same, text) for row in moved if row.state == state]
+        lines = [
+            (row.id, same, f"moved from queue {row.queue} to queue {queue}: {reason}")
+            for row in moved
+            if row.state == state
+        ]
         task_rows.note_moves(tx, lines, same, now)
     return len(moved)
 

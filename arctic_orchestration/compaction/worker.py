@@ -41,6 +41,7 @@ from arctic_orchestration.errors import (
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.quantities import format_bytes
 
 _log = logging.getLogger("arctic.compaction.worker")
 
@@ -284,7 +285,7 @@ class Worker:
             What.MERGED,
             claim,
             f"{claim.task.table}: {len(claim.group.files)} files → {len(done.outputs)}, "
-            f"{claim.group.bytes / 1e6:.1f} MB → {size / 1e6:.1f} MB ({done.way})",
+            f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
         )
 
     def _fail(

@@ -26,7 +26,12 @@ from pyiceberg.utils.config import Config
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
-from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
+from arctic_orchestration.errors import (
+    CatalogUnavailable,
+    ConfigurationError,
+    LakeError,
+    NotFound,
+)
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
 from arctic_orchestration.settings import Settings
 
@@ -55,12 +60,20 @@ def open_catalog(settings: Settings) -> Catalog:
 
     Errors:
         LakeError: the embedded catalog cannot be opened.
+        CatalogUnavailable: the catalog did not answer, however often it was asked.
+        ConfigurationError: pyiceberg cannot make sense of its configuration.
     """
-    configured = Config().get_catalog_config(settings.catalog)
+    name = settings.catalog
+    configured = Config().get_catalog_config(name)
     if configured is not None:
-        return load_catalog(
-            settings.catalog, **{key: str(value) for key, value in configured.items()}
-        )
+        properties = {key: str(value) for key, value in configured.items()}
+        try:
+            return answered(lambda: load_catalog(name, **properties), f"ARCTIC_CATALOG {name}")
+        except (ValueError, NotImplementedError, ImportError) as error:
+            raise ConfigurationError(
+                f"ARCTIC_CATALOG: catalog {name} cannot be opened as pyiceberg is configured: "
+                f"{error}"
+            ) from error
     return _embedded_catalog(settings.catalog, settings.lake.resolve())
 
 
@@ -102,6 +115,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     Errors:
         NotFound: there is no such table; the message names those that there are.
         CatalogUnavailable: the catalog did not answer, however often it was asked.
+        LakeError: the catalog has the table, and its metadata cannot be read.
     """
     # pyiceberg calls a name without namespace a wrong value; it is a name that nothing has.
     if "." in identifier and all(part.strip() for part in identifier.split(".")):
@@ -109,6 +123,8 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             return answered(lambda: catalog.load_table(identifier), identifier)
         except (NoSuchTableError, NoSuchNamespaceError, NoSuchIdentifierError):
             pass
+        except _NOT_ABOUT_THE_CATALOG as error:
+            raise LakeError(f"{identifier}: its metadata cannot be read: {error}") from error
     known = list_tables(catalog)
     shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
     there_are = f"there are {shown}" if known else "the catalog has no tables"

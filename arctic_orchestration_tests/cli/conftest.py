@@ -14,12 +14,8 @@ from arctic_orchestration.cli.main import main
 from arctic_orchestration.coordinator import coordinator
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration_tests.coordinator.conftest import (
-    OURS,
-    RunQueue,
-    make_queue,
-    queue_storage,
-)
+from arctic_orchestration_tests.coordinator.conftest import make_queue, queue_storage
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.scheduling.simulated import World, at
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

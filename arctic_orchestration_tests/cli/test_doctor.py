@@ -80,6 +80,7 @@ def test_all_is_well_where_all_is_well(
         "java": GOOD,
         "state database": GOOD,
         **({"postgres scheme": GOOD} if backend == "postgres" else {}),
+        "lake catalog": GOOD,
         "run coordinator": GOOD,
         "feed": GOOD,
         "daemon": GOOD,

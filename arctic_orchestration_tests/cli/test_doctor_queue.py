@@ -9,7 +9,7 @@ from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
 from arctic_orchestration.coordinator import passes
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.conftest import OURS, STOCK, RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import OURS, STOCK, RunQueue
 
 MakeQueue = Callable[..., RunQueue]
 

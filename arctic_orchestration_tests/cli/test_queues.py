@@ -10,7 +10,7 @@ from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.conftest import STOCK, RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import STOCK, RunQueue
 
 Command = Callable[..., Outcome]
 MakeQueue = Callable[..., RunQueue]

@@ -11,7 +11,7 @@ from arctic_orchestration.constraints import only
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.conftest import RunQueue
+from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
 from arctic_orchestration_tests.scheduling.simulated import World
 
 Command = Callable[..., Outcome]

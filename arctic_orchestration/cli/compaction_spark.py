@@ -1,0 +1,101 @@
+"""The Spark session of a command that merges files."""
+
+from collections.abc import Mapping, Sequence
+from threading import Lock, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="A Spark property: spark.driver.memory=2g; repeatable."),
+]
+
+
+class LakeSpark:
+    """A session that starts when it is first asked for, and stops at the end of the block.
+
+    One that this process has already is used, and left running.
+
+    Errors:
+        InvalidInput: a property is not written ``key=value``.
+        ConfigurationError: one contradicts what the lake needs.
+    """
+
+    def __init__(self, settings: Settings, conf: Sequence[str]) -> None:
+        from arctic_orchestration.lake.session import spark_properties
+
+        self._settings = settings
+        self._properties = properties_of(conf)
+        spark_properties(settings, self._properties)
+        self._lock = Lock()
+        self._session: SparkSession | None = None
+        self._started_here = False
+
+    def __call__(self) -> "SparkSession":
+        """The session.
+
+        Errors:
+            JavaNotFound: there is no Java that can run Spark.
+        """
+        with self._lock:
+            if self._session is None:
+                self._session = self._started()
+            return self._session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None and self._started_here:
+            self._session.stop()
+
+    def _started(self) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        from arctic_orchestration.lake.session import spark_session
+
+        self._started_here = SparkSession.getActiveSession() is None
+        ended: list[SparkSession | BaseException] = []
+
+        def start() -> None:
+            try:
+                ended.append(spark_session(self._settings, self._properties))
+            except BaseException as error:
+                ended.append(error)
+
+        # In a thread of its own: in the main one, Spark would take Ctrl-C for itself, and
+        # cancel the merges that are to be finished.
+        thread = Thread(target=start, name="start Spark")
+        thread.start()
+        thread.join()
+        if isinstance(ended[0], BaseException):
+            raise ended[0]
+        return ended[0]
+
+
+def properties_of(conf: Sequence[str]) -> Mapping[str, str]:
+    """Spark properties that a person gave.
+
+    Errors:
+        InvalidInput: one is not written ``key=value``.
+    """
+    found = {}
+    for text in conf:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip().startswith("spark."):
+            raise InvalidInput("--conf", text, "a Spark property, as spark.driver.memory=2g")
+        found[key.strip()] = value.strip()
+    return found

@@ -1,0 +1,126 @@
+"""``arctic compaction expire-snapshots`` and ``remove-orphans``."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.outputs import directory_of
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
+from arctic_orchestration_tests.cli.conftest import Outcome
+
+__all__ = ["lake"]
+
+Command = Callable[..., Outcome]
+
+
+def document(arctic: Command, *arguments: str) -> dict[str, Any]:
+    """What a command says to programs."""
+    found: dict[str, Any] = json.loads(arctic("compaction", *arguments, "--json").out)
+    return found
+
+
+def snapshots(table: Table) -> list[int]:
+    """The ids of a table's snapshots, the oldest first."""
+    return [snapshot.snapshot_id for snapshot in table.refresh().snapshots()]
+
+
+def stray(directory: str) -> Path:
+    """A file that no snapshot has, written a week ago."""
+    file = Path(directory) / "stray.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"PAR1")
+    week_ago = (utc_now() - timedelta(days=7)).timestamp()
+    os.utime(file, (week_ago, week_ago))
+    return file
+
+
+def test_old_snapshots_expire(lake: SmallLake, arctic: Command) -> None:
+    """A dry run says the same, and changes nothing; the last ones stay."""
+    table = lake.table("lake.flights", 4)
+    before = snapshots(table)
+    command = ("expire-snapshots", "lake.flights", "--older-than", "0s", "--keep-last", "2")
+    dry = document(arctic, *command, "--dry-run")
+    assert (sorted(dry["snapshots"]), dry["dry_run"]) == (sorted(before[:2]), True)
+    assert snapshots(table) == before
+    said = arctic("compaction", *command)
+    assert said.code == 0
+    assert said.out.splitlines()[0] == "lake.flights: 2 snapshots forgotten"
+    assert "2 manifest list" in said.out
+    assert snapshots(table) == before[2:]
+    assert table.scan().to_arrow().num_rows == 4
+
+
+def test_a_snapshot_that_a_live_task_was_planned_from_stays(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """The task's commit is checked from there."""
+    table = lake.table("lake.flights", 3)
+    lake.tick()
+    planned_from = snapshots(table)[-1]
+    table.append(table.scan().to_arrow().slice(0, 1))
+    table.append(table.scan().to_arrow().slice(0, 1))
+    arctic("compaction", "expire-snapshots", "lake.flights", "--older-than", "0s")
+    left = snapshots(table)
+    assert planned_from in left
+    assert len(left) == 2
+
+
+def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic: Command) -> None:
+    """An attempt's directory is its worker's until the attempt is over."""
+    table = lake.table("lake.flights", 3)
+    lake.tick()
+    claim = lake.claim()
+    written = stray(directory_of(table, claim.directory))
+    lost = stray(f"{table.location()}/data/day=2013-01-01")
+    command = ("remove-orphans", "lake.flights", "--older-than", "3d")
+    dry = document(arctic, *command, "--dry-run")
+    assert [Path(file["path"]) for file in dry["files"]] == [lost]
+    assert (dry["of_live_tasks"], lost.exists()) == (1, True)
+    said = arctic("compaction", *command)
+    assert (said.code, said.out) == (
+        0,
+        "lake.flights: 1 file of live tasks left alone\n1 file of 4 B removed: 1 orphan\n",
+    )
+    assert (written.exists(), lost.exists()) == (True, False)
+    assert table.scan().to_arrow().num_rows == 3
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("expire-snapshots", "lake.flights", "--older-than", "7"),
+            "--older-than: got '7', expected a duration such as",
+        ),
+        (
+            ("expire-snapshots", "lake.flights", "--older-than", "7d", "--keep-last", "0"),
+            "--keep-last: got 0, expected a whole number, 1 or more",
+        ),
+        (
+            ("remove-orphans", "lake.flights", "--older-than", "1h"),
+            "--older-than: got '1h', expected 1d or more, or --any-age",
+        ),
+        (
+            ("remove-orphans", "lake.flights", "--older-than", "-3d"),
+            "--older-than: got '-3d', expected a duration such as",
+        ),
+    ],
+)
+def test_ages_that_cannot_be_are_refused(
+    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    """By name, and nothing is changed."""
+    table = lake.table("lake.flights", 2)
+    before = snapshots(table)
+    refused = arctic("compaction", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in " ".join(refused.err.split())
+    assert snapshots(table) == before

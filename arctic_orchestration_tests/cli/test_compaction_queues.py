@@ -1,0 +1,135 @@
+"""``arctic compaction queues``, ``map`` and ``unmap``."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
+from arctic_orchestration_tests.cli.conftest import Outcome
+
+__all__ = ["lake"]
+
+Command = Callable[..., Outcome]
+
+
+def listed(arctic: Command) -> dict[str, dict[str, Any]]:
+    """The queues as programs read them, by name."""
+    found = json.loads(arctic("compaction", "queues", "list", "--json").out)["queues"]
+    return {queue["queue"]: queue for queue in found}
+
+
+def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) -> None:
+    """The queue default is there from the beginning, and stays."""
+    said = arctic(
+        *("compaction", "queues", "add", "fast", "--capacity", "5", "--level", "-2"),
+        *("--share", "3", "--max-workers", "0"),
+    )
+    assert (said.code, said.err) == (0, "")
+    assert said.out == (
+        "compaction queue fast is added: capacity 5, level -2, share 3, "
+        "at most 0 workers requested\n"
+    )
+    assert list(listed(arctic)) == ["default", "fast"]
+    said = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
+    assert json.loads(said.out)["queue"] == {
+        "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0
+    }  # fmt: skip
+    # The higher level first.
+    assert list(listed(arctic)) == ["fast", "default"]
+    assert arctic("compaction", "queues", "delete", "fast").code == 0
+    assert list(listed(arctic)) == ["default"]
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add", "fast", "--capacity", "0"), "capacity: got 0, expected a whole number, 1 to"),
+        (("add", "a b"), "name: got 'a b', expected a name of 1 to 40"),
+        (("add", "default"), "name: got 'default', expected a name that no compaction queue"),
+        (("add", "fast", "--share", "0"), "share: got 0, expected a whole number, 1 to"),
+        (("update", "default"), "expected one of --capacity, --level, --share, --max-workers"),
+        (("update", "lost", "--level", "1"), "no compaction queue lost; there is: default"),
+        (("delete", "lost"), "no compaction queue lost; there is: default"),
+        (("delete", "default"), "another queue: default is always there"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    """One message, exit code 2, and nothing is changed."""
+    before = listed(arctic)
+    refused = arctic("compaction", "queues", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in " ".join(refused.err.split())
+    assert listed(arctic) == before
+
+
+def test_a_table_that_is_mapped_takes_its_waiting_tasks_along(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """What a worker has stays where it was claimed; unmapping brings the others back."""
+    lake.table("lake.flights", 3, days=2)
+    lake.tick()
+    claimed = lake.claim().task
+    arctic("compaction", "queues", "add", "fast", "--capacity", "1")
+    said = arctic("compaction", "map", "lake.flights", "fast")
+    assert (said.code, said.out) == (
+        0,
+        "lake.flights is in queue fast (mapped by hand); 1 waiting task moved\n",
+    )
+    assert {task.id: task.queue for task in lake.tasks()} == {
+        task.id: "default" if task.id == claimed.id else "fast" for task in lake.tasks()
+    }
+    queues = listed(arctic)
+    assert (queues["fast"]["waiting"], queues["fast"]["tables"], queues["fast"]["room"]) == (
+        1,
+        1,
+        0,
+    )
+    assert (queues["default"]["claimed"], queues["default"]["tables"]) == (1, 0)
+    text = arctic("compaction", "queues", "list").out
+    assert line_of(text, "fast") == [
+        *("fast", "0", "1", "1 of 1", "1", "1"),
+        "full: tables that find no room stay due; no worker serves it",
+    ]
+    refused = arctic("compaction", "queues", "delete", "fast")
+    assert refused.code == 2
+    assert "a queue without tables; mapped to it: lake.flights" in refused.err
+    back = json.loads(arctic("compaction", "unmap", "lake.flights", "--json").out)
+    assert back == {
+        "table": "lake.flights",
+        "queue": "default",
+        "because": "no queue is named",
+        "moved": 1,
+    }
+
+
+def test_a_table_that_the_planner_has_not_found_can_be_mapped(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """The catalog has it, and its tasks will go there."""
+    lake.table("lake.flights", 3)
+    arctic("compaction", "queues", "add", "fast")
+    said = arctic("compaction", "map", "lake.flights", "fast")
+    assert said.out == "lake.flights is in queue fast (mapped by hand); no task had to move\n"
+    lake.tick()
+    assert [task.queue for task in lake.tasks()] == ["fast"]
+
+
+@ON_SQLITE
+def test_names_that_nothing_has_are_refused(lake: SmallLake, arctic: Command) -> None:
+    """With those that there are; a table that was not there is not made known."""
+    lake.table("lake.flights", 0)
+    for arguments, said in (
+        (("map", "lake.flights", "lost"), "no compaction queue lost; there is: default"),
+        (("map", "lake.lost", "default"), "table 'lake.lost' is not in catalog lake; there are "
+                                          "lake.flights"),
+        (("unmap", "lake.flights"), "compaction knows no table lake.flights, nor any"),
+    ):  # fmt: skip
+        refused = arctic("compaction", *arguments)
+        assert refused.code == 2
+        assert said in " ".join(refused.err.split())
+    assert listed(arctic)["default"]["tables"] == 0

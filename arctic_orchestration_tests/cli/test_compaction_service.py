@@ -1,0 +1,100 @@
+"""``arctic compaction tick`` and ``serve``: rounds of the planner and the committer."""
+
+import json
+import signal
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from arctic_orchestration.cli.compaction_opened import Opened
+from arctic_orchestration.cli.compaction_service import Service
+from arctic_orchestration.compaction.cleaning import CleaningCounts
+from arctic_orchestration.compaction.committer import CommitCounts
+from arctic_orchestration.compaction.planning import PlanningCounts
+from arctic_orchestration.compaction.service import CompactionCounts
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, arctic_process, lake
+from arctic_orchestration_tests.cli.conftest import Outcome
+
+__all__ = ["lake"]
+
+Command = Callable[..., Outcome]
+
+
+def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
+    """For people what happened, for programs all counts."""
+    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
+    said = arctic("compaction", "tick")
+    assert (said.code, said.out) == (0, "2 tasks offered, 1 table refused\n")
+    assert len(lake.tasks(TaskState.PLANNED)) == 2
+    assert arctic("compaction", "tick").out == "nothing was to be done\n"
+    counts = json.loads(arctic("compaction", "tick", "--json").out)
+    assert (counts["lost"], counts["committed"]["snapshots"]) == (0, 0)
+    assert counts["planned"]["tables"] == 2
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, told: signal.Signals) -> None:
+    """First it plans what there is; then it ends at once, whatever its pause."""
+    lake.table("lake.flights", 3)
+    with arctic_process("compaction", "serve", "--every", "1h", "--json") as process:
+        first = json.loads(process.until(lambda line: '"round"' in line))
+        assert first["planned"]["offered"] == 1
+        assert [task.table for task in lake.tasks(TaskState.PLANNED)] == ["lake.flights"]
+        process.told(told)
+        last = json.loads(process.rest()[-1])
+        assert (last["event"], process.ended()) == ("ended", 0)
+
+
+@ON_SQLITE
+def test_a_pause_that_is_none_is_refused(lake: SmallLake, arctic: Command) -> None:
+    """It would leave nobody else a turn."""
+    refused = arctic("compaction", "serve", "--every", "0s")
+    assert refused.code == 2
+    assert "--every: got '0s', expected a duration longer than 0s" in refused.err
+
+
+class Unsteady:
+    """An engine whose first three rounds fail, two of them in the same way."""
+
+    def __init__(self) -> None:
+        self.troubles = ["no answer", "no answer", "the disk is full"]
+        self.service: Service | None = None
+
+    def tick(self, now: datetime) -> CompactionCounts:
+        if self.troubles:
+            raise DatabaseUnavailable(self.troubles.pop(0))
+        assert self.service is not None
+        self.service.end()
+        return CompactionCounts(
+            lost=2,
+            committed=CommitCounts(),
+            planned=PlanningCounts(),
+            cleaned=CleaningCounts(),
+        )
+
+
+@ON_SQLITE
+def test_trouble_is_said_once_and_so_is_its_end(
+    lake: SmallLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds go on; nobody reads the same line every few seconds."""
+    engine = Unsteady()
+    state = Opened(Settings.from_environment(), lake.database)
+    engine.service = Service(state, engine, as_json=True)
+    engine.service.run(timedelta(milliseconds=1))
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line.get("says")) for line in said] == [
+        ("began", None),
+        ("trouble", "no answer"),
+        ("trouble", "the disk is full"),
+        ("well", None),
+        ("round", None),
+        ("ended", None),
+    ]
+    assert said[4]["lost"] == 2

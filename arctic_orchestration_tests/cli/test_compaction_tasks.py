@@ -1,0 +1,185 @@
+"""``arctic compaction tasks``, ``task``, ``retry``, ``cancel`` and ``records``."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import attempts, commits, tables
+from arctic_orchestration.compaction.attempt import MergedFile
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
+from arctic_orchestration_tests.cli.conftest import Outcome
+
+__all__ = ["lake"]
+
+Command = Callable[..., Outcome]
+
+
+def listed(arctic: Command, *options: str) -> list[dict[str, Any]]:
+    """Tasks as programs read them."""
+    found: list[dict[str, Any]] = json.loads(arctic("compaction", "tasks", "--json", *options).out)[
+        "tasks"
+    ]
+    return found
+
+
+def test_tasks_are_listed_in_the_order_in_which_they_are_claimed(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """A table of a higher level first; ended ones only where they are asked for."""
+    lake.table("lake.low", 3)
+    lake.table("lake.high", 4, **{"arctic.compaction.level": "1"})
+    lake.tick()
+    assert [(task["table"], task["state"], task["files"]) for task in listed(arctic)] == [
+        ("lake.high", "planned", 4),
+        ("lake.low", "planned", 3),
+    ]
+    (first,) = listed(arctic, "--limit", "1")
+    said = arctic("compaction", "tasks", "-n", "1")
+    assert said.out.splitlines()[0] == "2 planned"
+    assert "and 1 more: --limit 2" in said.out
+    lake.fail("the disk is full", final=True)
+    assert [task["table"] for task in listed(arctic)] == ["lake.low"]
+    assert "1 task in quarantine: --state quarantined" in arctic("compaction", "tasks").out
+    (ended,) = listed(arctic, "--state", "ended")
+    assert (ended["task"], ended["state"]) == (first["task"], "quarantined")
+    assert [task["table"] for task in listed(arctic, "--state", "all")] == ["lake.low", "lake.high"]
+    assert [task["table"] for task in listed(arctic, "--table", "lake.low")] == ["lake.low"]
+    assert len(listed(arctic, "--queue", "default", "--state", "planned")) == 1
+
+
+@ON_SQLITE
+def test_filters_that_nothing_answers_to_are_refused(lake: SmallLake, arctic: Command) -> None:
+    """Rather than an empty list, which would be read as good news."""
+    for options, said in (
+        (("--state", "lost"), "--state: got 'lost', expected one of planned, claimed, merged"),
+        (("--queue", "lost"), "no compaction queue lost; there is: default"),
+        (("--table", "lake.lost"), "compaction knows no table lake.lost, nor any"),
+    ):
+        refused = arctic("compaction", "tasks", *options)
+        assert (refused.code, refused.out) == (2, "")
+        assert said in " ".join(refused.err.split())
+    assert arctic("compaction", "tasks").out == "no such tasks\n"
+    assert "no such records" in arctic("compaction", "records").out
+
+
+def test_a_task_is_shown_with_its_files_attempts_and_history(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """Found by a part of its id; what each attempt came to, and why."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    claim = lake.fail("no [room] left")
+    found = json.loads(arctic("compaction", "task", claim.task.id[-6:], "--json").out)
+    assert (found["task"], found["state"], found["ahead"]) == (claim.task.id, "failed", None)
+    assert [file["rows"] for file in found["data_files"]] == [1, 1, 1]
+    assert sum(file["bytes"] for file in found["data_files"]) == found["bytes"]
+    (tried,) = found["tried"]
+    assert (tried["state"], tried["reason"]) == ("failed", "no [room] left")
+    assert [move["state"] for move in found["history"]] == ["planned", "claimed", "failed"]
+    text = arctic("compaction", "task", claim.task.id).out
+    assert f"task {claim.task.id} of lake.flights: minor merge of day=2013-01-01" in text
+    assert "planned because 3 fragments of 3" in text
+    assert line_of(text, "  worker-1  ")[3:] == ["failed", "worker-1", "no [room] left"]
+    assert text.count(".parquet") == 3
+
+
+@ON_SQLITE
+def test_parts_of_ids_that_do_not_name_one_task_are_refused(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """Too short, of none, or of several."""
+    lake.table("lake.flights", 3, days=2)
+    lake.tick()
+    common = lake.tasks()[0].id[:4]
+    for part, said in (
+        ("abc", "ID: got 'abc', expected a task's id, or 4 or more characters of it"),
+        ("zzzzzz", "no compaction task zzzzzz"),
+        (common, "a part that one task has; several have it"),
+    ):
+        for command in ("task", "retry", "cancel"):
+            refused = arctic("compaction", command, part)
+            assert (refused.code, refused.out) == (2, "")
+            assert said in " ".join(refused.err.split())
+
+
+def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) -> None:
+    """Without its retry interval; its failures count all the same."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    task = lake.fail("the disk is full").task
+    again = json.loads(arctic("compaction", "retry", task.id, "--json").out)
+    assert (again["state"], again["not_before"], again["attempts"]) == ("planned", None, 1)
+    assert again["reason"] == "attempt 2 of 3 at once: asked for"
+    assert lake.claim().task.id == task.id
+    refused = arctic("compaction", "retry", task.id)
+    assert refused.code == 2
+    assert "is claimed; what can be tried again is failed or quarantined" in refused.err
+
+
+def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """Its table rests no more, and the next round has a new task."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    task = lake.fail("a broken file", final=True).task
+    lake.tick()
+    assert lake.tasks(TaskState.PLANNED) == []
+    said = arctic("compaction", "retry", task.id)
+    assert said.out == (
+        f"lake.flights rests no more: the files of task {task.id} are planned anew\n"
+    )
+    lake.tick()
+    (anew,) = lake.tasks(TaskState.PLANNED)
+    assert (anew.digest, anew.id != task.id) == (task.digest, True)
+
+
+def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> None:
+    """One that a worker has is left to it."""
+    lake.table("lake.flights", 3, days=2)
+    lake.tick()
+    claimed = lake.claim().task
+    (waiting,) = lake.tasks(TaskState.PLANNED)
+    said = arctic("compaction", "cancel", waiting.id)
+    assert said.out == f"task {waiting.id} of lake.flights is canceled\n"
+    assert [task.id for task in lake.tasks(TaskState.CANCELED)] == [waiting.id]
+    refused = arctic("compaction", "cancel", claimed.id)
+    assert refused.code == 2
+    assert "is claimed; what can be canceled waits" in refused.err
+    assert [task.id for task in lake.tasks(TaskState.CLAIMED)] == [claimed.id]
+
+
+def test_records_are_listed_newest_first(lake: SmallLake, arctic: Command) -> None:
+    """With what went, what came, and which way it was merged."""
+    for number, name in enumerate(("lake.old", "lake.new"), 3):
+        lake.table(name, number)
+        lake.tick()
+        claim = lake.claim()
+        with lake.database.begin() as tx:
+            attempts.merged(
+                tx,
+                claim.attempt_id,
+                claim.token,
+                outputs=[MergedFile(path="merged.parquet", size=1000, rows=number - 1)],
+                rows_in=number,
+                rows_deleted=1,
+                rows_out=number - 1,
+                way="decode",
+                because="rows are deleted",
+            )
+            commits.committed(tx, [claim.task.id], 70 + number, delete_files_removed=2)
+    found = json.loads(arctic("compaction", "records", "--json").out)["records"]
+    assert [
+        (one["table"], one["snapshot_id"], one["files_in"], one["files_out"], one["rows"])
+        for one in found
+    ] == [("lake.new", 74, 4, 1, 3), ("lake.old", 73, 3, 1, 2)]
+    assert (found[0]["bytes_out"], found[0]["ways"]) == (1000, {"decode": 1})
+    lines = arctic("compaction", "records", "--table", "lake.old").out
+    shown = line_of(lines, "lake.old")
+    assert shown[1:5] == ["lake.old", "73", "1", "3 → 1"]
+    assert shown[-1] == "decode, 1 deleted row left out, 2 delete files removed"
+    assert "lake.new" not in lines
+    with lake.database.read() as tx:
+        assert not tables.table_named(tx, "lake.old").rests(utc_now())

@@ -1,0 +1,159 @@
+"""``arctic doctor``: what it finds of compaction."""
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.cli import doctor_compaction
+from arctic_orchestration.cli.doctor_compaction import compaction
+from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import queues, tables, workers
+from arctic_orchestration.database.compaction_tables import compaction_attempts
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
+
+__all__ = ["lake"]
+
+
+def found() -> dict[str, tuple[str, str, str]]:
+    """Status, finding and advice by check."""
+    return {f.check: (f.status, f.found, f.advice) for f in compaction()}
+
+
+def serving(lake: SmallLake) -> None:
+    """A worker of all queues is seen."""
+    with lake.database.begin() as tx:
+        workers.worker_seen(tx, "id-1", name="one", queues=[], parallelism=1, host="h", pid=1)
+
+
+def later(monkeypatch: pytest.MonkeyPatch, span: timedelta) -> None:
+    """Lets the doctor come later."""
+    monkeypatch.setattr(doctor_compaction, "utc_now", lambda: utc_now() + span)
+
+
+def test_a_lake_in_which_nothing_is_in_the_way_is_well(lake: SmallLake) -> None:
+    """Nothing is said of compaction where no table is known."""
+    assert list(found()) == ["lake catalog"]
+    lake.table("lake.flights", 3)
+    lake.table("lake.off", 3, **{"arctic.compaction.enabled": "false"})
+    lake.tick()
+    serving(lake)
+    findings = found()
+    assert findings["lake catalog"][0] == GOOD
+    assert findings["lake catalog"][1].endswith(": 2 tables")
+    assert findings["compaction"] == (GOOD, "2 tables, and nothing is in the way", "")
+    assert len(findings) == 2
+
+
+@ON_SQLITE
+def test_looking_makes_no_catalog(
+    lake: SmallLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not there is made on first use; one that is down is bad."""
+    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "elsewhere"))
+    status, said, _ = found()["lake catalog"]
+    assert (status, said.endswith("not there yet, made on first use")) == (GOOD, True)
+    assert not (tmp_path / "elsewhere").exists()
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
+    status, said, advice = found()["lake catalog"]
+    assert (status, "did not answer, asked 5 times" in said) == (BAD, True)
+    assert "ARCTIC_CATALOG" in advice
+
+
+def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
+    """A table that is refused, one that rests, and a queue that nobody serves."""
+    lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
+    lake.table("lake.flights", 3, days=2)
+    lake.tick()
+    lake.fail("a broken file", final=True)
+    findings = found()
+    status, said, _ = findings["tables refused"]
+    assert (status, said.startswith("lake.bad: arctic.compaction.attempts of lake.bad: got")) == (
+        WARNING,
+        True,
+    )
+    status, said, advice = findings["tables resting"]
+    assert (status, said.startswith("lake.flights until 20")) == (WARNING, True)
+    assert said.endswith("a broken file") and "arctic compaction wake TABLE" in advice
+    assert findings["tasks in quarantine"][:2] == (WARNING, "1 of lake.flights")
+    assert findings["queue default"] == (
+        WARNING,
+        "1 task waiting, and no worker serves the queue",
+        "start one: arctic worker --queue default",
+    )
+    serving(lake)
+    assert "queue default" not in found()
+
+
+@ON_SQLITE
+def test_a_lake_that_nobody_plans_is_found(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due for minutes, is not looked at."""
+    lake.table("lake.flights", 2)
+    lake.tick()
+    with lake.database.begin() as tx:
+        tables.make_due(tx, "lake.flights", "it has a new snapshot", utc_now())
+    assert "compaction rounds" not in found()
+    later(monkeypatch, timedelta(minutes=6))
+    status, said, advice = found()["compaction rounds"]
+    assert (status, said.startswith("nobody plans or commits: lake.flights is due since 20")) == (
+        BAD,
+        True,
+    )
+    assert "arctic compaction serve" in advice
+
+
+@ON_SQLITE
+def test_a_table_that_stays_due_for_its_queue_is_full_is_no_trouble(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was looked at, and comes again with its check interval."""
+    with lake.database.begin() as tx:
+        queues.update_queue(tx, "default", capacity=1)
+    lake.table("lake.flights", 3, days=2)
+    lake.tick()
+    serving(lake)
+    later(monkeypatch, timedelta(minutes=50))
+    with lake.database.read() as tx:
+        assert tables.table_named(tx, "lake.flights").due_since is not None
+    assert "compaction rounds" not in found()
+    later(monkeypatch, timedelta(minutes=70))
+    assert found()["compaction rounds"][0] == BAD
+
+
+@ON_SQLITE
+def test_what_attempts_left_is_found_until_it_is_removed(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the grace time after the lease is over, by the database's clock."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    serving(lake)
+    claim = lake.fail("the disk is full")
+    assert "left outputs" not in found()
+    with lake.database.begin() as tx:
+        tx.execute(sa.update(compaction_attempts).values(expires_at=utc_now() - timedelta(hours=1)))
+    status, said, _ = found()["left outputs"]
+    assert (status, said) == (
+        WARNING,
+        f"outputs of 1 attempt that is over are not removed yet: {claim.directory} of lake.flights",
+    )
+    lake.tick()
+    assert "left outputs" not in found()
+
+
+@ON_SQLITE
+def test_a_catalog_without_its_files_is_found(lake: SmallLake, tmp_path: Path) -> None:
+    """It cannot be opened."""
+    lake.table("lake.flights", 1)
+    lake.catalog.close()
+    shutil.rmtree(tmp_path / "lake")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "catalog.db").mkdir()
+    status, said, _ = found()["lake catalog"]
+    assert (status, "catalog.db" in said) == (BAD, True)
