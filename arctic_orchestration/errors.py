@@ -12,6 +12,7 @@
     ├── DatabaseUnavailable     the state database did not answer
     ├── TransitionRefused       a state cannot be left that way
     ├── Refused                 a report of somebody who has lost the right to make it
+    ├── WorkerBroken            what a worker merges with is gone
     └── LakeError               a lake table cannot be read or written
         ├── UnsupportedTable    its format or a column's type would not survive
         ├── SchemaMismatch      the rows do not fit the table's columns
@@ -95,6 +96,10 @@ class TransitionRefused(ArcticError):
 
 class Refused(ArcticError):
     """Who reports has lost the right to: its lease is over, or another one holds it."""
+
+
+class WorkerBroken(ArcticError):
+    """What a worker merges with is gone; others can do its tasks."""
 
 
 class LakeError(ArcticError):

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.lake.merging import merge
+from arctic_orchestration.lake.merging import Engine, merge
 from arctic_orchestration.lake.ways import Way
 from benchmarks.compaction_files import SCHEMA, ZSTD_LEVEL
 
@@ -47,8 +47,14 @@ def bins(paths: Sequence[Path]) -> list[list[Path]]:
     return found
 
 
-def ours(spark: SparkSession, catalog: Catalog, way: Way, paths: Sequence[Path]) -> Work:
-    """``merge`` of each bin, in a warm session."""
+def ours(
+    spark: SparkSession,
+    catalog: Catalog,
+    way: Way,
+    paths: Sequence[Path],
+    engine: Engine | None = None,
+) -> Work:
+    """``merge`` of each bin, in a warm session; which engine decodes, it finds by itself."""
     table = ensure_table(catalog, "lake.flights", SCHEMA)
     rows = {path: pq.read_metadata(path).num_rows for path in paths}
     groups = [
@@ -73,7 +79,15 @@ def ours(spark: SparkSession, catalog: Catalog, way: Way, paths: Sequence[Path])
 
     def one(numbered: tuple[int, FileGroup]) -> list[str]:
         number, group = numbered
-        merged = merge(spark, table, group, f"{root}/{number}", target_bytes=TARGET, way=way)
+        merged = merge(
+            spark,
+            table,
+            group,
+            f"{root}/{number}",
+            target_bytes=TARGET,
+            way=way,
+            engine=engine,
+        )
         return [output.path for output in merged.outputs]
 
     return lambda: _two_at_a_time(one, list(enumerate(groups)))

@@ -3,6 +3,7 @@
 import typer
 
 from arctic_orchestration.cli import (
+    compaction_catalog,
     compaction_explained,
     compaction_maintenance,
     compaction_plan,
@@ -33,5 +34,6 @@ app.command(name="tick")(compaction_service.tick)
 app.command(name="serve")(compaction_service.serve)
 app.command(name="due")(compaction_tables.due)
 app.command(name="wake")(compaction_tables.wake)
+app.command(name="forget-catalog")(compaction_catalog.forget_catalog)
 app.command(name="expire-snapshots")(compaction_maintenance.expire_snapshots)
 app.command(name="remove-orphans")(compaction_maintenance.remove_orphans)

@@ -263,6 +263,8 @@ def _add_commits(tree: Tree, explained: ExplainedTable, now: datetime) -> None:
         ]
     if row is not None:
         said.append(commit_text(row, now))
+        if row.commit_trouble is not None:
+            said.append(f"the last try came to nothing: {row.commit_trouble}")
     if explained.policy is not None and explained.policy.commit_interval > timedelta(0):
         said.append(f"{format_duration(explained.policy.commit_interval)} apart at least")
     tree.add(escape_bold("commits", "; ".join(said)))
@@ -296,6 +298,10 @@ def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]
         "due": explained.due_text(now)[1],
         "due_since": iso(row.due_since) if row else None,
         "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
+        "resting_files": [
+            {"path": one.path, "rests": one.rests, "until": iso(one.until), "reason": one.reason}
+            for one in seen.resting
+        ],
         "refused": row and row.refused,
         "plan": explained.plan and plan_json(explained.plan),
         "queue": queue
@@ -316,6 +322,7 @@ def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]
         ],
         "last_commit": explained.last and record_json(explained.last),
         "next_commit_at": iso(row.next_commit_at) if row else None,
+        "commit_trouble": row and row.commit_trouble,
     }  # fmt: skip
 
 

@@ -20,9 +20,10 @@ from arctic_orchestration.cli.compaction_opened import (
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import queues, tables
+from arctic_orchestration.compaction import queues, rests, tables
 from arctic_orchestration.compaction.policy import PREFIX, Policy
 from arctic_orchestration.compaction.records import records
+from arctic_orchestration.compaction.rests import Rest
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.database.compaction_tables import compaction_tasks, is_live
@@ -54,6 +55,8 @@ class Seen:
     tasks: Mapping[TaskState, int]
     committed_at: datetime | None
     enabled: bool
+    #: files that rest after a quarantine, the first to wake first
+    resting: Sequence[Rest] = ()
 
     @property
     def waiting(self) -> int:
@@ -74,6 +77,11 @@ class Seen:
             said.append(f"refused: {row.refused}")
         if row.rests(now) and row.rests_until is not None:
             said.append(f"rests until {format_moment(row.rests_until)}: {row.rest_reason}")
+        if row.commit_trouble is not None:
+            said.append(f"not committed to: {row.commit_trouble}")
+        if self.resting:
+            first, files = self.resting[0], counted(len(self.resting), "file")
+            said.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
         if row.due_since is not None:
             said.append(f"due since {format_moment(row.due_since)}: {row.due_reason}")
         if said:
@@ -116,6 +124,7 @@ def seen_table(state: Opened, name: str) -> Seen:
         row = known_table(tx, name)
         counts = _live_tasks(tx, name)
         last = records(tx, table=name, limit=1)
+        resting = rests.resting(tx, name, utc_now())
     numbers, trouble, enabled = None, None, True
     if row is None or row.gone_at is None:
         try:
@@ -130,6 +139,7 @@ def seen_table(state: Opened, name: str) -> Seen:
         tasks=counts,
         committed_at=last[0].at if last else None,
         enabled=enabled,
+        resting=sorted(resting.values(), key=lambda one: (one.until, one.path)),
     )
 
 
@@ -186,16 +196,18 @@ def due(
 
 
 def wake(table: TableArgument, as_json: JsonOption = False) -> None:
-    """Ends the rest of a table that had a task in quarantine, and makes it due."""
+    """Ends the rest of a table, and of its files that were in quarantine, and makes it due."""
     now = utc_now()
     with opened_compaction() as state, state.database.begin() as tx:
         before = tables.lock_table(tx, table)
-        rested = before.rests(now)
+        files = len(rests.resting(tx, table, now))
+        rested = before.rests(now) or files > 0
         tables.wake(tx, table)
+        rests.end_rests(tx, table)
         if rested:
             tables.make_due(tx, table, "a person ended its rest", now)
     if as_json:
-        print_json({"table": table, "rested": rested})
+        print_json({"table": table, "rested": rested, "files": files})
     elif rested:
         console().print(
             f"{escape(table)} rests no more: the planner looks at it with its next round"
@@ -316,6 +328,8 @@ def _json(one: Seen, now: datetime) -> dict[str, Any]:
         "due_since": iso(row.due_since) if row else None,
         "due_because": row and row.due_reason,
         "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
+        "resting_files": len(one.resting),
+        "commit_trouble": row and row.commit_trouble,
         "rests_because": row.rest_reason if row and row.rests(now) else None,
         "refused": row and row.refused,
         "gone_at": iso(row.gone_at) if row else None,

@@ -190,7 +190,10 @@ def _attempt_json(attempt: Attempt) -> dict[str, Any]:
         "expires_at": iso(attempt.expires_at),
         "ended_at": iso(attempt.ended_at),
         "directory": attempt.directory,
+        "location": attempt.location,
         "cleaned_at": iso(attempt.cleaned_at),
+        "clean_trouble": attempt.clean_trouble,
+        "kept_because": attempt.kept_reason,
         "outputs": None
         if attempt.outputs is None
         else [{"path": one.path, "bytes": one.size, "rows": one.rows} for one in attempt.outputs],

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import typer
 from rich.markup import escape
 
-from arctic_orchestration.cli.compaction_opened import opened_compaction, span
+from arctic_orchestration.cli.compaction_opened import Opened, opened_compaction, span
 from arctic_orchestration.cli.compaction_task import colored, print_task, task_document
 from arctic_orchestration.cli.display import (
     Rows,
@@ -20,7 +20,8 @@ from arctic_orchestration.cli.display import (
 )
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, queues, tables, task_rows
+from arctic_orchestration.compaction import attempts, commits, queues, rests, tables, task_rows
+from arctic_orchestration.compaction.commits import CommitLease
 from arctic_orchestration.compaction.task import (
     ENDED,
     LIVE,
@@ -30,13 +31,15 @@ from arctic_orchestration.compaction.task import (
     TaskState,
 )
 from arctic_orchestration.database.compaction_tables import compaction_tasks
-from arctic_orchestration.errors import InvalidInput, TransitionRefused
+from arctic_orchestration.errors import ArcticError, InvalidInput, TransitionRefused
 from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.scheduling.views.texts import iso
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A task's id, or a part of it that no other has.")
 ]
+
+_CANCELED = "canceled by a person"
 
 #: words for several states
 _SEVERAL = {"waiting": WAITING, "live": LIVE, "ended": ENDED, "all": tuple(TaskState)}
@@ -113,8 +116,10 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
             said = f"task {found.id} of {found.table} can be claimed again"
         elif found.state is TaskState.QUARANTINED:
             tables.wake(tx, found.table)
+            files = task_rows.group_of(tx, found.id).files
+            rests.end_rests(tx, found.table, [file.path for file in files])
             tables.make_due(tx, found.table, f"task {found.id} is to be tried again", now)
-            said = f"{found.table} rests no more: the files of task {found.id} are planned anew"
+            said = f"{found.table}: the files of task {found.id} rest no more, and are planned anew"
         else:
             raise TransitionRefused(
                 f"Compaction task {found.id} is {found.state}; what can be tried again is failed "
@@ -128,23 +133,82 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
-    """Takes back a task that waits; its files are planned again when its table is looked at."""
-    with opened_compaction() as opened, opened.database.begin() as tx:
-        found = _locked(tx, id)
-        if found.state not in WAITING:
-            raise TransitionRefused(
-                f"Compaction task {found.id} is {found.state}; what can be canceled waits: it is "
-                "planned or failed; nothing was changed"
-            )
-        task_rows.move(
-            tx, [(found.id, found.state)], TaskState.CANCELED, "canceled by a person", utc_now(),
-            values={"not_before": None},
-        )  # fmt: skip
-        after = task_rows.task_by_id(tx, found.id)
+    """Takes back a task that waits for a worker, or for a committer that does not get on with it.
+
+    Its files are planned again when its table is looked at.
+    """
+    with opened_compaction() as opened:
+        with opened.database.begin() as tx:
+            found = _locked(tx, id)
+            lease = _lease_for(tx, found) if found.state is TaskState.MERGED else None
+            if lease is None:
+                _cancel_waiting(tx, found)
+        if lease is not None:
+            _cancel_merged(opened, found, lease)
+        with opened.database.read() as tx:
+            after = task_rows.task_by_id(tx, found.id)
     if as_json:
         print_json(task_json(after))
     else:
         console().print(f"task {found.id} of {escape(found.table)} is canceled")
+
+
+def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
+    if task.state not in WAITING:
+        raise TransitionRefused(
+            f"Compaction task {task.id} is {task.state}; what can be canceled waits: it is "
+            "planned, failed or merged; nothing was changed"
+        )
+    task_rows.move(
+        tx, [(task.id, task.state)], TaskState.CANCELED, _CANCELED, utc_now(),
+        values={"not_before": None},
+    )  # fmt: skip
+
+
+def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
+    """The right to commit to the table of a task, so that no committer publishes it meanwhile."""
+    row = tables.table_named(tx, task.table)
+    lease = commits.take_commit_lease(tx, task.table, "a person")
+    if lease is None:
+        raise TransitionRefused(
+            f"Compaction task {task.id} is merged, and {row.commit_owner} commits to {task.table} "
+            f"until {moment(row.commit_expires_at)} at the latest: try again then; nothing was "
+            "changed"
+        )
+    return lease
+
+
+def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
+    with opened.database.read() as tx:
+        trouble = tables.table_named(tx, task.table).commit_trouble
+    try:
+        _require_uncommitted(opened, task)
+        with opened.database.begin() as tx:
+            commits.cancel_merged(tx, task.id, _CANCELED, lease)
+    finally:
+        with opened.database.begin() as tx:
+            commits.end_commit_lease(tx, lease, trouble=trouble)
+
+
+def _require_uncommitted(opened: Opened, task: Task) -> None:
+    """Makes sure that no snapshot names a merged task: a committer may have died after its commit.
+
+    Where the table cannot be read, that is not known; then the cleaner, which removes nothing that
+    a snapshot has, has the last word.
+    """
+    from arctic_orchestration.lake.recognising import tasks_of
+
+    try:
+        table = opened.table(task.table)
+    except ArcticError as error:
+        typer.echo(f"whether a snapshot has it already is not known: {error}", err=True)
+        return
+    for snapshot in table.metadata.snapshots:
+        if task.id in tasks_of(snapshot):
+            raise TransitionRefused(
+                f"Compaction task {task.id} is in snapshot {snapshot.snapshot_id} already, which "
+                "the committer's next round writes down; nothing was changed"
+            )
 
 
 def task_json(task: Task) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import sqlite_file
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, tables
-from arctic_orchestration.compaction.leftovers import to_clean
+from arctic_orchestration.compaction.leftovers import in_trouble, to_clean
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.compaction.workers import live_workers
@@ -83,6 +83,7 @@ def _found(database: Database, now: datetime) -> Iterator[Finding]:
         trouble = [
             *_refused(known),
             *_resting(known, now),
+            *_uncommitted(known),
             *_quarantined(tx),
             *_unserved(tx),
             *_rounds(tx, known, now),
@@ -117,6 +118,18 @@ def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Findin
             status=WARNING,
             found=_listed(resting),
             advice="mend what the reason says, then: arctic compaction wake TABLE",
+        )
+
+
+def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
+    trouble = [f"{row.name}: {row.commit_trouble}" for row in known if row.commit_trouble]
+    if trouble:
+        yield Finding(
+            check="tables not committed to",
+            status=WARNING,
+            found=_listed(trouble),
+            advice="mend what the reason says: it is tried again; a merged task that never gets "
+            "on is taken back with arctic compaction cancel ID",
         )
 
 
@@ -187,9 +200,13 @@ def _is_late(row: CompactionTable, now: datetime) -> bool:
 
 
 def _left(tx: sa.Connection) -> Iterator[Finding]:
-    left = to_clean(tx)
+    found = {one.attempt_id: one for one in (*in_trouble(tx), *to_clean(tx))}
+    left = list(found.values())
     if left:
-        what = [f"{one.directory} of {one.table}" for one in left]
+        what = [
+            f"{one.directory} of {one.table}" + (f": {one.trouble}" if one.trouble else "")
+            for one in left
+        ]
         text = "outputs of 1 attempt that is over are"
         if len(left) > 1:
             text = f"outputs of {len(left)} attempts that are over are"

@@ -77,6 +77,8 @@ class Attempt:
     state: AttemptState
     reason: str
     directory: str
+    #: the whole path of its directory; none: it has not said that it writes
+    location: str | None
     claimed_at: datetime
     expires_at: datetime
     ended_at: datetime | None
@@ -89,7 +91,14 @@ class Attempt:
     because: str | None
     #: the order that the rows of the outputs have; none: no order of the table's
     sort_order_id: int | None
+    #: since when nobody counts on what it wrote; none: somebody does, or a snapshot has it
+    over_at: datetime | None
     cleaned_at: datetime | None
+    #: when the cleaner tries again, and what kept it from removing the directory
+    clean_after: datetime | None
+    clean_trouble: str | None
+    #: why the directory stays for good
+    kept_reason: str | None
 
     @classmethod
     def from_row(cls, row: Any) -> "Attempt":

@@ -9,7 +9,8 @@ is over counts as lost, and what it wrote is removed.
 
 An attempt counts when it is claimed, and no more when it is given back. A failed task is planned
 again after its retry interval, a lost one at once; the last one that fails or is lost puts the
-task into quarantine, and lets its table rest.
+task into quarantine, and lets its files rest. What waits again does so in the queue that its table
+has by now.
 
 Functions take ``time``, what tells the moment: in tests a clock that stands.
 """
@@ -23,7 +24,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction import rests, tables, task_rows
 from arctic_orchestration.compaction.attempt import (
     Attempt,
     AttemptState,
@@ -50,7 +51,7 @@ from arctic_orchestration.quantities import format_duration, format_moment
 
 __all__ = [
     "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempts_of",
-    "claim", "expire", "failed", "merged", "plan_again", "release", "renew",
+    "claim", "expire", "failed", "merged", "plan_again", "release", "renew", "writes_to",
 ]  # fmt: skip
 
 #: how long a claim holds until it is renewed
@@ -145,6 +146,35 @@ def renew(
     return changed.rowcount == 1
 
 
+def writes_to(
+    tx: sa.Connection,
+    attempt_id: str,
+    token: int,
+    location: str,
+    *,
+    time: Time = database_time,
+) -> bool:
+    """Says where an attempt will write, before it does: what it leaves is found by that.
+
+    Args:
+        tx: the transaction.
+        attempt_id: of the claim.
+        token: of the claim.
+        location: the whole path of its directory. It is kept, as where a table's files are written
+            may change.
+        time: what tells the moment.
+
+    Returns:
+        false: its lease is over; the worker must not write.
+    """
+    changed = tx.execute(
+        sa.update(compaction_attempts)
+        .where(*_held(attempt_id, token, time(tx)))
+        .values(location=location)
+    )
+    return changed.rowcount == 1
+
+
 def merged(
     tx: sa.Connection,
     attempt_id: str,
@@ -209,7 +239,7 @@ def failed(
         attempt_id: of the claim.
         token: of the claim.
         reason: for people.
-        final: another attempt would fail too.
+        final: another attempt would fail too, and so would other tasks of the table: it rests.
         time: what tells the moment.
 
     Returns:
@@ -220,9 +250,11 @@ def failed(
     """
     _lock_table_of(tx, attempt_id)
     now = time(tx)
-    task = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now)
+    task = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now, over_at=now)
     if final or task.attempts >= task.max_attempts:
         _quarantine(tx, task, reason, now, attempt_id)
+        if final:
+            tables.rest(tx, task.table, f"task {task.id} is in quarantine: {reason}", now)
         return TaskState.QUARANTINED
     again = now + timedelta(seconds=task.retry_seconds)
     text = (
@@ -249,8 +281,10 @@ def release(
     Errors:
         Refused: the attempt has lost the task.
     """
+    # So that the table does not move to another queue meanwhile, and the task with it.
+    _lock_table_of(tx, attempt_id)
     now = time(tx)
-    task = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now)
+    task = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now, over_at=now)
     task_rows.move(
         tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, f"given back: {reason}", now,
         attempt_id=attempt_id, values={"attempts": task.attempts - 1, "attempt_id": None},
@@ -277,6 +311,7 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
                 state=AttemptState.LOST.value,
                 reason=f"silent: its lease was over at {format_moment(row.expires_at)}",
                 ended_at=now,
+                over_at=now,
             )
             .returning(here.task_id)
         ).scalar()
@@ -416,8 +451,9 @@ def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
 
 def _quarantine(tx: sa.Connection, task: Task, reason: str, now: datetime, attempt_id: str) -> None:
     text = f"given up after {task.attempts} of {task.max_attempts} attempts: {reason}"
+    # Before the task ends: then it lets its files go.
+    rests.rest_files_of(tx, task, f"task {task.id} is in quarantine: {reason}", now)
     task_rows.move(
         tx, [(task.id, task.state)], TaskState.QUARANTINED, text, now, attempt_id=attempt_id,
         values={"attempt_id": None},
     )  # fmt: skip
-    tables.rest(tx, task.table, f"task {task.id} is in quarantine: {reason}", now)

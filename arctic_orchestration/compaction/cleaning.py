@@ -1,69 +1,130 @@
-"""Removes what attempts left behind that no snapshot will have."""
+"""Removes what attempts left behind that no snapshot will have.
+
+The state database says which directories are left over. It may be wrong: restored from a backup,
+it does not know what was committed since. Therefore the table has the last word: a directory of
+which any snapshot knows a file stays, and that is said aloud.
+"""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import leftovers
-from arctic_orchestration.compaction.leftovers import GRACE
-from arctic_orchestration.compaction.outputs import directory_of, remove_outputs
+from arctic_orchestration.compaction import catalogs, leftovers
+from arctic_orchestration.compaction.leftovers import GRACE, Leftover
+from arctic_orchestration.compaction.outputs import remove_outputs
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import LakeError, NotFound
+from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
+from arctic_orchestration.lake.known_files import KnownFiles
 from arctic_orchestration.lake.tables import load_table
 
 _log = logging.getLogger("arctic.compaction.cleaning")
 
+#: how long a directory is left alone that could not be removed
+_AGAIN_AFTER = timedelta(hours=1)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningCounts:
-    """What a cleaning did."""
+    """What a cleaning did, in directories."""
 
     removed: int = 0
-    #: directories that could not be removed now
+    #: a snapshot knows a file of it, against what the state database says
+    kept: int = 0
+    #: it could not be removed now
     failed: int = 0
+
+    def plus(self, other: "CleaningCounts") -> "CleaningCounts":
+        """Both together."""
+        return CleaningCounts(
+            removed=self.removed + other.removed,
+            kept=self.kept + other.kept,
+            failed=self.failed + other.failed,
+        )
 
 
 def clean(
-    database: Database, catalog: Catalog, *, grace: timedelta = GRACE, limit: int = 1000
+    database: Database, catalog: Catalog, *, grace: timedelta = GRACE, limit: int = 200
 ) -> CleaningCounts:
-    """Removes the directories of attempts that are over, once their leases have been long enough.
+    """Removes the directories of attempts that are over, once that has been long enough.
 
     Args:
         database: the state database.
         catalog: of the tables.
-        grace: how long after the end of its lease a directory is left alone.
+        grace: how long after its end an attempt's directory is left alone.
         limit: so many directories at most.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
+        ConfigurationError: the state database is of another catalog.
     """
+    catalogs.require_same(database, catalog)
     with database.read() as tx:
         found = leftovers.to_clean(tx, grace=grace, limit=limit)
-    tables: dict[str, Table | None] = {}
-    removed = failed = 0
+    by_table: dict[str, list[Leftover]] = {}
     for leftover in found:
+        by_table.setdefault(leftover.table, []).append(leftover)
+    counts, silent = CleaningCounts(), 0
+    for name, ours in by_table.items():
         try:
-            if leftover.table not in tables:
-                tables[leftover.table] = _table(catalog, leftover.table)
-            table = tables[leftover.table]
-            if table is not None:
-                remove_outputs(table, directory_of(table, leftover.directory))
-        except (LakeError, OSError) as error:
-            _log.warning("%s of %s stays: %s", leftover.directory, leftover.table, error)
-            failed += 1
+            known = _known_files(catalog, name)
+            silent = 0
+        except Exception as error:
+            counts = counts.plus(_postponed(database, ours, error))
+            silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
+            if silent >= _SILENT_TABLES:
+                break
             continue
-        with database.begin() as tx:
-            leftovers.cleaned(tx, leftover.attempt_id)
-        removed += 1
-    return CleaningCounts(removed=removed, failed=failed)
+        for leftover in ours:
+            counts = counts.plus(_cleaned(database, known, leftover))
+    return counts
 
 
-def _table(catalog: Catalog, name: str) -> Table | None:
+def _known_files(catalog: Catalog, name: str) -> KnownFiles | None:
+    """What the table's snapshots know; none: it was dropped, and its files are not ours."""
     try:
-        return load_table(catalog, name)
+        return KnownFiles(load_table(catalog, name))
     except NotFound:
-        # It was dropped, and its files are somebody else's business.
         return None
+
+
+def _cleaned(database: Database, known: KnownFiles | None, leftover: Leftover) -> CleaningCounts:
+    location = leftover.location
+    try:
+        if known is not None and location is not None:
+            if (path := known.below(location)) is not None:
+                return _kept(database, leftover, path)
+            remove_outputs(known.table, location)
+    except Exception as error:
+        return _postponed(database, [leftover], error)
+    with database.begin() as tx:
+        leftovers.cleaned(tx, leftover.attempt_id)
+    return CleaningCounts(removed=1)
+
+
+def _kept(database: Database, leftover: Leftover, path: str) -> CleaningCounts:
+    reason = f"a snapshot of {leftover.table} knows {path}"
+    _log.error(
+        "%s stays, though its attempt is %s: %s. Was the state database restored from a backup?",
+        leftover.location,
+        leftover.reason,
+        reason,
+    )
+    with database.begin() as tx:
+        leftovers.kept(tx, leftover.attempt_id, reason)
+    return CleaningCounts(kept=1)
+
+
+def _postponed(
+    database: Database, directories: Sequence[Leftover], error: Exception
+) -> CleaningCounts:
+    reason = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+    _log.warning("%d directories of attempts stay for now: %s", len(directories), reason)
+    with database.begin() as tx:
+        for leftover in directories:
+            leftovers.not_cleaned(tx, leftover.attempt_id, reason, again_after=_AGAIN_AFTER)
+    return CleaningCounts(failed=len(directories))

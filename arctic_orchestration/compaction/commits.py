@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import records, tables, task_rows
+from arctic_orchestration.compaction import records, rests, tables, task_rows
 from arctic_orchestration.compaction.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.attempts import Time
 from arctic_orchestration.compaction.records import CompactionRecord
@@ -119,7 +119,11 @@ def renew_commit_lease(
 
 
 def end_commit_lease(
-    tx: sa.Connection, lease: CommitLease, *, next_commit_at: datetime | None = None
+    tx: sa.Connection,
+    lease: CommitLease,
+    *,
+    next_commit_at: datetime | None = None,
+    trouble: str | None = None,
 ) -> None:
     """Gives the table back; a lease that is over or another's is left alone.
 
@@ -127,9 +131,13 @@ def end_commit_lease(
         tx: the transaction.
         lease: what was taken.
         next_commit_at: before that nobody commits to the table; none: as it was.
+        trouble: why nothing could be committed, for people; none: it could.
     """
     here = compaction_tables.c
-    values: dict[str, datetime | None] = {"commit_expires_at": None}
+    values: dict[str, datetime | str | None] = {
+        "commit_expires_at": None,
+        "commit_trouble": trouble,
+    }
     if next_commit_at is not None:
         values["next_commit_at"] = next_commit_at
     tx.execute(
@@ -139,11 +147,17 @@ def end_commit_lease(
     )
 
 
-def merged_tasks(tx: sa.Connection, table: str) -> list[MergedTask]:
-    """The tasks of a table that wait for the committer, those that were merged first first."""
+def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> list[MergedTask]:
+    """The tasks of a table that wait for the committer, those that were merged first first.
+
+    Args:
+        tx: the transaction.
+        table: its name.
+        limit: only so many.
+    """
     here = compaction_tasks.c
     query = sa.select(compaction_tasks).where(is_merged, here.table_name == table)
-    rows = tx.execute(query.order_by(here.state_at, here.id)).mappings().all()
+    rows = tx.execute(query.order_by(here.state_at, here.id).limit(limit)).mappings().all()
     attempts = _attempts(tx, [row["attempt_id"] for row in rows])
     return [
         MergedTask(
@@ -205,11 +219,13 @@ def committed(
     if not fresh:
         return None
     attempts = _attempts(tx, [task.attempt_id for task in fresh if task.attempt_id is not None])
+    # Before the tasks end: then they let their files go.
+    rests.forget_files_of(tx, table, [task.id for task in fresh])
     task_rows.move(
         tx, [(task.id, task.state) for task in fresh], TaskState.COMMITTED,
         f"in snapshot {snapshot_id}", now, values={"snapshot_id": snapshot_id},
     )  # fmt: skip
-    _end_attempts(tx, fresh, AttemptState.COMMITTED, f"in snapshot {snapshot_id}")
+    _end_attempts(tx, fresh, AttemptState.COMMITTED, f"in snapshot {snapshot_id}", over_at=None)
     record = _recorded(fresh, attempts, snapshot_id, delete_files_removed, now)
     records.write(tx, record)
     tables.wake(tx, table)
@@ -254,15 +270,37 @@ def wrong(
 ) -> None:
     """Puts a merged task whose outputs are not what they should be into quarantine.
 
-    Its table rests.
+    Its files rest.
 
     Errors:
         NotFound: no such task.
         Refused: the lease is another's by now.
         TransitionRefused: it is not merged.
     """
-    task = _dropped(tx, id, TaskState.QUARANTINED, f"its outputs are wrong: {reason}", lease, time)
-    tables.rest(tx, task.table, f"task {id} is in quarantine: {reason}", time(tx))
+    _dropped(tx, id, TaskState.QUARANTINED, f"its outputs are wrong: {reason}", lease, time)
+
+
+def cancel_merged(
+    tx: sa.Connection, id: str, reason: str, lease: CommitLease, *, time: Time = database_time
+) -> None:
+    """Takes back a merged task that no committer gets on with: a person says so.
+
+    Its files are planned again when its table is looked at. Who calls it has looked whether a
+    snapshot has its outputs already: a committer may have died before it could say so.
+
+    Args:
+        tx: the transaction.
+        id: of the task.
+        reason: for people.
+        lease: so that no committer is at it.
+        time: what tells the moment.
+
+    Errors:
+        NotFound: no such task.
+        Refused: the lease is another's by now.
+        TransitionRefused: it is not merged.
+    """
+    _dropped(tx, id, TaskState.CANCELED, reason, lease, time)
 
 
 def _dropped(
@@ -281,8 +319,12 @@ def _dropped(
         raise TransitionRefused(
             f"Compaction task {id} is {task.state} and cannot become {to} as if it were merged"
         )
-    task_rows.move(tx, [(id, task.state)], to, reason, time(tx), attempt_id=task.attempt_id)
-    _end_attempts(tx, [task], AttemptState.DROPPED, reason)
+    now = time(tx)
+    if to is TaskState.QUARANTINED:
+        # Before the task ends: then it lets its files go.
+        rests.rest_files_of(tx, task, f"task {id} is in quarantine: {reason}", now)
+    task_rows.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
+    _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == table)
@@ -306,13 +348,18 @@ def _lock(tx: sa.Connection, table: str, lease: CommitLease | None) -> None:
 
 
 def _end_attempts(
-    tx: sa.Connection, tasks: Sequence[Task], state: AttemptState, reason: str
+    tx: sa.Connection,
+    tasks: Sequence[Task],
+    state: AttemptState,
+    reason: str,
+    *,
+    over_at: datetime | None,
 ) -> None:
     ids = [task.attempt_id for task in tasks if task.attempt_id is not None]
     tx.execute(
         sa.update(compaction_attempts)
         .where(dialect.among(tx, compaction_attempts.c.id, ids))
-        .values(state=state.value, reason=reason)
+        .values(state=state.value, reason=reason, over_at=over_at)
     )
 
 

@@ -19,19 +19,23 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import commits, tables
+from arctic_orchestration.compaction import catalogs, commits, tables
 from arctic_orchestration.compaction.commits import CommitLease, MergedTask
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
     CommitConflict,
     CommitUnknown,
+    DatabaseUnavailable,
     InvalidInput,
     LakeError,
     NotFound,
     Refused,
+    UnsupportedTable,
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.replacing import Replaced, Replacement, replace_files
@@ -39,12 +43,14 @@ from arctic_orchestration.lake.tables import load_table
 
 _log = logging.getLogger("arctic.compaction.committer")
 
-#: A round takes seconds; one that takes longer than this has lost the table.
+#: A round takes seconds; one that takes longer than this may lose the table to another one.
 LEASE = timedelta(minutes=3)
 #: so many tasks are committed at once: the snapshot names each of them
 MOST_TASKS = 500
 #: how long a table is left alone whose catalog or files did not answer
 _PAUSE = timedelta(seconds=30)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +84,10 @@ class Round:
     table: str
     counts: CommitCounts
     records: Sequence[CompactionRecord] = ()
-    #: why nothing could be committed; none: it could
+    #: why something could not be committed; none: it could
     trouble: str | None = None
+    #: whether it was the catalog that did not answer
+    silent: bool = False
 
 
 class Committer:
@@ -116,11 +124,16 @@ class Committer:
         """
         with self._database.read() as tx:
             names = commits.tables_to_commit(tx)
-        counts = CommitCounts()
+        counts, silent = CommitCounts(), 0
         for name in names:
+            if silent >= _SILENT_TABLES:
+                # It is the catalog that is down: each further table would be asked for seconds.
+                return counts.plus(CommitCounts(troubled=1))
             done = self.commit(name)
-            if done is not None:
-                counts = counts.plus(done.counts)
+            if done is None:
+                continue
+            counts = counts.plus(done.counts)
+            silent = silent + 1 if done.silent else 0
         return counts
 
     def commit(self, name: str) -> Round | None:
@@ -131,22 +144,37 @@ class Committer:
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
+            ConfigurationError: the state database is of another catalog.
         """
+        catalogs.require_same(self._database, self._catalog)
         with self._database.begin() as tx:
             lease = commits.take_commit_lease(tx, name, self._name, life=self._life)
             if lease is None:
                 return None
-            tasks = commits.merged_tasks(tx, name)[:MOST_TASKS]
+            tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS)
         if not tasks:
             self._leave(lease)
             return Round(table=name, counts=CommitCounts())
         try:
             table = load_table(self._catalog, name)
             interval = _commit_interval(table.properties, name)
-            replaced = replace_files(table, [_replacement(task) for task in tasks])
+            replaced = replace_files(
+                table,
+                [_replacement(task) for task in tasks],
+                before_commit=lambda: self._hold(lease),
+            )
         except NotFound as error:
-            return self._dropped(lease, tasks, str(error))
-        except (LakeError, OSError) as error:
+            return self._dropped(lease, tasks, str(error), gone=True)
+        except UnsupportedTable as error:
+            # It was changed since, to what cannot be committed to: no later round could either.
+            return self._dropped(lease, tasks, str(error), gone=False)
+        except Refused as refused:
+            _log.warning("%s", refused)
+            return None
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            # Also what no one thought of: the other tables must have their turn.
             return self._troubled(lease, error)
         return self._report(lease, table, replaced, interval)
 
@@ -159,6 +187,8 @@ class Committer:
         for task_id, snapshot_id in replaced.already.items():
             by_snapshot.setdefault(snapshot_id, []).append(task_id)
         records = []
+        trouble = "; ".join(sorted(set(replaced.unreadable.values()))) or None
+        pause = interval if by_snapshot else _PAUSE if trouble is not None else None
         try:
             with self._database.begin() as tx:
                 for snapshot_id, ids in by_snapshot.items():
@@ -173,7 +203,10 @@ class Committer:
                 for task_id, reason in replaced.wrong.items():
                     commits.wrong(tx, task_id, reason, lease=lease)
                 commits.end_commit_lease(
-                    tx, lease, next_commit_at=database_time(tx) + interval if by_snapshot else None
+                    tx,
+                    lease,
+                    next_commit_at=database_time(tx) + pause if pause is not None else None,
+                    trouble=trouble,
                 )
         except Refused as refused:
             _log.warning("%s", refused)
@@ -183,32 +216,60 @@ class Committer:
             committed=sum(map(len, by_snapshot.values())),
             conflicts=len(replaced.conflicts),
             wrong=len(replaced.wrong),
+            troubled=int(trouble is not None),
         )
-        return Round(table=lease.table, counts=counts, records=records)
+        return Round(table=lease.table, counts=counts, records=records, trouble=trouble)
 
-    def _dropped(self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str) -> Round:
-        """The catalog has the table no more: nothing of it will be committed."""
+    def _hold(self, lease: CommitLease) -> None:
+        """Makes sure that the table is still ours, just before something is published.
+
+        Errors:
+            Refused: another committer may have it.
+        """
         with self._database.begin() as tx:
-            for task in tasks:
-                commits.conflicted(tx, task.task.id, reason, lease=lease)
-            tables.table_gone(tx, lease.table, database_time(tx))
-            commits.end_commit_lease(tx, lease)
+            if commits.renew_commit_lease(tx, lease, life=self._life) is None:
+                raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
+
+    def _dropped(
+        self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, *, gone: bool
+    ) -> Round | None:
+        """Nothing of the table will be committed; ``gone``: the catalog has it no more."""
+        try:
+            with self._database.begin() as tx:
+                for task in tasks:
+                    commits.conflicted(tx, task.task.id, reason, lease=lease)
+                if gone:
+                    tables.table_gone(tx, lease.table, database_time(tx))
+                commits.end_commit_lease(tx, lease)
+        except Refused as refused:
+            _log.warning("%s", refused)
+            return None
         return Round(table=lease.table, counts=CommitCounts(conflicts=len(tasks)), trouble=reason)
 
     def _troubled(self, lease: CommitLease, error: Exception) -> Round:
         """Leaves everything as it is: what is merged is tried again, or found committed."""
-        reason = str(error) or type(error).__name__
+        reason = (
+            str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+        )
         level = logging.INFO if isinstance(error, CommitConflict) else logging.WARNING
-        _log.log(level, "%s is not committed to: %s", lease.table, reason)
+        unknown = None if isinstance(error, LakeError | OSError) else error
+        _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)
         if isinstance(error, CommitUnknown):
             reason = f"the catalog did not say whether it took the commit: {reason}"
-        self._leave(lease, pause=_PAUSE)
-        return Round(table=lease.table, counts=CommitCounts(troubled=1), trouble=reason)
+        self._leave(lease, pause=_PAUSE, trouble=reason)
+        return Round(
+            table=lease.table,
+            counts=CommitCounts(troubled=1),
+            trouble=reason,
+            silent=isinstance(error, CatalogUnavailable),
+        )
 
-    def _leave(self, lease: CommitLease, pause: timedelta | None = None) -> None:
+    def _leave(
+        self, lease: CommitLease, pause: timedelta | None = None, trouble: str | None = None
+    ) -> None:
         with self._database.begin() as tx:
             later: datetime | None = None if pause is None else database_time(tx) + pause
-            commits.end_commit_lease(tx, lease, next_commit_at=later)
+            commits.end_commit_lease(tx, lease, next_commit_at=later, trouble=trouble)
 
 
 def _replacement(task: MergedTask) -> Replacement:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import queues, tables, task_rows
+from arctic_orchestration.compaction import attempts, catalogs, queues, tables, task_rows
 from arctic_orchestration.compaction.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.offers import Offered, offer
 from arctic_orchestration.compaction.policy import Policy
@@ -64,12 +64,14 @@ def offer_now(
         InvalidDefinition: a property of the table cannot be used.
         LakeError: the catalog or a manifest cannot be read.
         DatabaseUnavailable: the state database did not answer.
+        ConfigurationError: the state database is of another catalog.
     """
+    catalogs.require_same(database, catalog)
     loaded = load_table(catalog, table)
     policy = Policy.of(loaded.properties, table)
     with database.begin() as tx:
         row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
-        state = replace(state_of(tx, table), forced=force)
+        state = replace(state_of(tx, table, now), forced=force)
     # After the row: a commit in between makes the offer stale.
     plan = plan_loaded(loaded.refresh(), policy, state, now)
     if plan.refused is not None:
@@ -84,6 +86,7 @@ def offer_now(
             max_attempts=policy.attempts,
             retry_after=policy.retry_interval,
             reason="replaced by a plan that a person asked for",
+            forced=force,
         )
         if offered.stale:
             return plan, offered
@@ -140,6 +143,9 @@ def compact_now(
     committer = Committer(database, catalog)
     counts, records, trouble = CommitCounts(), list[CompactionRecord](), None
     while True:
+        with database.begin() as tx:
+            # What a killed process left claimed, nobody else may be there to take back.
+            attempts.expire(tx)
         worker = Worker(
             database, catalog, merge, table=table, parallelism=parallelism, on_event=on_event
         )

@@ -5,6 +5,7 @@ the new one, and two planners take turns. Of the waiting tasks,
 
 - one for which the plan has a task of the same data files and kind stays: with its age, rank and
   attempts, and with the newer snapshot and deletes;
+- one that a person asked for, and that no worker has had yet, stays as it is;
 - every other is superseded. A new task that has files of one takes its age; of several it takes
   the oldest. An age is given once, so that what waits never grows by being planned anew: on that
   the bound in ``ranking`` stands.
@@ -77,6 +78,7 @@ def offer(
     retry_after: timedelta = RETRY_AFTER,
     seconds_per_level: int = SECONDS_PER_LEVEL,
     reason: str = "replaced by a newer plan",
+    forced: bool = False,
 ) -> Offered:
     """Offers a table's plan to its queue; the plan is the whole of it, and replaces what waits.
 
@@ -92,6 +94,8 @@ def offer(
         retry_after: how long a task that failed waits.
         seconds_per_level: see ``ranking``; the same for all who offer.
         reason: why the tasks that it replaces are superseded, for people.
+        forced: a person asked for it: its tasks replace all others, and no plan that nobody asked
+            for replaces them before a worker has had them.
 
     Errors:
         NotFound: compaction does not know the table.
@@ -110,7 +114,7 @@ def offer(
     kept = [task for task in tasks if (task.kind.value, task.digest) in alike]
     kept_rows = [alike[task.kind.value, task.digest] for task in kept]
     kept_ids = {row["id"] for row in kept_rows}
-    replaced = [row for row in waiting if row["id"] not in kept_ids]
+    replaced = [row for row in waiting if row["id"] not in kept_ids and (forced or not _stays(row))]
     paths_of = _paths(tx, [row["id"] for row in replaced])
     _supersede(tx, replaced, reason, now)
     rank = _Ranks(found, seconds_per_level)
@@ -119,7 +123,8 @@ def offer(
     taken_paths = task_rows.live_paths(tx, table)
     free = [task for task in others if taken_paths.keys().isdisjoint(task.paths)]
     fitting = free[: room_in(tx, queue)]
-    limits = {"max_attempts": max_attempts, "retry_seconds": retry_after.total_seconds()}
+    limits = {"max_attempts": max_attempts, "retry_seconds": retry_after.total_seconds(),
+              "forced": forced}  # fmt: skip
     made = _make(tx, found, fitting, _ages(fitting, replaced, paths_of, now), rank, limits, now)
     tx.execute(
         sa.update(compaction_tables)
@@ -168,12 +173,17 @@ def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
     """The waiting tasks of a table, held until the transaction ends, the oldest first."""
     here = compaction_tasks.c
     query = (
-        sa.select(here.id, here.state, here.kind, here.digest, here.waiting_since)
+        sa.select(here.id, here.state, here.kind, here.digest, here.waiting_since, here.forced)
         .where(here.table_name == table, is_waiting)
         .order_by(here.waiting_since, here.id)
         .with_for_update(key_share=True)
     )
     return tx.execute(query).mappings().all()
+
+
+def _stays(row: Mapping[Any, Any]) -> bool:
+    """Whether a task is a person's, and has not been tried in vain."""
+    return bool(row["forced"]) and row["state"] == TaskState.PLANNED
 
 
 def _paths(tx: sa.Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from arctic_orchestration.compaction.packing import in_order
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.sizes import outputs_wanted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +34,8 @@ class PartitionFiles:
             oversized=tuple(
                 file
                 for file in ordered
-                if file.size > policy.split_size and pieces(file.size, policy.target_size) > 1
+                if file.size > policy.split_size
+                and outputs_wanted(file.size, policy.target_size, files=1) > 1
             ),
             with_deletes=tuple(file for file in ordered if file.deletes),
             deletes=distinct_deletes(ordered),
@@ -58,15 +60,6 @@ class PartitionFiles:
     def is_estimate(self) -> bool:
         """Whether :attr:`deleted_share` rests on equality deletes."""
         return any(delete.kind is DeleteKind.EQUALITY for delete in self.deletes)
-
-
-def pieces(size: int, target: int) -> int:
-    """Into how many files a merge writes so many bytes.
-
-    Better one that is a quarter larger than the target than two that are far too small.
-    """
-    count = max(1, size // target)
-    return count if 4 * size <= 5 * target * count else count + 1
 
 
 def distinct_deletes(files: Sequence[LiveFile]) -> tuple[DeleteFile, ...]:

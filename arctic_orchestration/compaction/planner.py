@@ -15,17 +15,13 @@ A merge leaves nothing behind that the same rules would merge again; so planning
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.compaction.packing import Limits, in_order, pack
-from arctic_orchestration.compaction.partition_files import (
-    PartitionFiles,
-    distinct_deletes,
-    pieces,
-)
+from arctic_orchestration.compaction.partition_files import PartitionFiles, distinct_deletes
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.ranking import benefit_of
 from arctic_orchestration.compaction.table_plan import (
@@ -36,8 +32,10 @@ from arctic_orchestration.compaction.table_plan import (
     counted,
 )
 from arctic_orchestration.compaction.task import PlannedTask, TaskKind
+from arctic_orchestration.lake.delete_index import partition_key
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.quantities import format_bytes, format_duration
+from arctic_orchestration.lake.sizes import outputs_wanted
+from arctic_orchestration.quantities import format_bytes, format_duration, format_moment
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import LiveFiles
@@ -111,10 +109,14 @@ def refusal_of(files: "LiveFiles") -> str | None:
 def _partitions(
     files: Sequence[LiveFile], name_of: NameOf
 ) -> list[tuple[int, str, list[LiveFile]]]:
-    found: dict[tuple[int, tuple[Any, ...]], list[LiveFile]] = defaultdict(list)
+    # Not by equality alone: a NaN is not equal to itself, and 0.0 is to -0.0.
+    found: dict[Hashable, list[LiveFile]] = defaultdict(list)
     for file in files:
-        found[file.spec_id, file.partition].append(file)
-    named = [(spec, name_of(spec, values), members) for (spec, values), members in found.items()]
+        found[partition_key(file.spec_id, file.partition)].append(file)
+    named = [
+        (members[0].spec_id, name_of(members[0].spec_id, members[0].partition), members)
+        for members in found.values()
+    ]
     # Of two that have one name (null, and the text "null") the one with the first path is first.
     return sorted(named, key=lambda one: (one[0], one[1], min(file.path for file in one[2])))
 
@@ -172,19 +174,27 @@ class _Planner:
         self, spec_id: int, name: str, members: Sequence[LiveFile], held: frozenset[str]
     ) -> _Made:
         """Its tasks, and what is said of it."""
-        free = [file for file in members if file.path not in held]
+        others = [file for file in members if file.path not in held]
         if name in self.state.held_partitions:
-            free = []
+            others = []
+        free, awake_at = self._awake(others)
         here = PartitionFiles.of(free, self.policy)
         notes = []
-        if len(free) < len(members):
-            notes.append(f"{counted(len(members) - len(free), 'file')} in tasks under way")
+        if len(others) < len(members):
+            notes.append(f"{counted(len(members) - len(others), 'file')} in tasks under way")
+        if awake_at is not None:
+            files = counted(len(others) - len(free), "file")
+            notes.append(f"{files} at rest after a quarantine, until {format_moment(awake_at)}")
         due = self._due(here, name)
         choice = self._choice(here, due) if free else None
         tasks: list[PlannedTask] = []
         left: Left | None = None
-        if choice is None:
-            reason, left = self._why_not(here) if free else ("a merge is under way", Left.HELD)
+        if choice is None and free:
+            reason, left = self._why_not(here)
+        elif choice is None and others:
+            reason, left = "; ".join(notes), Left.RESTING
+        elif choice is None:
+            reason, left = "a merge is under way", Left.HELD
         else:
             reason = choice.reason
             groups, too_large, cause = self._groups(choice, here)
@@ -211,8 +221,17 @@ class _Planner:
             reason=reason,
             notes=tuple(notes),
         )
-        later = min((at for at in due.values() if at > self.now), default=None)
+        moments = [*due.values(), *([] if awake_at is None else [awake_at])]
+        later = min((at for at in moments if at > self.now), default=None)
         return _Made(tasks=tasks, plan=plan, look_again_at=later)
+
+    def _awake(self, files: Sequence[LiveFile]) -> tuple[list[LiveFile], datetime | None]:
+        """The files that do not rest, and when the first of the others wakes."""
+        resting = self.state.resting
+        if not resting or self.state.forced:
+            return list(files), None
+        moments = [resting[file.path] for file in files if file.path in resting]
+        return [file for file in files if file.path not in resting], min(moments, default=None)
 
     def _due(self, here: PartitionFiles, name: str) -> dict[TaskKind, datetime]:
         """When its small files are merged however few they are."""
@@ -336,7 +355,7 @@ class _Planner:
         )
         data = sum(file.size for file in files)
         deletes = distinct_deletes(files)
-        outputs = pieces(data, self.policy.target_size)
+        outputs = outputs_wanted(data, self.policy.target_size, files=len(files))
         small = sum(file.size < self.policy.done_size for file in files)
         small_outputs = outputs if data < self.policy.done_size * outputs else 0
         before = counted(len(files), "file")

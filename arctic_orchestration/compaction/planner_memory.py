@@ -44,6 +44,8 @@ def why_planned(
     memory: Memory | None,
     live_tasks: Set[str],
     now: datetime,
+    *,
+    rested: bool = False,
 ) -> str | None:
     """Why a plan of a table may be another one than the last; none: it is the same.
 
@@ -54,6 +56,7 @@ def why_planned(
         memory: what this process knows; without a plan in it, row and metadata decide.
         live_tasks: its tasks.
         now: the moment.
+        rested: whether the rest of a file has ended since anybody looked.
     """
     snapshot = table.current_snapshot()
     if row.due_since is not None:
@@ -62,6 +65,8 @@ def why_planned(
         return "it was not planned yet"
     if (snapshot.snapshot_id if snapshot else None) != row.looked_snapshot_id:
         return "it has a new snapshot"
+    if rested:
+        return "files of it have rested"
     if memory is None or memory.fingerprint is None:
         return _why_since(row.looked_at, row, table, policy, now)
     if memory.fingerprint != policy.fingerprint:

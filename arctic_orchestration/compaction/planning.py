@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import queues, tables
+from arctic_orchestration.compaction import queues, rests, tables
+from arctic_orchestration.compaction.catalogs import require_same
 from arctic_orchestration.compaction.offers import Offered, offer
 from arctic_orchestration.compaction.planner_memory import Memory, why_planned
 from arctic_orchestration.compaction.policy import PREFIX, Policy
@@ -117,8 +118,10 @@ class Planner:
             at_most: after that long no further table is begun.
 
         Errors:
+            ConfigurationError: the state database is about another catalog.
             DatabaseUnavailable: the state database did not answer.
         """
+        require_same(self._database, self._catalog)
         deadline = time.monotonic() + at_most.total_seconds()
         if self._discovered_at is None or now >= self._discovered_at + self._discovery:
             try:
@@ -199,8 +202,10 @@ class Planner:
             return looked.plus(self._refuse(row, table, reason, policy, now))
         with self._database.read() as tx:
             live = live_tasks(tx, name)
+            since = row.looked_at or _EVER
+            rested = rests.has_rested(tx, name, since, now)
         memory = self._memories.get(name)
-        why = why_planned(row, table, policy, memory, live, now)
+        why = why_planned(row, table, policy, memory, live, now, rested=rested)
         if why is None:
             memory = memory or Memory(looked_at=now, next_look_at=now, due_number=row.due_number)
             later = now + policy.check_interval
@@ -213,7 +218,7 @@ class Planner:
         self, row: CompactionTable, table: Table, policy: Policy, now: datetime
     ) -> PlanningCounts:
         with self._database.read() as tx:
-            state = state_of(tx, row.name)
+            state = state_of(tx, row.name, now)
         plan = plan_loaded(table, policy, state, now)
         planned = PlanningCounts(planned=1)
         if plan.refused is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction import rests
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.compaction_tables import (
     compaction_attempts,
@@ -105,6 +106,7 @@ def prune(tx: sa.Connection, older_than: datetime) -> tuple[int, int]:
     used = sa.exists().where(compaction_tasks.c.table_name == compaction_tables.c.name)
     gone = compaction_tables.c.gone_at < older_than
     tx.execute(sa.delete(compaction_tables).where(gone, ~used))
+    rests.prune(tx, older_than)
     return pruned, ended
 
 

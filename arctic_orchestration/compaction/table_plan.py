@@ -34,6 +34,8 @@ class PlanState:
     held_files: frozenset[str] = frozenset()
     #: names of the partitions in which such a task is a major one: they are left out whole
     held_partitions: frozenset[str] = frozenset()
+    #: data files that rest after a quarantine, and until when: they are left out
+    resting: Mapping[str, datetime] = field(default_factory=dict)
     #: tasks that wait until they are attempted again
     retried: tuple[Retried, ...] = ()
     #: whether a person asked: everything that can be better is made better
@@ -48,6 +50,7 @@ class Left(StrEnum):
     UNPAIRED = "no two of the small files fit into one of the target size"
     GROWING = "the rest would rewrite a file that is larger than all others together"
     HELD = "its files are in tasks under way"
+    RESTING = "its files rest after a quarantine"
     TOO_LARGE = "more than arctic.compaction.max-task-size at once"
 
 

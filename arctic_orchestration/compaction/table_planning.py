@@ -16,7 +16,7 @@ from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 
-from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction import rests, tables, task_rows
 from arctic_orchestration.compaction.planner import NameOf, plan, refusal_of
 from arctic_orchestration.compaction.policy import PREFIX, Policy
 from arctic_orchestration.compaction.table_plan import PlanState, Retried, TablePlan
@@ -58,7 +58,7 @@ def plan_table(
     state = PlanState()
     if database is not None:
         with database.read() as tx:
-            state = state_of(tx, identifier)
+            state = state_of(tx, identifier, now)
     table = load_table(catalog, identifier)
     policy = Policy.of(table.properties, identifier)
     return plan_loaded(table, policy, replace(state, forced=forced), now)
@@ -89,8 +89,10 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
     return plan(files, policy, state, now, name_of=partition_names(table))
 
 
-def state_of(tx: sa.Connection, table: str) -> PlanState:
-    """What the table's tasks mean for a plan: files that are taken, and when they were merged."""
+def state_of(tx: sa.Connection, table: str, now: datetime) -> PlanState:
+    """What the table's tasks mean for a plan: files that are taken or rest, and when they were
+    merged.
+    """
     paths: dict[str, set[str]] = defaultdict(set)
     for path, task_id in task_rows.live_paths(tx, table).items():
         paths[task_id].add(path)
@@ -98,7 +100,7 @@ def state_of(tx: sa.Connection, table: str) -> PlanState:
     held_partitions = set()
     retried = []
     for task in task_rows.tasks(tx, table=table, states=LIVE):
-        if task.state is TaskState.PLANNED:
+        if task.state is TaskState.PLANNED and not task.forced:
             continue
         if task.state is TaskState.FAILED:
             retried.append(
@@ -112,6 +114,7 @@ def state_of(tx: sa.Connection, table: str) -> PlanState:
         merged_at=tables.partitions_merged_at(tx, table),
         held_files=frozenset(held_files),
         held_partitions=frozenset(held_partitions),
+        resting={path: one.until for path, one in rests.resting(tx, table, now).items()},
         retried=tuple(retried),
     )
 

@@ -2,18 +2,20 @@
 
 A table is *due* when its interval is over or an event says that it changed; it stays due until
 somebody has looked and all that was worth offering found room. It *rests* after a task of it
-was quarantined, longer each time, up to a day; a commit ends that. Its row is the lock under
-which tasks are offered, moved to another queue and ended.
+failed in a way in which all of them would, longer each time, up to a day; a commit ends that. What
+is wrong with single files lets these rest: see ``rests``. Its row is the lock under which tasks are
+offered, moved to another queue and ended.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import task_rows
+from arctic_orchestration.compaction.rests import length_of_rest
 from arctic_orchestration.compaction.task import TaskKind, TaskState
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.compaction_tables import (
@@ -23,10 +25,6 @@ from arctic_orchestration.database.compaction_tables import (
     is_waiting,
 )
 from arctic_orchestration.errors import NotFound
-
-#: how long a table rests after a quarantine, at first and at most
-FIRST_REST = timedelta(minutes=10)
-LONGEST_REST = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +62,8 @@ class CompactionTable:
     commit_expires_at: datetime | None
     #: it is committed to no earlier
     next_commit_at: datetime | None
+    #: why the last committer could not commit to it; none: it could
+    commit_trouble: str | None
 
     def rests(self, now: datetime) -> bool:
         """Whether nothing should be planned for it yet."""
@@ -206,8 +206,7 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
     table = table_named(tx, name)
     if table.rests_until is not None and table.rests_until > now:
         return table.rests_until
-    # Beyond 20 doublings nothing but the limit counts.
-    until: datetime = now + min(FIRST_REST * 2 ** min(table.failures, 20), LONGEST_REST)
+    until: datetime = now + length_of_rest(table.failures)
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == name)
@@ -217,7 +216,9 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
 
 
 def wake(tx: sa.Connection, name: str) -> None:
-    """Ends a rest and forgets the failures: something was committed, or a person says so."""
+    """Ends the rest of a table and forgets its failures: something was committed, or a person
+    says so. Rests of its files are not ended by that.
+    """
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == name)

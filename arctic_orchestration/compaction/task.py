@@ -4,7 +4,8 @@
 
     planned ──▶ claimed ──▶ merged ──▶ committed
       │  ▲ ▲      │ │ │       ├──────▶ quarantined   its rows do not add up
-      │  │ └──────┘ │ │       └──────▶ superseded    the table has changed: planned anew
+      │  │ └──────┘ │ │       ├──────▶ superseded    the table has changed: planned anew
+      │  │          │ │       └──────▶ canceled      by a person, as nobody could commit it
       │  │ released │ └──────────────▶ quarantined   the last attempt failed or was lost
       │  │  or lost │
       │  └─ failed ◀┘
@@ -74,7 +75,12 @@ TRANSITIONS: dict[TaskState, set[TaskState]] = {
         TaskState.PLANNED,
         TaskState.QUARANTINED,
     },
-    TaskState.MERGED: {TaskState.COMMITTED, TaskState.SUPERSEDED, TaskState.QUARANTINED},
+    TaskState.MERGED: {
+        TaskState.COMMITTED,
+        TaskState.SUPERSEDED,
+        TaskState.QUARANTINED,
+        TaskState.CANCELED,
+    },
     TaskState.FAILED: {TaskState.PLANNED, TaskState.SUPERSEDED, TaskState.CANCELED},
     TaskState.COMMITTED: set(),
     TaskState.QUARANTINED: set(),
@@ -163,6 +169,8 @@ class Task:
     attempt_id: str | None
     #: the snapshot that has its outputs
     snapshot_id: int | None
+    #: whether a person asked for it: plans by thresholds do not replace it while it waits
+    forced: bool
     ended_at: datetime | None
 
     @property

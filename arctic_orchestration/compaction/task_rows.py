@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction.task import (
     ENDED,
     TASK_COLUMNS,
+    WAITING,
     Move,
     Task,
     TaskState,
@@ -17,6 +18,7 @@ from arctic_orchestration.compaction.task import (
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.compaction_tables import (
     compaction_moves,
+    compaction_tables,
     compaction_task_files,
     compaction_tasks,
     in_state,
@@ -142,7 +144,8 @@ def move(
     """Gives tasks another state, in one transaction with a line of history for each.
 
     Who moves them has made sure, by a lock or by the condition of a statement, that they are in
-    the states that are given. Tasks that end let their files go.
+    the states that are given. Tasks that end let their files go; tasks that wait do so in the
+    queue that their table has by now.
 
     Args:
         tx: the transaction.
@@ -164,6 +167,9 @@ def move(
     changes = {"state": to.value, "reason": reason, "state_at": at, **(values or {})}
     if to in ENDED:
         changes["ended_at"] = at
+    if to in WAITING:
+        # The table may have moved to another queue while a worker had the task.
+        changes["queue"] = _QUEUE_OF_TABLE
     ids = [id for id, _ in moved]
     for source in sorted({state for _, state in moved}):
         wanted = [id for id, state in moved if state is source]
@@ -185,6 +191,13 @@ def move(
             )
         )
     note_moves(tx, ((id, state, reason) for id, state in moved), to, at, attempt_id)
+
+
+_QUEUE_OF_TABLE = (
+    sa.select(compaction_tables.c.queue)
+    .where(compaction_tables.c.name == compaction_tasks.c.table_name)
+    .scalar_subquery()
+)
 
 
 def note_moves(

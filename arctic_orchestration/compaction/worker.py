@@ -2,10 +2,14 @@
 
 Several tasks are worked on at once, each in a thread; one more thread renews the leases of all of
 them, at a third of their life. What the database does not renew in time is lost: the worker
-reports nothing more of it and removes what it has written, as another worker may have the task.
+reports nothing more of it, as another worker may have the task.
 
 It ends in one of two ways. *Draining*, it claims nothing more and finishes what it has; *giving
 back*, it drops what it has and says so, and the tasks can be claimed by others at once.
+
+A worker with which something is wrong must not take the tasks from those that could do them:
+when its attempts come to nothing, one after the other, it waits longer and longer before it claims
+again; when what it merges with is gone, it ends with an error.
 """
 
 import logging
@@ -13,78 +17,37 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
-from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, workers
-from arctic_orchestration.compaction.attempt import Claim, Output
-from arctic_orchestration.compaction.attempts import LEASE
-from arctic_orchestration.compaction.outputs import directory_of, remove_outputs
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import (
-    ArcticError,
-    DatabaseUnavailable,
-    NotFound,
-    Refused,
-    UnsupportedTable,
+from arctic_orchestration.compaction import attempts, catalogs, workers
+from arctic_orchestration.compaction.attempt import Claim
+from arctic_orchestration.compaction.attempting import (
+    Blame,
+    Held,
+    Merge,
+    MergedFiles,
+    Outcome,
+    What,
+    attempt,
 )
+from arctic_orchestration.compaction.attempts import LEASE
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import DatabaseUnavailable, WorkerBroken
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.tables import load_table
-from arctic_orchestration.quantities import format_bytes
+
+__all__ = ["Merge", "MergedFiles", "What", "WorkDone", "Worker", "WorkerEvent"]
 
 _log = logging.getLogger("arctic.compaction.worker")
 
 #: how long a worker that found nothing waits until it looks again
 POLL = timedelta(seconds=2)
-
-
-class MergedFiles(Protocol):
-    """What a merge says of its outputs."""
-
-    @property
-    def outputs(self) -> Sequence[Output]: ...
-    @property
-    def rows_in(self) -> int: ...
-    @property
-    def rows_deleted(self) -> int: ...
-    @property
-    def rows_out(self) -> int: ...
-    @property
-    def way(self) -> str: ...
-    @property
-    def because(self) -> str: ...
-    @property
-    def sort_order_id(self) -> int | None: ...
-
-
-class Merge(Protocol):
-    """Merges the files of a group into a directory: :func:`arctic_orchestration.lake.merging.merge`
-    with its Spark session."""
-
-    def __call__(
-        self, table: Table, group: FileGroup, directory: str, *, target_bytes: int
-    ) -> MergedFiles: ...
-
-
-class What(StrEnum):
-    """What happened to a task in a worker."""
-
-    CLAIMED = "claimed"
-    MERGED = "merged"
-    FAILED = "failed"
-    LOST = "lost"
-    RELEASED = "released"
+#: how long it waits at most after attempts that came to nothing
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,16 +68,6 @@ class WorkDone:
     def of(self, what: What) -> int:
         """How often it happened."""
         return self.counts[what]
-
-
-@dataclass(kw_only=True)
-class _Held:
-    """A task that this worker has."""
-
-    claim: Claim
-    #: until then, by this machine's steady clock, the lease holds for certain
-    trusted_until: float
-    lost: threading.Event = field(default_factory=threading.Event)
 
 
 class Worker:
@@ -161,11 +114,14 @@ class Worker:
         self._poll = poll.total_seconds()
         self._cancel = cancel
         self._tell = on_event
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._lock = threading.Lock()
         self._draining = threading.Event()
         self._giving_back = threading.Event()
         self._done = WorkDone()
+        #: attempts that came to nothing since the last one that did not
+        self._in_vain = 0
+        self._broken: str | None = None
 
     def drain(self) -> None:
         """Lets it claim nothing more, and end when what it has is finished. Returns at once."""
@@ -187,7 +143,10 @@ class Worker:
         Errors:
             DatabaseUnavailable: the state database did not answer when it began; later, it waits
                 for it.
+            WorkerBroken: what it merges with is gone; its tasks were given back.
+            ConfigurationError: the state database is of another catalog.
         """
+        catalogs.require_same(self._database, self._catalog)
         self._seen()
         renewing = threading.Event()
         renewer = threading.Thread(target=self._renew_all, args=(renewing,), name="renew")
@@ -210,22 +169,28 @@ class Worker:
             renewing.set()
             renewer.join()
             self._forgotten()
+        if self._broken is not None:
+            raise WorkerBroken(f"worker {self.name} cannot go on: {self._broken}")
         return self._done
 
     def _work(self, until_idle: timedelta | None) -> None:
         idle_since = time.monotonic()
         while not self._draining.is_set():
-            claim = self._claim()
-            if claim is not None:
-                self._attempt(claim)
-                idle_since = time.monotonic()
-                continue
+            try:
+                claimed = self._claim()
+                if claimed is not None:
+                    self._attempt(claimed)
+                    idle_since = time.monotonic()
+                    continue
+            except Exception:
+                # Whatever it is, it must not end the thread: nobody would know.
+                _log.exception("the worker goes on")
             idle = time.monotonic() - idle_since
             if until_idle is not None and idle >= until_idle.total_seconds():
                 return
             self._draining.wait(self._poll)
 
-    def _claim(self) -> Claim | None:
+    def _claim(self) -> Held | None:
         asked = time.monotonic()
         try:
             with self._database.begin() as tx:
@@ -235,103 +200,39 @@ class Worker:
         except DatabaseUnavailable as error:
             _log.warning("nothing is claimed: %s", error)
             return None
-        if claim is not None:
-            held = _Held(claim=claim, trusted_until=asked + self._life.total_seconds())
-            with self._lock:
-                self._held[claim.attempt_id] = held
-        return claim
+        if claim is None:
+            return None
+        return Held(claim=claim, trusted_until=asked + self._life.total_seconds())
 
-    def _attempt(self, claim: Claim) -> None:
-        held = self._held[claim.attempt_id]
-        self._say(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
-        table: Table | None = None
-        directory = ""
+    def _attempt(self, held: Held) -> None:
+        claim = held.claim
+        with self._lock:
+            self._held[claim.attempt_id] = held
         try:
-            table = load_table(self._catalog, claim.task.table)
-            directory = directory_of(table, claim.directory)
-            policy = Policy.of(table.properties, claim.task.table)
-            done = self._merge(table, claim.group, directory, target_bytes=policy.target_size)
-            self._report(claim, held, done)
-        except Refused as refused:
-            self._say(What.LOST, claim, str(refused))
-            self._remove(table, directory)
-        except Exception as error:
-            self._fail(claim, held, error, table, directory)
+            self._say(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
+            outcome = attempt(
+                held, self._database, self._catalog, self._merge, self._giving_back.is_set
+            )
         finally:
             with self._lock:
                 del self._held[claim.attempt_id]
+        self._say(outcome.what, claim, outcome.text)
+        self._heed(outcome)
 
-    def _report(self, claim: Claim, held: _Held, done: MergedFiles) -> None:
-        if held.lost.is_set():
-            raise Refused("its lease was not renewed in time")
-
-        def report(tx: Any) -> None:
-            attempts.merged(
-                tx,
-                claim.attempt_id,
-                claim.token,
-                outputs=done.outputs,
-                rows_in=done.rows_in,
-                rows_deleted=done.rows_deleted,
-                rows_out=done.rows_out,
-                way=done.way,
-                because=done.because,
-                sort_order_id=done.sort_order_id,
-            )
-
-        self._insist(held, report)
-        size = sum(output.size for output in done.outputs)
-        self._say(
-            What.MERGED,
-            claim,
-            f"{claim.task.table}: {len(claim.group.files)} files → {len(done.outputs)}, "
-            f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
-        )
-
-    def _fail(
-        self, claim: Claim, held: _Held, error: Exception, table: Table | None, directory: str
-    ) -> None:
-        # First what was written: a full disk must not stay full while the others try.
-        self._remove(table, directory)
-        text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
-        text = _first_lines(text)
-        try:
-            if held.lost.is_set():
-                self._say(What.LOST, claim, "its lease was not renewed in time")
-            elif self._giving_back.is_set():
-                self._insist(held, lambda tx: attempts.release(tx, claim.attempt_id, claim.token))
-                self._say(What.RELEASED, claim, f"{claim.task.table}: given back")
-            else:
-                if not isinstance(error, ArcticError):
-                    _log.warning("task %s failed", claim.task.id, exc_info=error)
-                final = isinstance(error, UnsupportedTable | NotFound)
-                state: list[TaskState] = []
-                self._insist(
-                    held,
-                    lambda tx: state.append(
-                        attempts.failed(tx, claim.attempt_id, claim.token, text, final=final)
-                    ),
-                )
-                self._say(What.FAILED, claim, f"{claim.task.table}: {state[-1]}: {text}")
-        except Refused as refused:
-            self._say(What.LOST, claim, str(refused))
-
-    def _insist(self, held: _Held, report: Callable[[Any], None]) -> None:
-        """Reports, for as long as the lease may hold and the database does not answer.
-
-        Errors:
-            Refused: the attempt has lost the task, or it could not be said in time.
-        """
-        while True:
-            try:
-                with self._database.begin() as tx:
-                    report(tx)
-                return
-            except DatabaseUnavailable as error:
-                if held.lost.is_set() or time.monotonic() > held.trusted_until:
-                    raise Refused(f"it could not be said in time: {error}") from error
-                _log.warning("said again in a moment: %s", error)
-                held.lost.wait(min(1.0, self._poll))
+    def _heed(self, outcome: Outcome) -> None:
+        """Waits after an attempt that came to nothing, twice as long each time in a row."""
+        if outcome.blame is Blame.WORKER:
+            self._broken = outcome.text
+            self._draining.set()
+            return
+        if outcome.blame is None:
+            self._in_vain = 0
+            return
+        self._in_vain += 1
+        # One failure is the task's; from the second on it may be the worker's.
+        doublings = min(self._in_vain - 2, 10)
+        if doublings >= 0:
+            self._draining.wait(min(self._poll * 2**doublings, _LONGEST_PAUSE_SECONDS))
 
     def _renew_all(self, ended: threading.Event) -> None:
         every = self._life.total_seconds() / 3
@@ -341,14 +242,18 @@ class Worker:
             try:
                 self._renew(held)
                 self._seen()
+                with self._database.begin() as tx:
+                    attempts.expire(tx)
             except DatabaseUnavailable as error:
                 _log.warning("leases are not renewed: %s", error)
+            except Exception:
+                _log.exception("leases are not renewed")
             now = time.monotonic()
             for one in held:
                 if now > one.trusted_until:
                     one.lost.set()
 
-    def _renew(self, held: Iterable[_Held]) -> None:
+    def _renew(self, held: Iterable[Held]) -> None:
         for one in held:
             asked = time.monotonic()
             with self._database.begin() as tx:
@@ -377,38 +282,13 @@ class Worker:
         except DatabaseUnavailable as error:
             _log.warning("the worker's row stays until it is too old: %s", error)
 
-    def _remove(self, table: Table | None, directory: str) -> None:
-        if table is None or not directory:
-            return
-        try:
-            remove_outputs(table, directory)
-        except Exception as error:
-            # The cleaner comes by later.
-            _log.warning("%s could not be removed: %s", directory, error)
-
     def _say(self, what: What, claim: Claim, text: str) -> None:
         with self._lock:
             self._done.counts[what] += 1
-        if self._tell is not None:
+        if self._tell is None:
+            return
+        try:
             self._tell(WorkerEvent(what=what, claim=claim, text=text))
-
-
-@contextmanager
-def working_in_background(worker: Worker) -> Iterator[Worker]:
-    """Lets a worker run beside the block, and drains it at its end."""
-    thread = threading.Thread(target=worker.run, name="worker")
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.drain()
-        thread.join()
-
-
-#: Spark's errors have the whole stack of the JVM; the first lines say what is wrong.
-_LINES, _LETTERS = 4, 1_000
-
-
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:_LINES])[:_LETTERS] or "no reason was given"
+        except (Exception, SystemExit):
+            # Who listens may be gone, such as the reader of a pipe; the work is not.
+            _log.exception("an event could not be told: %s", text)

@@ -12,6 +12,8 @@ attempt; so nobody waits in a circle.
 ``arctic_compaction_moves``       each move of a task, with its reason
 ``arctic_compaction_attempts``    each claim of a task: lease, token, outcome, outputs
 ``arctic_compaction_partitions``  when a partition was last merged, in each kind
+``arctic_compaction_rests``       files of tasks in quarantine, and until when they rest
+``arctic_compaction_catalog``     one row: the catalog that all of this is about
 ``arctic_compaction_workers``     who works, and was seen when
 ``arctic_compaction_records``     one row a commit
 ================================  =========================================================
@@ -19,7 +21,7 @@ attempt; so nobody waits in a circle.
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.dialect import UtcTime
+from arctic_orchestration.database.dialect import Told, UtcTime
 from arctic_orchestration.database.metadata import Id, Serial, metadata
 
 compaction_queues = sa.Table(
@@ -42,27 +44,29 @@ compaction_tables = sa.Table(
     sa.Column("mapped_to", sa.ForeignKey(compaction_queues.c.name)),
     sa.Column("property_queue", sa.Text),
     sa.Column("queue", sa.ForeignKey(compaction_queues.c.name), nullable=False),
-    sa.Column("queue_reason", sa.Text, nullable=False),
+    sa.Column("queue_reason", Told, nullable=False),
     sa.Column("level", sa.Integer, nullable=False, server_default="0"),
     sa.Column("seen_at", UtcTime, nullable=False),
     sa.Column("gone_at", UtcTime),
-    sa.Column("refused", sa.Text),
+    sa.Column("refused", Told),
     sa.Column("due_since", UtcTime),
-    sa.Column("due_reason", sa.Text),
+    sa.Column("due_reason", Told),
     # Counts what made the table due, so that what comes while one looks is not lost.
     sa.Column("due_number", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_at", UtcTime),
     sa.Column("looked_snapshot_id", sa.BigInteger),
-    sa.Column("looked_reason", sa.Text),
+    sa.Column("looked_reason", Told),
     # Counts what makes a plan stale: another plan, a commit of ours.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("rests_until", UtcTime),
-    sa.Column("rest_reason", sa.Text),
+    sa.Column("rest_reason", Told),
     sa.Column("commit_owner", sa.Text),
     sa.Column("commit_token", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("commit_expires_at", UtcTime),
     sa.Column("next_commit_at", UtcTime),
+    # Why the last committer could not commit; null: it could.
+    sa.Column("commit_trouble", Told),
     sa.Index(None, "due_since"),
     sa.Index(None, "queue"),
     sa.Index(None, "mapped_to"),
@@ -83,7 +87,7 @@ compaction_tasks = sa.Table(
     sa.Column("queue", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
     sa.Column("state_at", UtcTime, nullable=False),
     sa.Column("partition", sa.Text, nullable=False),
     sa.Column("file_group", sa.Text, nullable=False),
@@ -108,6 +112,8 @@ compaction_tasks = sa.Table(
     # The attempt that has it, or whose outputs wait for the committer.
     sa.Column("attempt_id", Id),
     sa.Column("snapshot_id", sa.BigInteger),
+    # A person asked for it: plans by thresholds do not replace it while it waits.
+    sa.Column("forced", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("ended_at", UtcTime),
     sa.Index("ix_arctic_compaction_tasks_claimable", "queue", "rank", "id",
              sqlite_where=_planned, postgresql_where=_planned),
@@ -159,13 +165,16 @@ compaction_moves = sa.Table(
     # Null: it was made.
     sa.Column("from_state", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
     sa.Column("attempt_id", Id),
     sa.Index(None, "task_id", "id"),
 )
 
 _attempt_live = sa.text("state = 'live'")
-_uncleaned = sa.text("cleaned_at is null and state in ('failed', 'lost', 'released', 'dropped')")
+_uncleaned = sa.text(
+    "cleaned_at is null and kept_reason is null "
+    "and state in ('failed', 'lost', 'released', 'dropped')"
+)
 
 compaction_attempts = sa.Table(
     "arctic_compaction_attempts",
@@ -176,8 +185,10 @@ compaction_attempts = sa.Table(
     sa.Column("worker", sa.Text, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
     sa.Column("directory", sa.Text, nullable=False),
+    # Its whole path; null until the worker said where it writes.
+    sa.Column("location", sa.Text),
     sa.Column("claimed_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime, nullable=False),
     sa.Column("ended_at", UtcTime),
@@ -187,14 +198,21 @@ compaction_attempts = sa.Table(
     sa.Column("rows_deleted", sa.BigInteger),
     sa.Column("rows_out", sa.BigInteger),
     sa.Column("way", sa.Text),
-    sa.Column("because", sa.Text),
+    sa.Column("because", Told),
     sa.Column("sort_order_id", sa.Integer),
+    # Since when nobody counts on what it wrote; null: somebody does.
+    sa.Column("over_at", UtcTime),
     sa.Column("cleaned_at", UtcTime),
+    # What could not be removed is tried again then, and why it could not.
+    sa.Column("clean_after", UtcTime),
+    sa.Column("clean_trouble", Told),
+    # A snapshot has a file of it: it stays.
+    sa.Column("kept_reason", Told),
     sa.Index("uq_arctic_compaction_attempts_live", "task_id", unique=True,
              sqlite_where=_attempt_live, postgresql_where=_attempt_live),
     sa.Index("ix_arctic_compaction_attempts_expires", "expires_at",
              sqlite_where=_attempt_live, postgresql_where=_attempt_live),
-    sa.Index("ix_arctic_compaction_attempts_uncleaned", "expires_at",
+    sa.Index("ix_arctic_compaction_attempts_uncleaned", "over_at",
              sqlite_where=_uncleaned, postgresql_where=_uncleaned),
     sa.Index(None, "task_id"),
     sa.Index(None, "table_name", "state"),
@@ -210,8 +228,10 @@ def attempt_in_state(*states: str) -> sa.ColumnElement[bool]:
 
 #: In the words of the partial indexes above.
 attempt_is_live = attempt_in_state("live")
-is_uncleaned = compaction_attempts.c.cleaned_at.is_(None) & attempt_in_state(
-    "failed", "lost", "released", "dropped"
+is_uncleaned = (
+    compaction_attempts.c.cleaned_at.is_(None)
+    & compaction_attempts.c.kept_reason.is_(None)
+    & attempt_in_state("failed", "lost", "released", "dropped")
 )
 
 compaction_partitions = sa.Table(
@@ -224,6 +244,29 @@ compaction_partitions = sa.Table(
     sa.Column("partition", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("committed_at", UtcTime, nullable=False),
+)
+
+compaction_rests = sa.Table(
+    "arctic_compaction_rests",
+    metadata,
+    sa.Column(
+        "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
+    ),
+    # Of a data file: the next plan may put it together with other files.
+    sa.Column("path", sa.Text, primary_key=True),
+    # How many tasks that had it went into quarantine.
+    sa.Column("rests", sa.Integer, nullable=False),
+    sa.Column("rests_until", UtcTime, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+)
+
+compaction_catalog = sa.Table(
+    "arctic_compaction_catalog",
+    metadata,
+    # Always 1: there is one.
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("since", UtcTime, nullable=False),
 )
 
 compaction_workers = sa.Table(

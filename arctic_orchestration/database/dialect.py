@@ -7,6 +7,7 @@ row locks is guarded there by the transaction itself, and ``FOR UPDATE`` has not
 import io
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,6 +51,28 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
         if isinstance(value, str):
             return datetime.fromisoformat(value + "+00:00")
         return value.astimezone(UTC)  # type: ignore[no-any-return]
+
+
+class Told(sa.types.TypeDecorator[str]):
+    """Text that says something to people; what no database holds in a text is replaced.
+
+    Others' errors may have anything in them, and that a reason could not be written must not keep
+    what it is the reason of from being written.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: SqlDialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+def storable(text: str) -> str:
+    """The text with a mark in place of each NUL and of each half of a surrogate pair."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 def _check_aware(value: datetime) -> None:
@@ -214,6 +237,7 @@ def insert_rows(
     """
     if not rows:
         return
+    rows = _mended(table, columns, rows)
     if connection.dialect.name == "sqlite":
         statement = _insert_text(table, tuple(columns))
         connection.exec_driver_sql(statement, _plain(table, columns, rows))
@@ -234,6 +258,7 @@ def update_rows(
 
     Each row has the values of ``columns`` and then the id.
     """
+    rows = _mended(table, columns, rows)
     if connection.dialect.name == "sqlite":
         statement = _update_text(table, tuple(columns))
         connection.exec_driver_sql(statement, _plain(table, columns, rows))
@@ -267,6 +292,8 @@ def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
     except (driver.OperationalError, driver.InterfaceError) as error:
         # As SQLAlchemy would have it, so that a lost connection is one error wherever it shows.
         raise sa.exc.OperationalError(None, None, error) from error
+    except driver.InternalError as error:
+        raise sa.exc.InternalError(None, None, error) from error
     finally:
         cursor.close()
 
@@ -284,6 +311,29 @@ def _plain(
                 values[n] = _utc_text(values[n])
         plain.append(tuple(values))
     return plain
+
+
+def _mended(
+    table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any]]:
+    """The rows with texts for people as :class:`Told` would have them."""
+    told = _told(table, tuple(columns))
+    if not told:
+        return rows
+    mended = []
+    for row in rows:
+        values = list(row)
+        for n in told:
+            if values[n] is not None:
+                values[n] = storable(values[n])
+        mended.append(values)
+    return mended
+
+
+@cache
+def _told(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
+    """The places of the columns that say something to people."""
+    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, Told))
 
 
 @cache

@@ -119,8 +119,21 @@ def _translated() -> Iterator[None]:
         yield
     except sa.exc.DatabaseError as error:
         # Its subclasses are about statements, but for these; itself it says that a file is none.
-        if type(error) not in (sa.exc.DatabaseError, sa.exc.OperationalError):
+        if type(error) not in _ABOUT_THE_SERVER or _is_after_another(error):
             raise
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+    except sa.exc.TimeoutError as error:
+        raise DatabaseUnavailable(
+            f"No connection to the state database is free: {error}"
+        ) from error
     except sa.exc.InterfaceError as error:
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+
+
+#: An internal error is what a server says that may not write any more, as after a failover.
+_ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.InternalError)
+
+
+def _is_after_another(error: sa.exc.DatabaseError) -> bool:
+    """Whether a statement came after one that failed in its transaction: a fault of ours."""
+    return getattr(error.orig, "pgcode", None) == "25P02"

@@ -5,7 +5,8 @@ The rules are those of Iceberg's specification, format 2:
 - A position delete applies to data files of its partition that are not younger than it is:
   ``delete.sequence_number >= data.sequence_number``. One that names a single data file, by equal
   bounds of the paths in it or by ``referenced_data_file``, applies to that file only; as other
-  readers do, its partition is not asked for then.
+  readers do, its partition is not asked for then. Paths are
+  compared by :func:`~arctic_orchestration.lake.named_files.file_key`.
 - An equality delete applies to data files of its partition that are older than it is:
   ``delete.sequence_number > data.sequence_number``. One that was written with a spec without
   partitions applies to the data files of every partition.
@@ -23,6 +24,7 @@ from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, DataFileContent, Manife
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.named_files import PathBounds, file_key, form_of
 
 #: The id that the specification reserves for the paths in a file of position deletes.
 _DELETED_PATH = 2147483546
@@ -88,12 +90,13 @@ class DeleteIndex:
     def __init__(self, without_partitions: frozenset[int]) -> None:
         self._without_partitions = without_partitions
         self._all: list[DeleteFile] = []
+        #: by the keys of the data files
         self._of_path: dict[str, _Later] = defaultdict(_Later)
         self._of_partition: dict[Hashable, _Later] = defaultdict(_Later)
         self._equal: dict[Hashable, _Later] = defaultdict(_Later)
         self._equal_everywhere = _Later()
         #: the smallest and greatest path in a file of position deletes, by its own path
-        self._bounds: dict[str, tuple[bytes, bytes]] = {}
+        self._bounds: dict[str, PathBounds] = {}
 
     def add(self, entry: ManifestEntry) -> None:
         file = entry.data_file
@@ -117,10 +120,10 @@ class DeleteIndex:
         if target is None and bounds is not None and bounds[0] == bounds[1]:
             target = bounds[0].decode()
         if target is not None:
-            self._of_path[target].deletes.append(delete)
+            self._of_path[file_key(target)].deletes.append(delete)
             return
         if bounds is not None:
-            self._bounds[delete.path] = bounds
+            self._bounds[delete.path] = PathBounds.of(*bounds)
         self._of_partition[key].deletes.append(delete)
 
     def of(self, path: str, sequence_number: int, key: Hashable) -> tuple[DeleteFile, ...]:
@@ -128,7 +131,7 @@ class DeleteIndex:
         if not self._all:
             return ()
         parts = []
-        if found := self._of_path.get(path):
+        if self._of_path and (found := self._of_path.get(file_key(path))):
             parts.append(found.since(sequence_number, after=False))
         if found := self._of_partition.get(key):
             parts.append(self._within(path, found.since(sequence_number, after=False)))
@@ -154,11 +157,12 @@ class DeleteIndex:
         """Leaves out deletes of which the bounds say that they do not name the file."""
         if not self._bounds:
             return deletes
-        name = path.encode()
+        name, form = path.encode(), form_of(path)
         within = tuple(
             delete
             for delete in deletes
-            if (bounds := self._bounds.get(delete.path)) is None or bounds[0] <= name <= bounds[1]
+            if (bounds := self._bounds.get(delete.path)) is None
+            or bounds.may_hold_bytes(name, form)
         )
         return deletes if len(within) == len(deletes) else within
 

@@ -4,8 +4,8 @@ Which delete applies to which file was decided when the files were planned; a de
 the files that list it, and for no others.
 
 *Position deletes* become one bitmap for each data file, so that millions of them fit into memory:
-an eighth of a byte a row, however often a position is repeated. Their paths are compared after
-:func:`plain_path`, since engines write the same local file in different ways.
+an eighth of a byte a row, however often a position is repeated. Their paths are compared letter by
+letter, as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.named_files`.
 
 *Equality deletes* stay in their files. Those over the same columns are put into chains: in a chain
 each delete reaches all the data files that the deletes before it reach. As deletes apply to what
@@ -26,6 +26,7 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.errors import LakeError, UnsupportedTable
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.named_files import file_key
 
 #: The field ids that the specification reserves for the columns of position deletes.
 FILE_PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -72,7 +73,8 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
     readers do.
 
     Errors:
-        UnsupportedTable: a delete file is not Parquet.
+        UnsupportedTable: a delete file is not Parquet, or has the path of one of the files in
+            another form than the table.
         LakeError: a delete file is missing, broken or not one of position deletes.
     """
     reached: dict[DeleteFile, list[LiveFile]] = defaultdict(list)
@@ -83,11 +85,18 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
     found: dict[str, DeletedPositions] = {}
     for delete, targets in reached.items():
         rows = 0
-        named = {plain_path(file.path): file for file in targets}
+        named = {file.path: file for file in targets}
+        keys = {file_key(file.path): file.path for file in targets}
         for path, positions in _named_positions(io, delete.path):
             rows += len(positions)
-            target = named.get(plain_path(path))
+            target = named.get(path)
             if target is None:
+                if other := keys.get(file_key(path)):
+                    raise UnsupportedTable(
+                        f"{delete.path} deletes rows of {path}, expected {other}, as the table has "
+                        "it: some readers take this for one file, and others, Iceberg's own among "
+                        "them, do not, so a merge would change the rows of either"
+                    )
                 continue
             inside = positions[(positions >= 0) & (positions < target.rows)]
             if len(inside):

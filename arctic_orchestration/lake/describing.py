@@ -159,12 +159,13 @@ def _unbounded(metadata: Any, ids: Mapping[str, int]) -> set[int]:
         group = metadata.row_group(number)
         for position in range(metadata.num_columns):
             chunk = group.column(position)
-            if not _is_bounded(chunk):
+            if not is_bounded(chunk):
                 found.add(ids[chunk.path_in_schema])
     return found
 
 
-def _is_bounded(chunk: Any) -> bool:
+def is_bounded(chunk: Any) -> bool:
+    """Whether a column chunk says its smallest and its greatest value, or holds nulls alone."""
     statistics = chunk.statistics
     if statistics is None:
         return False

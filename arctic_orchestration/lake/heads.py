@@ -4,7 +4,8 @@ Manifests never change, so what was read of one is kept for the next head: a com
 again reads what other writers added meanwhile, and no more.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +18,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
@@ -54,29 +56,62 @@ class ReadManifests:
 
     def __init__(self, io: FileIO, sought: Iterable[Sought]) -> None:
         self._io = io
-        self._sought = tuple(sought)
-        self._paths = frozenset(one.path for one in self._sought)
+        wanted = tuple(sought)
+        self._paths = frozenset(one.path for one in wanted)
+        #: the sequence numbers of the files of each spec, in order
+        self._numbers: dict[int, list[int]] = {
+            spec_id: sorted({one.sequence_number for one in wanted if one.spec_id == spec_id})
+            for spec_id in {one.spec_id for one in wanted}
+        }
+        #: only of those manifests that may hold one of the files
         self._places: dict[str, tuple[Place, ...]] = {}
+        self._useless: set[str] = set()
         self._deletes: dict[str, tuple[LiveDelete, ...]] = {}
+        #: of older snapshots: the lists that were read, and the manifests in them
+        self._lists: set[str] = set()
+        self._older: dict[str, ManifestFile] = {}
 
     def places(self, manifests: Iterable[ManifestFile]) -> dict[str, list[Place]]:
-        """Where the files are, by their paths; a file that is nowhere is left out."""
-        numbers: dict[int, set[int]] = {}
-        for one in self._sought:
-            numbers.setdefault(one.spec_id, set()).add(one.sequence_number)
-        candidates = [
-            manifest
-            for manifest in manifests
-            if any(
-                may_hold(manifest, number) for number in numbers.get(manifest.partition_spec_id, ())
-            )
-        ]
+        """Where the files are, by their paths; a file that is nowhere is left out.
+
+        Errors:
+            LakeError: a manifest cannot be read.
+        """
+        candidates = [manifest for manifest in manifests if self._may_hold_any(manifest)]
         self.read_all(candidates, self._places, self._found)
         found: dict[str, list[Place]] = {}
         for manifest in candidates:
             for place in self._places[manifest.manifest_path]:
                 found.setdefault(place.file.file_path, []).append(place)
         return found
+
+    def places_in_any(self, snapshots: Iterable[Snapshot]) -> dict[str, list[Place]]:
+        """Where the files are in any of the snapshots, or of those that were asked for before.
+
+        Errors:
+            LakeError: a manifest, or a list of them, cannot be read.
+        """
+        new = {one.manifest_list: one for one in snapshots if one.manifest_list not in self._lists}
+        if new:
+            with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as pool:
+                lists = pool.map(lambda one: snapshot_manifests(self._io, one), new.values())
+                for path, manifests in zip(new, lists, strict=True):
+                    for manifest in manifests:
+                        if manifest.content == ManifestContent.DATA and holds_files(manifest):
+                            self._older[manifest.manifest_path] = manifest
+                    self._lists.add(path)
+        return self.places(self._older.values())
+
+    def _may_hold_any(self, manifest: ManifestFile) -> bool:
+        path = manifest.manifest_path
+        if path in self._places:
+            return True
+        if path in self._useless:
+            return False
+        if may_hold(manifest, self._numbers.get(manifest.partition_spec_id, ())):
+            return True
+        self._useless.add(path)
+        return False
 
     def deletes(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
@@ -142,11 +177,7 @@ class Head:
         self.ancestors = _ancestors(table.metadata)
         every = [] if self.snapshot is None else snapshot_manifests(table.io, self.snapshot)
         #: Those that hold a live file. The others only tell what an older snapshot removed.
-        self.manifests = [
-            manifest
-            for manifest in every
-            if manifest.has_added_files() or manifest.has_existing_files()
-        ]
+        self.manifests = [manifest for manifest in every if holds_files(manifest)]
         self.data_manifests = [
             manifest for manifest in self.manifests if manifest.content == ManifestContent.DATA
         ]
@@ -172,11 +203,20 @@ def _ancestors(metadata: TableMetadata) -> frozenset[int]:
     return frozenset(found)
 
 
-def may_hold(manifest: ManifestFile, sequence_number: int) -> bool:
-    """Whether a live file with that data sequence number can be in the manifest.
+def holds_files(manifest: ManifestFile) -> bool:
+    """Whether it has a live file, and does not only tell what its snapshot removed."""
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def may_hold(manifest: ManifestFile, sequence_numbers: Sequence[int]) -> bool:
+    """Whether a live file with one of the data sequence numbers can be in the manifest.
+
+    Args:
+        sequence_numbers: in ascending order.
 
     The smallest number is only believed of a manifest without files of earlier snapshots: it was
     too great for files from before an upgrade to format 2 in what pyiceberg wrote for some time.
     """
     smallest = 0 if manifest.has_existing_files() else manifest.min_sequence_number
-    return smallest <= sequence_number <= manifest.sequence_number
+    first = bisect_left(sequence_numbers, smallest)
+    return first < len(sequence_numbers) and sequence_numbers[first] <= manifest.sequence_number

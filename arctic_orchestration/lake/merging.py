@@ -11,15 +11,15 @@ inputs without those that the deletes took away, which are counted apart from wh
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
 import pyspark.sql.functions as F
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.utils.properties import property_as_int
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -30,15 +30,26 @@ from arctic_orchestration.lake.data_files import files_below, remove_directory, 
 from arctic_orchestration.lake.deletes import plain_path
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.live_rows import live_rows
+from arctic_orchestration.lake.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.partitioning import transformed
+from arctic_orchestration.lake.plain_files import plain_files
+from arctic_orchestration.lake.rewriting import WorkersUnable, rewritten
 from arctic_orchestration.lake.row_groups import append_row_groups, read_footers
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
 from arctic_orchestration.lake.session import require_lake_session
-from arctic_orchestration.lake.ways import Way, choose_way
+from arctic_orchestration.lake.sizes import outputs_wanted
+from arctic_orchestration.lake.ways import Way, choose_way, why_not_appended
 
-#: So much greater than the target may an output be before there is one more of them.
-_TOLERANCE = 1.25
 _FILES_AT_ONCE = 8
+
+
+class Engine(StrEnum):
+    """What decodes the rows."""
+
+    #: Arrow, in a Python worker of Spark; for files whose rows stay as they are
+    ARROW = "arrow"
+    #: Spark's own rows; for all files
+    SPARK = "spark"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +70,7 @@ class Merged:
     rows_deleted: int
     rows_out: int
     way: Way
-    #: why this way was taken
+    #: why this way was taken; of decoding, by which engine, and why
     because: str
     #: the sort order of the table, if the outputs are sorted by it
     sort_order_id: int | None = None
@@ -73,15 +84,16 @@ def merge(
     *,
     target_bytes: int,
     way: Way | None = None,
+    engine: Engine | None = None,
 ) -> Merged:
     """Writes the rows of the group's files into new files below a directory.
 
     All files of the group have one partition, and so have the outputs. One Spark job writes them,
     without a shuffle; equality deletes are read by a small one before it, for each set of columns.
-    Outputs are near ``target_bytes``: as the inputs are encoded otherwise, they may be smaller.
-    They are sorted if the table has a sort order. Without one the rows of an input stay together
-    and in order; inputs follow each other by their size if they become one file, and in the order
-    of the group if they become several.
+    There are :func:`~arctic_orchestration.lake.sizes.outputs_wanted` outputs; as the inputs are
+    encoded otherwise, they may be smaller. They are sorted if the table has a sort order. Without
+    one the rows of an input stay together and in order, and so do the inputs, with one exception:
+    where Spark's own rows become one file, inputs follow each other by their size.
 
     When it fails, what it wrote is removed, or said to be left.
 
@@ -89,12 +101,16 @@ def merge(
         table: as it was loaded; its current schema, sort order and properties count.
         directory: of this merge alone, in the form that the table's own file paths have.
         way: None: whichever :func:`~arctic_orchestration.lake.ways.choose_way` finds right.
+            Appending is refused where it would write wrong files, and not where it is worth little.
+        engine: of decoding. None: Arrow for plain files, see
+            :func:`~arctic_orchestration.lake.plain_files.plain_files`, otherwise Spark.
 
     Errors:
         UnsupportedTable: the format version, a type or a file would not survive.
         InvalidInput: a property of the table has a bad value.
         LakeError: a file is missing or not what the table says of it, Spark failed, the disk is
-            full, or the outputs do not have the rows that they should have.
+            full, the outputs do not have the rows that they should have, or the engine or the way
+            that was asked for does not fit the group.
         ConfigurationError: the Spark session lacks a setting that the lake needs.
     """
     name = ".".join(table.name())
@@ -105,10 +121,18 @@ def merge(
     because = "it was asked for"
     if way is None:
         way, because = choose_way(spark, table, group)
+    elif way == Way.APPEND and (reason := why_not_appended(spark, table, group)):
+        raise LakeError(f"{name}: row groups cannot be copied: {reason}")
     below = f"{directory.rstrip('/')}/rows-{new_id(utc_now())}"
-    written = _appended if way == Way.APPEND else _decoded
     try:
-        outputs, rows_deleted, sort_order_id = written(spark, table, group, below, target_bytes)
+        if way == Way.APPEND:
+            outputs = _appended(spark, table, group, below, target_bytes)
+            rows_deleted, sort_order_id = 0, None
+        else:
+            (outputs, rows_deleted, sort_order_id), how = _decoded(
+                spark, table, group, below, target_bytes, engine
+            )
+            because = f"{because}; {how}"
     except BaseException as error:
         _clean_up(spark, below, error)
         if isinstance(error, PySparkException | Py4JError):
@@ -132,20 +156,53 @@ _Written = tuple[tuple[OutputFile, ...], int, int | None]
 
 def _appended(
     spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
-) -> _Written:
+) -> tuple[OutputFile, ...]:
     paths = append_row_groups(spark, table, group, directory, target_bytes)
     outputs = _finished(table, paths)
     _require_all(table, group, 0, outputs)
-    return outputs, 0, None
+    return outputs
 
 
 def _decoded(
-    spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
-) -> _Written:
+    spark: SparkSession,
+    table: Table,
+    group: FileGroup,
+    directory: str,
+    target_bytes: int,
+    engine: Engine | None,
+) -> tuple[_Written, str]:
+    """What was written, by which engine and why."""
     name = ".".join(table.name())
     require_supported(table.schema(), name)
+    reason = "it was asked for"
+    if engine != Engine.SPARK:
+        plain = plain_files(table, group)
+        if isinstance(plain, str):
+            reason = plain
+        else:
+            try:
+                paths = rewritten(spark, table, group, plain, directory, target_bytes)
+            except WorkersUnable as error:
+                reason = f"Spark's workers cannot run it in Python: {error}"
+            else:
+                _remove_others(spark, table, directory, paths)
+                outputs = _finished(table, paths)
+                _require_all(table, group, 0, outputs)
+                how = "by Arrow in a worker of Spark, as rows and columns stay as they are"
+                return (outputs, 0, None), f"decoded {how}"
+        if engine == Engine.ARROW:
+            raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
+    return _decoded_by_spark(spark, table, group, directory, target_bytes), (
+        f"decoded by Spark: {reason}"
+    )
+
+
+def _decoded_by_spark(
+    spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
+) -> _Written:
     order = table.sort_order()
-    count = _outputs_wanted(group, target_bytes)
+    size = sum(file.size for file in group.files)
+    count = outputs_wanted(size, target_bytes, files=len(group.files))
     live = live_rows(spark, table, group, in_order=order.is_unsorted and count > 1)
     rows = live.rows
     if not order.is_unsorted:
@@ -159,12 +216,10 @@ def _decoded(
     return outputs, deleted, None if order.is_unsorted else order.order_id
 
 
-def _outputs_wanted(group: FileGroup, target_bytes: int) -> int:
-    """How many outputs come nearest to the target; better one that is a little too large than
-    two of which each is far too small."""
-    size = sum(file.size for file in group.files)
-    count = max(1, size // target_bytes)
-    return count if size / count <= _TOLERANCE * target_bytes else count + 1
+def _remove_others(spark: SparkSession, table: Table, directory: str, paths: list[str]) -> None:
+    """Removes what an attempt of the task left that was lost and made again."""
+    for path in set(files_below(spark, directory)) - set(paths):
+        table.io.delete(plain_path(path))
 
 
 def _write(rows: DataFrame, table: Table, directory: str, rows_per_file: int) -> None:
@@ -173,21 +228,11 @@ def _write(rows: DataFrame, table: Table, directory: str, rows_per_file: int) ->
         .option("maxRecordsPerFile", str(max(1, rows_per_file)))
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     )
-    key = TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES
-    if key in table.properties:
-        writer = writer.option("parquet.block.size", str(_positive(table, key)))
+    if size := row_group_bytes(table):
+        writer = writer.option("parquet.block.size", str(size))
+    if level := zstd_level(table):
+        writer = writer.option("parquet.compression.codec.zstd.level", str(level))
     writer.parquet(directory)
-
-
-def _positive(table: Table, key: str) -> int:
-    expected = "a number of bytes above zero"
-    try:
-        value = property_as_int(table.properties, key)
-    except ValueError as error:
-        raise InvalidInput(key, table.properties[key], expected) from error
-    if value is None or value < 1:
-        raise InvalidInput(key, table.properties[key], expected)
-    return value
 
 
 def _sorted(rows: DataFrame, table: Table) -> DataFrame:

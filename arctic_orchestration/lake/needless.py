@@ -9,6 +9,7 @@ from pyiceberg.manifest import DataFile, ManifestFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.heads import Head
 from arctic_orchestration.lake.manifests import read_entries
+from arctic_orchestration.lake.named_files import file_key
 from arctic_orchestration.lake.reach import LiveDelete, Reach, partition_of
 
 
@@ -67,7 +68,8 @@ class NeedlessDeletes:
                 if named is None:
                     del left[path]
                 else:
-                    names[path] = named - gone
+                    # Only what is written like a replaced file is surely that file.
+                    names[path] = frozenset(map(file_key, named - gone))
         for one in added:
             for path in _needing(left, names, one.file, one.sequence_number):
                 left.pop(path, None)
@@ -98,7 +100,7 @@ class NeedlessDeletes:
                 file = entry.data_file
                 if file.file_path in gone:
                     continue
-                found.update(by_path.get(file.file_path, ()))
+                found.update(by_path.get(file_key(file.file_path), ()))
                 key = partition_of(file)
                 found.update(_by_value(by_value, key, entry.sequence_number or 0))
             return frozenset(found)
@@ -123,7 +125,8 @@ def _needing(
 ) -> list[str]:
     key = partition_of(file)
     by_value = [one for one in deletes.values() if not one.is_position]
-    named = [path for path in deletes if file.file_path in names.get(path, ())]
+    name = file_key(file.file_path)
+    named = [path for path in deletes if name in names.get(path, ())]
     return [*named, *_by_value(by_value, key, sequence_number)]
 
 

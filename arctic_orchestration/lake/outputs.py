@@ -12,10 +12,15 @@ from arctic_orchestration.lake.describing import columns_of, described, unreadab
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.heads import Place
 from arctic_orchestration.lake.needless import Added
+from arctic_orchestration.lake.unreadable import Why, why_unreadable
 
 
 class WrongOutputs(Exception):
     """The outputs must not take the place of the inputs; the message says why."""
+
+
+class UnreadableFile(Exception):
+    """Whether the outputs are right cannot be told now; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,7 @@ def checked_outputs(
         WrongOutputs: one is missing, is no whole Parquet file, is outside the table, holds a
             column that the table cannot read, or their rows are not those of the inputs without
             the deleted ones.
+        UnreadableFile: one is there and cannot be opened or read, while other files can.
         LakeError: the storage did not answer.
     """
     if len({place.partition for place in places.values()}) != 1:
@@ -66,12 +72,10 @@ def checked_outputs(
                     sort_order_id=sort_order_id,
                 )
             )
-        except FileNotFoundError as error:
-            raise WrongOutputs(f"{path} is missing") from error
         except (LakeError, pa.ArrowInvalid) as error:
             raise WrongOutputs(f"{path}: {error}") from error
         except OSError as error:
-            raise LakeError(f"{path} cannot be read: {error}") from error
+            raise _told(table, path, error, group) from error
     if empty := [one.file.file_path for one in found if not one.file.record_count]:
         raise WrongOutputs(f"{empty[0]} has no rows")
     rows = sum(one.file.record_count for one in found)
@@ -87,11 +91,32 @@ def checked_outputs(
     )
 
 
+def _told(table: Table, path: str, error: OSError, group: FileGroup) -> Exception:
+    match why_unreadable(table.io, path, error, others=_others(table, group.files[0].path)):
+        case Why.MISSING:
+            return WrongOutputs(f"{path} is missing")
+        case Why.BROKEN:
+            return WrongOutputs(f"{path}: {error}")
+        case Why.CLOSED:
+            return UnreadableFile(f"{path} cannot be read: {error}")
+        case Why.STORAGE:
+            return LakeError(f"{path} cannot be read: {error}")
+
+
+def _others(table: Table, *paths: str) -> tuple[str, ...]:
+    """Files that were read, or at least were there, a moment ago."""
+    return (*paths, table.metadata_location)
+
+
 def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place]) -> str | None:
     """Why readers would see other values by the table's columns of now; None: they would not.
 
     Columns that were added, dropped, widened or got other names are no conflict. One that the
     inputs hold and an output does not is: it was dropped before the merge and brought back.
+
+    Errors:
+        UnreadableFile: an input cannot be read, while other files can.
+        LakeError: the storage did not answer.
     """
     schema = table.schema()
     for columns in outputs.columns:
@@ -107,11 +132,23 @@ def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place])
     everywhere = frozenset.intersection(*(frozenset(one) for one in outputs.columns))
     lacking = leaves - everywhere
     for path, place in places.items() if lacking else ():
-        held = frozenset(place.file.column_sizes or {}) or columns_of(table, path)
+        held = frozenset(place.file.column_sizes or {}) or _columns_of_input(table, path)
         if lost := lacking & held:
             name = schema.find_column_name(min(lost))
             return f"the columns were changed: {path} holds {name}, and an output does not"
     return None
+
+
+def _columns_of_input(table: Table, path: str) -> frozenset[int]:
+    try:
+        return columns_of(table, path)
+    except (LakeError, pa.ArrowInvalid) as error:
+        raise UnreadableFile(f"{path}, an input: {error}") from error
+    except OSError as error:
+        message = f"{path}, an input, cannot be read: {error}"
+        if why_unreadable(table.io, path, error, others=_others(table)) is Why.STORAGE:
+            raise LakeError(message) from error
+        raise UnreadableFile(message) from error
 
 
 def _require_inside(table: Table, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Which data files the deletes of a delete file are for."""
+"""Which data files the deletes of a delete file are for, in whatever form it has their paths."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
+from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.delete_index import partition_key
 from arctic_orchestration.lake.manifest_writing import REFERENCED_PLACE
+from arctic_orchestration.lake.named_files import PathBounds, file_key
+from arctic_orchestration.lake.unreadable import Why, why_unreadable
 
 #: The id that the specification reserves for the column with the paths of data files.
 _PATH_ID = 2147483546
@@ -49,54 +52,80 @@ def partition_of(file: DataFile) -> Hashable:
 
 
 class Reach:
-    """Tells which data files position deletes name; each delete file is read once at most."""
+    """Tells which data files position deletes name; each delete file is read once at most.
 
-    def __init__(self, io: FileIO) -> None:
+    A file may be named in any form, see :mod:`~arctic_orchestration.lake.named_files`.
+    """
+
+    def __init__(self, io: FileIO, known: str) -> None:
+        """``known`` is the path of a file that can be read if the storage answers."""
         self._io = io
+        self._known = known
         self._named: dict[str, frozenset[str] | None] = {}
+        self._only: dict[str, str | None] = {}
+        self._keys: dict[str, frozenset[str]] = {}
 
-    def only_path(self, file: DataFile) -> str | None:
-        """The one data file of the deletes, if the manifest says that there is one."""
-        if referenced := file[REFERENCED_PLACE]:
-            return str(referenced)
-        lower, upper = _bounds(file)
-        return lower.decode() if lower is not None and lower == upper else None
+    def only(self, file: DataFile) -> str | None:
+        """The key of the one data file of the deletes, if the manifest says that there is one."""
+        if file.file_path not in self._only:
+            path = _only_path(file)
+            self._only[file.file_path] = None if path is None else file_key(path)
+        return self._only[file.file_path]
 
-    def may_name(self, file: DataFile, path: str) -> bool:
-        """Whether the deletes may be for a data file, by the manifest alone."""
-        if only := self.only_path(file):
-            return only == path
-        lower, upper = _bounds(file)
-        encoded = path.encode()
-        return (lower is None or lower <= encoded) and (upper is None or encoded <= upper)
+    def names(self, file: DataFile, path: str) -> bool:
+        """Whether the deletes are for a data file, or that cannot be told.
+
+        Errors:
+            LakeError: the storage does not answer.
+        """
+        if (only := self.only(file)) is not None:
+            return only == file_key(path)
+        if not PathBounds.of(*_bounds(file)).may_hold(path):
+            return False
+        named = self.named(file)
+        if named is None:
+            return True
+        if file.file_path not in self._keys:
+            self._keys[file.file_path] = frozenset(map(file_key, named))
+        return file_key(path) in self._keys[file.file_path]
 
     def named(self, file: DataFile) -> frozenset[str] | None:
-        """All data files that the deletes are for; None: it cannot be told."""
-        if only := self.only_path(file):
+        """All data files that the deletes are for, as they write them; None: it cannot be told.
+
+        Errors:
+            LakeError: the storage does not answer.
+        """
+        if (only := _only_path(file)) is not None:
             return frozenset({only})
         if file.file_path not in self._named:
             self._named[file.file_path] = self._read(file)
         return self._named[file.file_path]
 
-    def names(self, file: DataFile, path: str) -> bool:
-        """Whether the deletes are for a data file, or that cannot be told."""
-        if not self.may_name(file, path):
-            return False
-        named = self.named(file)
-        return named is None or path in named
-
     def _read(self, file: DataFile) -> frozenset[str] | None:
         if file.file_format != FileFormat.PARQUET:
             return None
+        path = file.file_path
         found: set[str] = set()
         try:
-            with self._io.new_input(file.file_path).open() as stream:
+            with self._io.new_input(path).open() as stream:
                 batches = pq.ParquetFile(stream).iter_batches(columns=["file_path"])
                 for batch in batches:
                     found.update(pc.unique(batch.column("file_path")).to_pylist())
-        except (FileNotFoundError, KeyError, pa.ArrowInvalid):
+        except (KeyError, pa.ArrowInvalid):
+            return None
+        except OSError as error:
+            if why_unreadable(self._io, path, error, others=(self._known,)) is Why.STORAGE:
+                raise LakeError(f"{path} cannot be read: {error}") from error
             return None
         return frozenset(found)
+
+
+def _only_path(file: DataFile) -> str | None:
+    """The one data file of the deletes, if the manifest says that there is one."""
+    if referenced := file[REFERENCED_PLACE]:
+        return str(referenced)
+    lower, upper = _bounds(file)
+    return lower.decode() if lower is not None and lower == upper else None
 
 
 def _bounds(file: DataFile) -> tuple[bytes | None, bytes | None]:

@@ -1,7 +1,7 @@
 """Files that are to take the place of others, and what became of it, as values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -35,6 +35,9 @@ class Replaced:
     wrong: dict[str, str]
     #: in the table before, with the snapshot that added them
     already: dict[str, int]
+    #: A file, or an older snapshot, that had to be looked at could not be read. Nothing was decided
+    #: of these: they may be in the table, and trying again may succeed.
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def require_names(replacements: Sequence[Replacement]) -> None:

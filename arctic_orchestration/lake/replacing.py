@@ -12,7 +12,7 @@ the process was killed, is recognised and not repeated.
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
@@ -31,12 +31,18 @@ from arctic_orchestration.lake.heads import Head, Place, ReadManifests, Sought
 from arctic_orchestration.lake.needless import NeedlessDeletes
 from arctic_orchestration.lake.outputs import (
     Outputs,
+    UnreadableFile,
     WrongOutputs,
     checked_outputs,
     schema_conflict,
 )
 from arctic_orchestration.lake.reach import Reach
-from arctic_orchestration.lake.recognising import TASKS, made_before, tasks_of
+from arctic_orchestration.lake.recognising import (
+    TASKS,
+    HistoryUnreadable,
+    made_before,
+    tasks_of,
+)
 from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.replace_producer import Change, ReplaceFiles, WrittenManifests
 from arctic_orchestration.lake.replacement import Replaced, Replacement, require_names
@@ -55,6 +61,7 @@ def replace_files(
     replacements: Sequence[Replacement],
     *,
     properties: Mapping[str, str] | None = None,
+    before_commit: Callable[[], None] | None = None,
 ) -> Replaced:
     """Commits all replacements that can be made, in one snapshot; ``table`` is refreshed.
 
@@ -62,6 +69,10 @@ def replace_files(
 
     Args:
         properties: more entries for the summary of the snapshot.
+        before_commit: called each time a commit is about to be sent, with nothing in between. When
+            it raises, that commit is not sent, and what it raised comes through. An earlier commit
+            of the same call may have landed then, if its answer was lost; calling again with the
+            same replacements finds out.
 
     Errors:
         UnsupportedTable: its format or a column's type. Nothing was committed.
@@ -71,36 +82,47 @@ def replace_files(
             same replacements finds out.
         InvalidInput: ids that are empty, hold a comma or are there twice; a group without files.
         CatalogUnavailable: the catalog is down. Nothing was committed.
-        LakeError: files of the table cannot be read or written. Nothing was committed.
+        LakeError: the storage does not answer, or manifests cannot be read or written. Nothing was
+            committed.
     """
     require_names(replacements)
     if not replacements:
         return Replaced(snapshot_id=None, committed=(), conflicts={}, wrong={}, already={})
     require_supported_table(table)
-    run = _Replace(table, replacements, dict(properties or {}))
+    run = _Replace(table, replacements, dict(properties or {}), before_commit)
     try:
         return run.commit()
     finally:
         run.remove_needless_manifests()
 
 
+class _NotSent(Exception):
+    """The caller did not want the commit to be sent; what it raised is the cause."""
+
+
 class _Replace:
     """One call, from the planned snapshots to the committed one."""
 
     def __init__(
-        self, table: Table, replacements: Sequence[Replacement], properties: dict[str, str]
+        self,
+        table: Table,
+        replacements: Sequence[Replacement],
+        properties: dict[str, str],
+        before_commit: Callable[[], None] | None,
     ) -> None:
         self._table = table
         self._name = ".".join(table.name())
         self._uuid = table.metadata.table_uuid
         self._replacements = {one.id: one for one in replacements}
         self._properties = properties
+        self._before_commit = before_commit
         self._snapshot_id = table.metadata.new_snapshot_id()
         self._conflicts: dict[str, str] = {}
         self._wrong: dict[str, str] = {}
         self._already: dict[str, int] = {}
+        self._unreadable: dict[str, str] = {}
         self._outputs: dict[str, Outputs] = {}
-        self._reach = Reach(table.io)
+        self._reach = Reach(table.io, table.metadata_location)
         self._needless = NeedlessDeletes(table.io, self._reach)
         self._read = ReadManifests(table.io, _sought(replacements))
         self._manifests: WrittenManifests | None = None
@@ -124,7 +146,7 @@ class _Replace:
                 # It asked for a head that is gone, so it can no longer be taken.
                 self._in_doubt = False
             head = Head(self._table, self._read)
-            self._already |= made_before(self._table, self._pending(), head, self._read)
+            self._recognise(head)
             chosen = self._possible(head)
             if not chosen:
                 if self._in_doubt:
@@ -134,6 +156,9 @@ class _Replace:
                 self._attempt(head, chosen)
                 self._landed = self._table.snapshot_by_id(self._snapshot_id)
                 return self._told()
+            except _NotSent as stopped:
+                assert stopped.__cause__ is not None
+                raise stopped.__cause__
             except CommitFailedException:
                 pass
             except Exception as error:
@@ -161,6 +186,13 @@ class _Replace:
                 except OSError:
                     # It stays as an orphan; the replacements are as they are.
                     continue
+
+    def _recognise(self, head: Head) -> None:
+        try:
+            self._already |= made_before(self._table, self._pending(), head, self._read)
+        except HistoryUnreadable as error:
+            self._already |= error.found
+            self._unreadable |= dict.fromkeys(error.unknown, str(error))
 
     def _attempt(self, head: Head, chosen: Sequence[Replacement]) -> None:
         added = [one for each in chosen for one in self._outputs[each.id].added]
@@ -196,9 +228,14 @@ class _Replace:
             # What readers make of the outputs was looked at with these columns.
             AssertCurrentSchemaId(**{"current-schema-id": self._table.metadata.current_schema_id}),
         )
+        updates = keeping_retention(transaction._updates, self._table.metadata)
+        if self._before_commit is not None:
+            try:
+                self._before_commit()
+            except Exception as error:
+                raise _NotSent from error
         doubted_before, self._in_doubt = self._in_doubt, True
         try:
-            updates = keeping_retention(transaction._updates, self._table.metadata)
             self._table._do_commit(updates=updates, requirements=requirements)
         except CommitFailedException:
             self._in_doubt = doubted_before
@@ -227,10 +264,14 @@ class _Replace:
                         places,
                         each.sort_order_id,
                     )
+                reason = schema_conflict(self._table, self._outputs[each.id], places)
             except WrongOutputs as error:
                 self._wrong[each.id] = str(error)
                 continue
-            if reason := schema_conflict(self._table, self._outputs[each.id], places):
+            except UnreadableFile as error:
+                self._unreadable[each.id] = str(error)
+                continue
+            if reason:
                 self._conflicts[each.id] = reason
                 continue
             inputs |= mine
@@ -252,8 +293,11 @@ class _Replace:
                 raise WrongOutputs(f"{path} is an output of another replacement")
 
     def _pending(self) -> list[Replacement]:
-        known = self._conflicts.keys() | self._wrong.keys() | self._already.keys()
+        known = {key for each in self._decided() for key in each}
         return [each for key, each in self._replacements.items() if key not in known]
+
+    def _decided(self) -> tuple[dict[str, str] | dict[str, int], ...]:
+        return self._conflicts, self._wrong, self._already, self._unreadable
 
     def _places(self, group: FileGroup, head: Head) -> dict[str, Place]:
         return {file.path: head.places[file.path][0] for file in group.files}
@@ -296,7 +340,7 @@ class _Replace:
             named = tasks_of(self._landed)
             committed = tuple(key for key in self._replacements if key in named)
             for key in committed:
-                for other in (self._conflicts, self._wrong, self._already):
+                for other in self._decided():
                     other.pop(key, None)
         return Replaced(
             snapshot_id=None if self._landed is None else self._snapshot_id,
@@ -304,6 +348,7 @@ class _Replace:
             conflicts=self._conflicts,
             wrong=self._wrong,
             already=self._already,
+            unreadable=self._unreadable,
         )
 
 

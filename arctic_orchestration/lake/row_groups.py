@@ -24,6 +24,7 @@ from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.deletes import plain_path
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES
+from arctic_orchestration.lake.sizes import outputs_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ def append_row_groups(
 def bins(files: Sequence[LiveFile], target_bytes: int) -> list[list[LiveFile]]:
     """Cuts the files, in their order, where outputs of equal size would begin."""
     total = sum(file.size for file in files)
-    count = max(1, int(total / target_bytes + 0.5))
+    count = outputs_wanted(total, target_bytes, files=len(files))
     found: list[list[LiveFile]] = [[] for _ in range(count)]
     before = 0
     for file in files:

@@ -56,26 +56,47 @@ def choose_way(spark: "SparkSession | None", table: Table, group: FileGroup) -> 
     Errors:
         LakeError: a file cannot be read at all.
     """
-    hindrance = _known_hindrance(spark, table, group)
-    if hindrance is not None:
-        return Way.DECODE, hindrance
-    try:
-        footers = read_footers(table.io, (file.path for file in group.files))
-    except FooterUnreadable as error:
-        return Way.DECODE, str(error)
-    hindrance = next(_hindrances(footers, group, table.schema()), None)
-    if hindrance is not None:
-        return Way.DECODE, hindrance
+    if len(group.files) < 2:
+        return Way.DECODE, "a file alone gains nothing by being copied"
+    footers = _copyable(spark, table, group)
+    if isinstance(footers, str):
+        return Way.DECODE, footers
+    if loss := _loss(footers, group):
+        return Way.DECODE, loss
     return Way.APPEND, (
         f"{len(group.files)} files of one schema, no deletes, row groups of "
         f"{_mean_row_group(footers, group) / _MB:.1f} MB: copied without decoding"
     )
 
 
+def why_not_appended(spark: "SparkSession | None", table: Table, group: FileGroup) -> str | None:
+    """Why appending the row groups would write wrong files; None: it would not.
+
+    Right files may still be worth little: small row groups stay small, and are no hindrance here.
+
+    Errors:
+        LakeError: a file cannot be read at all.
+    """
+    footers = _copyable(spark, table, group)
+    return footers if isinstance(footers, str) else None
+
+
+def _copyable(
+    spark: "SparkSession | None", table: Table, group: FileGroup
+) -> Sequence[Footer] | str:
+    """The files' footers, or why their row groups cannot be copied as they are."""
+    hindrance = _known_hindrance(spark, table, group)
+    if hindrance is not None:
+        return hindrance
+    try:
+        footers = read_footers(table.io, (file.path for file in group.files))
+    except FooterUnreadable as error:
+        return str(error)
+    return next(_hindrances(footers, table.schema()), None) or footers
+
+
 def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGroup) -> str | None:
-    """What the plan alone says against appending."""
-    if len(group.files) < 2:
-        return "a file alone gains nothing by being copied"
+    """What the plan alone says against copying."""
     if spark is not None and getattr(spark, "_jvm", None) is None:
         return "Spark Connect has no JVM here to copy row groups in"
     other = next((file for file in group.files if file.file_format.lower() != "parquet"), None)
@@ -89,8 +110,8 @@ def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGrou
     return None
 
 
-def _hindrances(footers: Sequence[Footer], group: FileGroup, schema: Schema) -> Iterator[str]:
-    """What the footers say against appending, the strongest first."""
+def _hindrances(footers: Sequence[Footer], schema: Schema) -> Iterator[str]:
+    """What the footers say against copying, the strongest first."""
     for footer in footers:
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
@@ -98,21 +119,28 @@ def _hindrances(footers: Sequence[Footer], group: FileGroup, schema: Schema) -> 
     if len(schemas) > 1:
         yield f"the {len(footers)} files have {len(schemas)} physical schemas"
     for footer in schemas.values():
-        problem = next(_misfits(footer, schema), None)
+        problem = next(misfits(footer, schema), None)
         if problem is not None:
             yield f"{footer.path} has not the table's schema: {problem}"
     for footer in footers:
-        if _counts_days_as_julian(footer):
+        if counts_days_as_julian(footer):
             yield f"{footer.path} was written by a Spark that counted old dates otherwise"
+
+
+def _loss(footers: Sequence[Footer], group: FileGroup) -> str | None:
+    """What is better about decoded files."""
+    for footer in footers:
         if _is_uncompressed(footer):
-            yield f"{footer.path} is not compressed"
+            return f"{footer.path} is not compressed"
     if not any(footer.metadata.num_rows for footer in footers):
-        yield "the files have no rows"
-    elif _mean_row_group(footers, group) < SMALLEST_ROW_GROUP:
-        yield (
-            f"row groups of {_mean_row_group(footers, group) / _MB:.2f} MB on the average, "
+        return "the files have no rows"
+    mean = _mean_row_group(footers, group)
+    if mean < SMALLEST_ROW_GROUP:
+        return (
+            f"row groups of {mean / _MB:.2f} MB on the average, "
             f"and below {SMALLEST_ROW_GROUP / _MB:.2f} MB they would keep the table slow"
         )
+    return None
 
 
 def _mean_row_group(footers: Sequence[Footer], group: FileGroup) -> float:
@@ -120,7 +148,8 @@ def _mean_row_group(footers: Sequence[Footer], group: FileGroup) -> float:
     return sum(file.size for file in group.files) / max(1, count)
 
 
-def _misfits(footer: Footer, schema: Schema) -> Iterator[str]:
+def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
+    """What of a file's columns is not as the table has them now: names, ids, types."""
     try:
         if with_ids(footer.thrift, schema) != footer.thrift:
             yield "field ids are missing"
@@ -189,7 +218,7 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
             return True
 
 
-def _counts_days_as_julian(footer: Footer) -> bool:
+def counts_days_as_julian(footer: Footer) -> bool:
     """Whether Spark itself would move its oldest dates when it reads them."""
     said = footer.key_values
     version = said.get(b"org.apache.spark.version")

@@ -115,6 +115,23 @@ def test_a_rest_can_be_ended(lake: SmallLake, arctic: Command) -> None:
     assert (row.rests_until, row.failures, row.due_reason) == (None, 0, "a person ended its rest")
 
 
+def test_the_rest_of_files_can_be_ended(lake: SmallLake, arctic: Command) -> None:
+    """Of those that were in quarantine; the table itself does not rest."""
+    lake.table("lake.flights", 3, **{"arctic.compaction.attempts": "1"})
+    lake.tick()
+    lake.fail("a broken file")
+    resting = status(arctic)["lake.flights"]
+    assert (resting["resting_files"], resting["rests_until"]) == (3, None)
+    assert resting["says"][0].startswith("3 files at rest until 20")
+    explained = json.loads(arctic("compaction", "explain", "lake.flights", "--json").out)
+    assert [one["rests"] for one in explained["resting_files"]] == [1, 1, 1]
+    assert explained["plan"]["partitions"][0]["left"] == "resting"
+    woken = json.loads(arctic("compaction", "wake", "lake.flights", "--json").out)
+    assert woken == {"table": "lake.flights", "rested": True, "files": 3}
+    lake.tick()
+    assert len(lake.tasks(TaskState.PLANNED)) == 1
+
+
 @ON_SQLITE
 def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic: Command) -> None:
     """By every command that names one."""

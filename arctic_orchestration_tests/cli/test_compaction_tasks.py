@@ -121,7 +121,7 @@ def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) ->
 def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
     lake: SmallLake, arctic: Command
 ) -> None:
-    """Its table rests no more, and the next round has a new task."""
+    """Its table rests no more, nor do they, and the next round has a new task."""
     lake.table("lake.flights", 3)
     lake.tick()
     task = lake.fail("a broken file", final=True).task
@@ -129,7 +129,7 @@ def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
     assert lake.tasks(TaskState.PLANNED) == []
     said = arctic("compaction", "retry", task.id)
     assert said.out == (
-        f"lake.flights rests no more: the files of task {task.id} are planned anew\n"
+        f"lake.flights: the files of task {task.id} rest no more, and are planned anew\n"
     )
     lake.tick()
     (anew,) = lake.tasks(TaskState.PLANNED)
@@ -183,3 +183,66 @@ def test_records_are_listed_newest_first(lake: SmallLake, arctic: Command) -> No
     assert "lake.new" not in lines
     with lake.database.read() as tx:
         assert not tables.table_named(tx, "lake.old").rests(utc_now())
+
+
+def merged(lake: SmallLake) -> str:
+    """The id of a task that waits for the committer."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    claim = lake.claim()
+    with lake.database.begin() as tx:
+        attempts.merged(
+            tx, claim.attempt_id, claim.token, outputs=[], rows_in=3, rows_deleted=3,
+            rows_out=0, way="decode", because="all rows are deleted",
+        )  # fmt: skip
+    return claim.task.id
+
+
+def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """Not while a committer has its table."""
+    id = merged(lake)
+    with lake.database.begin() as tx:
+        lease = commits.take_commit_lease(tx, "lake.flights", "committer-7")
+    refused = arctic("compaction", "cancel", id)
+    assert refused.code == 2
+    assert f"{id} is merged, and committer-7 commits to lake.flights until 20" in refused.err
+    with lake.database.begin() as tx:
+        commits.end_commit_lease(tx, lease, trouble="access denied")
+    assert "not committed to: access denied" in arctic("compaction", "status").out
+    assert "the last try came to nothing: access denied" in (
+        arctic("compaction", "explain", "lake.flights").out
+    )
+    canceled = json.loads(arctic("compaction", "cancel", id, "--json").out)
+    assert (canceled["state"], canceled["reason"]) == ("canceled", "canceled by a person")
+    with lake.database.read() as tx:
+        row = tables.table_named(tx, "lake.flights")
+    assert (row.commit_owner, row.commit_trouble) == (None, "access denied")
+    lake.tick()
+    assert len(lake.tasks(TaskState.PLANNED)) == 1
+
+
+def test_a_merged_task_that_is_committed_already_is_not_taken_back(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """The committer died before it could say so; its outputs would be removed."""
+    id = merged(lake)
+    table = lake.catalog.load_table("lake.flights")
+    named = {"arctic.compaction.tasks": f"x,{id}"}
+    table.append(table.scan().to_arrow(), snapshot_properties=named)
+    snapshot_id = table.refresh().current_snapshot().snapshot_id
+    refused = arctic("compaction", "cancel", id)
+    assert refused.code == 2
+    assert f"{id} is in snapshot {snapshot_id} already" in refused.err
+    assert [task.id for task in lake.tasks(TaskState.MERGED)] == [id]
+    with lake.database.read() as tx:
+        assert tables.table_named(tx, "lake.flights").commit_owner is None
+
+
+def test_a_catalog_that_has_moved_is_forgotten(lake: SmallLake, arctic: Command) -> None:
+    """The next that works on the state database is right."""
+    lake.tick()
+    said = arctic("compaction", "forget-catalog").out
+    assert said.startswith("the state database is about lake in /") and "no more" in said
+    assert "about no catalog yet" in arctic("compaction", "forget-catalog").out

@@ -11,7 +11,7 @@ from arctic_orchestration.cli import doctor_compaction
 from arctic_orchestration.cli.doctor_compaction import compaction
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import queues, tables, workers
+from arctic_orchestration.compaction import commits, leftovers, queues, tables, workers
 from arctic_orchestration.database.compaction_tables import compaction_attempts
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
 
@@ -62,6 +62,18 @@ def test_looking_makes_no_catalog(
     status, said, advice = found()["lake catalog"]
     assert (status, "did not answer, asked 5 times" in said) == (BAD, True)
     assert "ARCTIC_CATALOG" in advice
+
+
+def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
+    """What the committer said of it, and how its tasks can be taken back."""
+    lake.table("lake.flights", 1)
+    lake.tick()
+    with lake.database.begin() as tx:
+        lease = commits.take_commit_lease(tx, "lake.flights", "committer")
+        commits.end_commit_lease(tx, lease, trouble="access denied")
+    status, said, advice = found()["tables not committed to"]
+    assert (status, said) == (WARNING, "lake.flights: access denied")
+    assert "arctic compaction cancel ID" in advice
 
 
 def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
@@ -130,19 +142,24 @@ def test_a_table_that_stays_due_for_its_queue_is_full_is_no_trouble(
 def test_what_attempts_left_is_found_until_it_is_removed(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the grace time after the lease is over, by the database's clock."""
+    """Once the grace time after the attempt's end is over, by the database's clock; and why."""
     lake.table("lake.flights", 3)
     lake.tick()
     serving(lake)
     claim = lake.fail("the disk is full")
     assert "left outputs" not in found()
     with lake.database.begin() as tx:
-        tx.execute(sa.update(compaction_attempts).values(expires_at=utc_now() - timedelta(hours=1)))
+        tx.execute(sa.update(compaction_attempts).values(over_at=utc_now() - timedelta(hours=1)))
     status, said, _ = found()["left outputs"]
-    assert (status, said) == (
-        WARNING,
-        f"outputs of 1 attempt that is over are not removed yet: {claim.directory} of lake.flights",
+    told = (
+        f"outputs of 1 attempt that is over are not removed yet: {claim.directory} of lake.flights"
     )
+    assert (status, said) == (WARNING, told)
+    with lake.database.begin() as tx:
+        leftovers.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(hours=1))
+    assert found()["left outputs"][1] == f"{told}: access denied"
+    with lake.database.begin() as tx:
+        leftovers.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(0))
     lake.tick()
     assert "left outputs" not in found()
 

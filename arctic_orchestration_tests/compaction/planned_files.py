@@ -66,7 +66,7 @@ def merged(
 
     Outputs have the sequence number that was planned from, so the deletes that were applied are
     gone for them. A group is cut into as many files as come nearest to the target by the size of
-    its inputs; one that is up to a quarter larger is not cut.
+    its inputs: one up to one and a half of it, a file alone up to 1.8.
 
     Args:
         live: what was planned from.
@@ -81,7 +81,9 @@ def merged(
         files = task.group.files
         gone.update(task.paths)
         before = sum(file.size for file in files)
-        count = next(n for n in range(1, 1000) if before <= 1.25 * target * n)
+        count = next(n for n in range(1, 1000) if before < (n + 0.5) * target)
+        if len(files) == 1 and before <= 1.8 * target:
+            count = 1
         size = max(1, int(before * sizes()))
         for place in range(count):
             outputs.append(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, leftovers, queues, tables, task_rows
+from arctic_orchestration.compaction import attempts, queues, rests, tables, task_rows
 from arctic_orchestration.compaction.attempt import AttemptState, Claim, MergedFile
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.queues import CompactionQueue
@@ -107,7 +107,7 @@ def test_a_merge_that_is_reported_waits_for_the_committer(database: Database) ->
 
 
 def test_a_failed_task_comes_back_after_its_interval_three_times(database: Database) -> None:
-    """Then it is given up, its files are free, and its table rests ten minutes."""
+    """Then it is given up, its files are free, and they rest ten minutes."""
     clock = Clock()
     for number in (1, 2):
         claim = claimed(database, clock)
@@ -129,9 +129,12 @@ def test_a_failed_task_comes_back_after_its_interval_three_times(database: Datab
     with database.begin() as tx:
         left = attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
         assert left is TaskState.QUARANTINED
-        table = tables.table_named(tx, "lake.a")
-        assert table.rests_until == clock.now + 10 * MINUTE
-        assert table.rest_reason == f"task {claim.task.id} is in quarantine: disk full"
+        resting = rests.resting(tx, "lake.a", clock.now)
+        assert set(resting) == {file.path for file in claim.group.files}
+        for one in resting.values():
+            assert (one.rests, one.until) == (1, clock.now + 10 * MINUTE)
+            assert one.reason == f"task {claim.task.id} is in quarantine: disk full"
+        assert not tables.table_named(tx, "lake.a").rests(clock.now)
         assert task_rows.live_paths(tx, "lake.a") == {}
         assert attempts.claim(tx, [], "w", time=clock) is None
         steps = [(move.state.value, move.reason) for move in task_rows.history(tx, claim.task.id)]
@@ -144,7 +147,7 @@ def test_a_failed_task_comes_back_after_its_interval_three_times(database: Datab
 
 
 def test_what_can_never_succeed_is_given_up_at_once(database: Database) -> None:
-    """The worker says so."""
+    """The worker says so; the other tasks of the table would fail as well, so it rests."""
     clock = Clock()
     claim = claimed(database, clock)
     with database.begin() as tx:
@@ -154,6 +157,10 @@ def test_what_can_never_succeed_is_given_up_at_once(database: Database) -> None:
         1,
         "given up after 1 of 3 attempts: format v3",
     )
+    with database.begin() as tx:
+        table = tables.table_named(tx, "lake.a")
+    assert table.rests_until == clock.now + 10 * MINUTE
+    assert table.rest_reason == f"task {claim.task.id} is in quarantine: format v3"
 
 
 def test_what_is_given_back_does_not_count(database: Database) -> None:
@@ -240,7 +247,7 @@ def test_the_last_attempt_that_is_lost_ends_the_task(database: Database) -> None
     assert (state, count) == (TaskState.QUARANTINED, 3)
     assert "attempt 3 of 3 was lost: worker w was silent" in reason
     with database.begin() as tx:
-        assert tables.table_named(tx, "lake.a").rests(clock.now)
+        assert len(rests.resting(tx, "lake.a", clock.now)) == len(claim.group.files)
 
 
 def test_queues_are_served_by_their_shares(database: Database) -> None:
@@ -274,61 +281,3 @@ def test_a_worker_can_keep_to_one_table(database: Database) -> None:
         assert claim is not None
         assert claim.task.table == "lake.a"
         assert attempts.claim(tx, [], "w", table="lake.a", time=clock) is None
-
-
-def test_directories_are_removed_when_nobody_writes_there_any_more(database: Database) -> None:
-    """Not before the lease has been over for the grace; what is cleaned is not listed again."""
-    clock = Clock()
-    lost = claimed(database, clock)
-    clock.passes(minutes=2)
-    with database.begin() as tx:
-        attempts.expire(tx, time=clock)
-        assert leftovers.to_clean(tx, time=clock) == []
-    given_back = claimed(database, clock)
-    with database.begin() as tx:
-        attempts.release(tx, given_back.attempt_id, given_back.token, time=clock)
-    merged = claimed(database, clock)
-    with database.begin() as tx:
-        attempts.merged(tx, merged.attempt_id, merged.token, **MERGE, time=clock)
-    # The first lease was over at 12:01, the second would have been at 12:03.
-    for moment, listed in (
-        ("12:10:59", []),
-        ("12:11:00", [lost]),
-        ("12:13:00", [lost, given_back]),
-    ):
-        clock.now = datetime.fromisoformat(f"2026-01-01 {moment}+00:00")
-        with database.begin() as tx:
-            found = leftovers.to_clean(tx, time=clock)
-        assert [one.directory for one in found] == [claim.directory for claim in listed]
-    assert found[0].table == "lake.a"
-    assert found[0].reason == "lost: silent: its lease was over at 2026-01-01 12:01:00Z"
-    assert found[1].reason == "released: its worker ends"
-    with database.begin() as tx:
-        leftovers.cleaned(tx, lost.attempt_id, time=clock)
-        leftovers.cleaned(tx, merged.attempt_id, time=clock)
-        found = leftovers.to_clean(tx, time=clock)
-        assert [one.attempt_id for one in found] == [given_back.attempt_id]
-        assert attempts.attempts_of(tx, merged.task.id)[-1].cleaned_at is None
-
-
-def test_what_live_tasks_read_and_write_is_protected(database: Database) -> None:
-    """Inputs with their deletes, directories of live and merged attempts; of this table only."""
-    clock = Clock()
-    with database.begin() as tx:
-        plan = [planned("s3://lake/x", deletes=["s3://lake/d"]), planned("s3://lake/z")]
-        offer(tx, "lake.a", plan, NOON)
-        seen(tx, "lake.b")
-        offer(tx, "lake.b", [planned("s3://lake/q")], NOON)
-        lost = attempts.claim(tx, [], "w", table="lake.a", time=clock)
-        clock.passes(minutes=5)
-        attempts.expire(tx, time=clock)
-        live = attempts.claim(tx, [], "w", table="lake.a", time=clock)
-        waits = attempts.claim(tx, [], "w", table="lake.a", time=clock)
-        attempts.merged(tx, waits.attempt_id, waits.token, **MERGE, time=clock)
-        protected = leftovers.protected_paths(tx, "lake.a")
-    assert protected.directories == {live.directory, waits.directory}
-    assert protected.paths == {"s3://lake/x", "s3://lake/d", "s3://lake/z"}
-    assert protected("s3://lake/d")
-    assert protected(f"s3://lake/a/data/day=1/{waits.directory}/part-0.parquet")
-    assert not protected(f"s3://lake/a/data/{lost.directory}/part-0.parquet")
-    assert not protected("s3://lake/q")

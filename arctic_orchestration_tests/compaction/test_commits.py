@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, commits, leftovers, tables, task_rows
+from arctic_orchestration.compaction import attempts, commits, leftovers, rests, tables, task_rows
 from arctic_orchestration.compaction.attempt import AttemptState
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.task import PlannedTask, TaskKind, TaskState
@@ -132,7 +132,7 @@ def test_a_task_that_conflicts_makes_its_table_due(database: Database) -> None:
 
 
 def test_a_task_with_wrong_outputs_goes_into_quarantine(database: Database) -> None:
-    """And its table rests."""
+    """And its files rest, for ten minutes at first."""
     clock = Clock()
     (id,) = merge(database, clock, "lake.a", planned("a"))
     with database.begin() as tx:
@@ -140,7 +140,12 @@ def test_a_task_with_wrong_outputs_goes_into_quarantine(database: Database) -> N
         task = task_rows.task_by_id(tx, id)
         assert task.state is TaskState.QUARANTINED
         assert task.reason == "its outputs are wrong: 198 rows, 199 were expected"
-        assert tables.table_named(tx, "lake.a").rests(clock.now)
+        (resting,) = rests.resting(tx, "lake.a", clock.now).values()
+        assert (resting.path, resting.until) == ("a", clock.now + 10 * MINUTE)
+        assert (
+            resting.reason
+            == f"task {id} is in quarantine: its outputs are wrong: 198 rows, 199 were expected"
+        )
         for report in (commits.wrong, commits.conflicted):
             with pytest.raises(TransitionRefused, match=f"{id} is quarantined"):
                 report(tx, id, "again", time=clock)
@@ -219,3 +224,52 @@ def test_a_table_is_committed_to_no_earlier_than_its_interval_says(database: Dat
         commits.end_commit_lease(tx, lease)
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a"]
         assert commits.take_commit_lease(tx, "lake.x", "one", time=clock) is None
+
+
+def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) -> None:
+    """Its files are free, its outputs are left over; another's lease, or none, does not do."""
+    clock = Clock()
+    first, second = merge(database, clock, "lake.a", planned("a"), planned("b"))
+    with database.begin() as tx:
+        late = commits.take_commit_lease(tx, "lake.a", "late", time=clock)
+        assert late is not None
+        clock.passes(seconds=60)
+        lease = commits.take_commit_lease(tx, "lake.a", "a person", time=clock)
+        assert lease is not None
+        with pytest.raises(Refused, match=r"committer late has lost table lake\.a"):
+            commits.cancel_merged(tx, first, "canceled", late, time=clock)
+        version = tables.table_named(tx, "lake.a").version
+        commits.cancel_merged(tx, first, "canceled by a person", lease, time=clock)
+        task = task_rows.task_by_id(tx, first)
+        assert (task.state, task.reason) == (TaskState.CANCELED, "canceled by a person")
+        assert set(task_rows.live_paths(tx, "lake.a")) == {"b"}
+        assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
+        assert tables.table_named(tx, "lake.a").version == version + 1
+        with pytest.raises(TransitionRefused, match=f"{first} is canceled"):
+            commits.cancel_merged(tx, first, "again", lease, time=clock)
+        assert commits.committed(tx, [second], 5, lease=lease, time=clock) is not None
+        clock.passes(days=1)
+        assert [one.task_id for one in leftovers.to_clean(tx, time=clock)] == [first]
+
+
+def test_what_troubles_the_committer_stands_in_the_row_of_the_table(database: Database) -> None:
+    """Until the next one ends without trouble; one that has lost the table changes nothing."""
+    clock = Clock()
+    with database.begin() as tx:
+        lease = commits.take_commit_lease(tx, "lake.a", "one", time=clock)
+        commits.end_commit_lease(tx, lease, trouble="access \x00denied \udcff")
+        # What no database holds in a text is replaced.
+        assert tables.table_named(tx, "lake.a").commit_trouble == "access \ufffddenied \ufffd"
+        two = commits.take_commit_lease(tx, "lake.a", "two", time=clock)
+        commits.end_commit_lease(tx, lease)
+        assert tables.table_named(tx, "lake.a").commit_trouble is not None
+        commits.end_commit_lease(tx, two)
+        assert tables.table_named(tx, "lake.a").commit_trouble is None
+
+
+def test_so_many_merged_tasks_are_taken_at_most(database: Database) -> None:
+    """Those that were merged first."""
+    ids = merge(database, Clock(), "lake.a", *(planned(f"f{number}") for number in range(4)))
+    with database.begin() as tx:
+        found = commits.merged_tasks(tx, "lake.a", limit=3)
+    assert [one.task.id for one in found] == ids[:3]

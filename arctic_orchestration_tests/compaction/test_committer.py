@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
@@ -17,6 +18,12 @@ from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.tables import table_named
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import Worker
+from arctic_orchestration.database.compaction_tables import (
+    compaction_attempts,
+    compaction_tables,
+    compaction_tasks,
+)
+from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import CatalogUnavailable
 from arctic_orchestration.lake.replacing import TASKS
@@ -51,6 +58,16 @@ def tasks_of(state: Database) -> dict[str, Task]:
 
 def states_of(state: Database) -> list[TaskState]:
     return sorted(task.state for task in tasks_of(state).values())
+
+
+def end_leases(state: Database) -> None:
+    """As if the time of all leases to commit were over."""
+    with state.begin() as tx:
+        tx.execute(
+            sa.update(compaction_tables).values(
+                commit_expires_at=database_time(tx) - timedelta(seconds=1)
+            )
+        )
 
 
 def files_of(table: Table) -> int:
@@ -148,7 +165,8 @@ def test_a_crash_after_the_snapshot_is_recognised(
     with monkeypatch.context() as patched:
         patched.setattr(commits, "committed", killed)
         with pytest.raises(Killed):
-            Committer(state, catalog, life=timedelta(seconds=0)).tick()
+            Committer(state, catalog).tick()
+    end_leases(state)
     assert states_of(state) == [TaskState.MERGED] * 3
     snapshots = len(table.refresh().snapshots())
     counts = Committer(state, catalog).tick()
@@ -183,6 +201,7 @@ def test_a_committer_that_was_stopped_too_long_reports_nothing(
 
     def stopped(*args: Any, **named: Any) -> Any:
         done = replace(*args, **named)
+        end_leases(state)
         with monkeypatch.context() as patched:
             patched.setattr(module, "replace_files", replace)
             others.append(Committer(state, catalog).tick())
@@ -190,11 +209,88 @@ def test_a_committer_that_was_stopped_too_long_reports_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(module, "replace_files", stopped)
-        assert Committer(state, catalog, life=timedelta(seconds=0)).commit("lake.words") is None
+        assert Committer(state, catalog).commit("lake.words") is None
     assert [(one.snapshots, one.committed) for one in others] == [(1, 3)]
     with state.read() as tx:
         assert len(records.records(tx)) == 1
     assert states_of(state) == [TaskState.COMMITTED] * 3
+
+
+def test_a_committer_that_is_late_publishes_nothing(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is asked for just before the snapshot; what another one dropped stays out."""
+    before = rows_of(table)
+    ids = merged(state, catalog, table)
+    snapshots = len(table.refresh().snapshots())
+    replace = module.replace_files
+
+    def late(*args: Any, **named: Any) -> Any:
+        end_leases(state)
+        with state.begin() as tx:
+            other = commits.take_commit_lease(tx, "lake.words", "another one")
+            assert other is not None
+            for id in ids:
+                commits.conflicted(tx, id, "it is a test", lease=other)
+        return replace(*args, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace_files", late)
+        assert Committer(state, catalog).commit("lake.words") is None
+    assert len(table.refresh().snapshots()) == snapshots
+    assert rows_of(table) == before
+    assert states_of(state) == [TaskState.SUPERSEDED] * 3
+
+
+def test_an_error_that_nobody_thought_of_costs_the_others_nothing(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is left for later, with the reason; the other one is committed to."""
+    merged(state, catalog, table)
+    merged(state, catalog, table_of(catalog, "lake.other", files=4))
+    load = module.load_table
+
+    def strange(catalog: Catalog, name: str) -> Table:
+        if name == "lake.words":
+            raise KeyError("a bug")
+        return load(catalog, name)
+
+    monkeypatch.setattr(module, "load_table", strange)
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed, counts.troubled) == (1, 2, 1)
+    with state.read() as tx:
+        assert "a bug" in (table_named(tx, "lake.words").commit_trouble or "")
+        assert table_named(tx, "lake.words").commit_expires_at is None
+
+
+def test_a_state_database_from_a_backup_removes_nothing_that_is_live(
+    state: Database, catalog: Catalog, table: Table
+) -> None:
+    """It takes the merges that were committed since for lost; the table knows better."""
+    before = rows_of(table)
+    ids = merged(state, catalog, table)
+    with state.read() as tx:
+        kept = [dict(row) for row in tx.execute(sa.select(compaction_tasks)).mappings()]
+        attempted = [dict(row) for row in tx.execute(sa.select(compaction_attempts)).mappings()]
+    assert Committer(state, catalog).tick().committed == 3
+    with state.begin() as tx:
+        for row in kept:
+            tx.execute(
+                sa.update(compaction_tasks).where(compaction_tasks.c.id == row["id"]).values(**row)
+            )
+        for row in attempted:
+            tx.execute(
+                sa.update(compaction_attempts)
+                .where(compaction_attempts.c.id == row["id"])
+                .values(**row)
+            )
+        lease = commits.take_commit_lease(tx, "lake.words", "of the backup")
+        assert lease is not None
+        for id in ids:
+            commits.conflicted(tx, id, "it is a test", lease=lease)
+    counts = clean(state, catalog, grace=timedelta(days=-1))
+    assert (counts.removed, counts.kept) == (0, 3)
+    assert rows_of(table) == before
 
 
 def test_a_catalog_that_is_down_costs_nothing(

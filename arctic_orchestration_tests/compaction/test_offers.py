@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from arctic_orchestration.compaction import attempts, commits, queues, task_rows
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.ranking import rank_of
+from arctic_orchestration.compaction.table_planning import state_of
 from arctic_orchestration.compaction.tables import table_named
 from arctic_orchestration.compaction.task import LIVE, TaskKind, TaskState
 from arctic_orchestration.database import dialect
@@ -126,6 +127,26 @@ def test_what_a_worker_has_is_not_touched(database: Database) -> None:
         states = {task.id: task.state for task in task_rows.tasks(tx, table="lake.a")}
         assert states[merged] is TaskState.MERGED
         assert states[claimed] is TaskState.CLAIMED
+
+
+def test_what_a_person_asked_for_is_not_replaced_before_a_worker_has_had_it(
+    database: Database,
+) -> None:
+    """The planner's plan takes the place of the others; another one of a person takes its place."""
+    clock = Clock()
+    with database.begin() as tx:
+        (forced,) = offer(tx, "lake.a", [planned("a", "b")], NOON, forced=True).taken
+        assert task_rows.task_by_id(tx, forced).forced
+        (other,) = offer(tx, "lake.a", [planned("c"), planned("b", "d")], NOON).taken
+        offered = offer(tx, "lake.a", [], NOON)
+        assert offered.superseded == (other,)
+        assert set(task_rows.live_paths(tx, "lake.a")) == {"a", "b"}
+        assert state_of(tx, "lake.a", NOON).held_files == {"a", "b"}
+        again = offer(tx, "lake.a", [planned("b", "x")], NOON, forced=True)
+        assert again.superseded == (forced,)
+        claim = attempts.claim(tx, [], "w", time=clock)
+        attempts.failed(tx, claim.attempt_id, claim.token, "no file b", time=clock)
+        assert offer(tx, "lake.a", [], NOON).superseded == again.taken
 
 
 def test_a_full_queue_takes_no_more(database: Database) -> None:

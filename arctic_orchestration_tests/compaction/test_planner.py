@@ -1,5 +1,6 @@
 """Which files are merged, and why, worked out by hand."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from arctic_orchestration.compaction.planner import plan, refusal_of
@@ -325,3 +326,41 @@ def test_files_that_are_not_parquet_refuse_the_table() -> None:
         "got 2 files that are not Parquet, expected Parquet files only; the first is b.avro (avro)"
     )
     assert refusal_of(snapshot(files[:1])) is None
+
+
+def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
+    """A person who asks for everything gets them too."""
+    files = data_files(30, 1 * MB)
+    resting = {f"f{number:04}": NOW + HOUR * (1 + number % 2) for number in range(14)}
+    found = planned(files, replace(FRESH, resting=resting))
+    (task,) = found.tasks
+    assert set(task.paths) == {f"f{number:04}" for number in range(14, 30)}
+    assert found.partitions[0].notes == (
+        "14 files at rest after a quarantine, until 2026-01-02 13:00:00Z",
+    )
+    assert found.look_again_at == NOW + HOUR
+    found = planned(files[:14], replace(FRESH, resting=resting))
+    assert found.tasks == ()
+    (left,) = found.left_alone()
+    assert left.left is Left.RESTING
+    assert left.examples == ("14 files at rest after a quarantine, until 2026-01-02 13:00:00Z",)
+    forced = planned(files, replace(FORCED, resting=resting))
+    assert sum(len(task.paths) for task in forced.tasks) == 30
+
+
+def test_zero_and_minus_zero_are_two_partitions_and_nan_is_one() -> None:
+    """As in Iceberg, where values are told apart by their bits."""
+    values = [0.0, -0.0, float("nan")]
+    files = [
+        file
+        for number, value in enumerate(values)
+        for file in data_files(12, 1 * MB, name=f"p{number}-", partition=(value,))
+    ]
+    # Each file of NaN has one of its own, as manifests are read.
+    files = [
+        replace(file, partition=(float("nan"),)) if file.path.startswith("p2") else file
+        for file in files
+    ]
+    found = paths(planned(files))
+    assert sorted(sorted({path[:2] for path in task}) for task in found) == [["p0"], ["p1"], ["p2"]]
+    assert [len(task) for task in found] == [12, 12, 12]

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction import attempts, commits, tables, task_rows
 from arctic_orchestration.compaction.planning import Planner, mark_due
 from arctic_orchestration.compaction.queues import CompactionQueue, add_queue, update_queue
 from arctic_orchestration.compaction.tables import CompactionTable
@@ -17,7 +17,7 @@ from arctic_orchestration.database.compaction_tables import compaction_tasks
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
-from arctic_orchestration_tests.compaction.stored import opened
+from arctic_orchestration_tests.compaction.stored import MERGE, opened
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -266,6 +266,58 @@ def test_a_table_that_rests_is_not_planned(world: World) -> None:
     assert world.tick(minutes=1).looked == 0
     world.now = until
     assert world.tick().offered == 1
+
+
+def give_up(world: World) -> None:
+    """The first task that can be claimed fails as often as it may."""
+    with world.database.begin() as tx:
+        claim = attempts.claim(tx, [], "w")
+        assert claim is not None
+        for _ in range(claim.task.max_attempts):
+            attempts.failed(tx, claim.attempt_id, claim.token, "a page is broken")
+            tx.execute(
+                sa.update(compaction_tasks).values(not_before=world.now - DAY)
+                .where(compaction_tasks.c.state == "failed")
+            )  # fmt: skip
+            claim = attempts.claim(tx, [], "w", table=claim.task.table) or claim
+
+
+def test_files_that_were_in_quarantine_rest_and_the_others_go_on(world: World) -> None:
+    """For ten minutes, then for twenty; files that come meanwhile are planned and committed."""
+    world.lake.table("lake.busy", files=12, attempts="1", minor__min_files="3")
+    world.tick()
+    give_up(world)
+    assert [task.state for task in world.tasks()] == [TaskState.QUARANTINED]
+    world.lake.append("lake.busy", 3)
+    assert world.tick(minutes=2).offered == 1
+    assert world.waiting() == {"lake.busy": 3}
+    with world.database.begin() as tx:
+        claim = attempts.claim(tx, [], "w")
+        attempts.merged(tx, claim.attempt_id, claim.token, **MERGE)
+        commits.committed(tx, [claim.task.id], 7)
+        tables.make_due(tx, "lake.busy", "a commit", world.now)
+    # The commit was of other files.
+    assert (world.tick(minutes=2).planned, world.waiting()) == (1, {"lake.busy": 3})
+    with world.database.begin() as tx:
+        tables.lock_table(tx, "lake.busy")
+        tables.cancel_waiting(tx, "lake.busy", "for the test", world.now)
+        tables.make_due(tx, "lake.busy", "for the test", world.now)
+    until = world.now + 10 * MINUTE
+    world.now = until
+    assert world.tick().offered == 1
+    assert world.waiting() == {"lake.busy": 15}
+
+
+def test_another_process_plans_when_a_rest_is_over(world: World) -> None:
+    """Nothing else has changed since somebody looked."""
+    world.lake.table("lake.busy", files=12, attempts="1")
+    world.tick()
+    give_up(world)
+    assert world.tick(minutes=2).offered == 0
+    world.planner = Planner(world.database, world.lake.catalog)
+    assert world.tick(minutes=1).planned == 0
+    world.planner = Planner(world.database, world.lake.catalog)
+    assert world.tick(minutes=9).offered == 1
 
 
 def test_tasks_that_end_make_another_plan_possible(world: World) -> None:

@@ -156,6 +156,58 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
         assert attempts.claim(tx, ["own"], "w", time=clock).task.id == waiting
 
 
+def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
+    database: Database,
+) -> None:
+    """Given back, failed, lost: it was claimed from the queue that the table has left."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        offer(tx, "lake.a", [planned(f"{n}") for n in range(3)], NOON)
+        given_back, failed, lost = (
+            attempts.claim(tx, ["default"], "w", time=clock) for _ in range(3)
+        )
+        assert queues.map_table(tx, "lake.a", "own", NOON) == 0
+        attempts.release(tx, given_back.attempt_id, 1, time=clock)
+        attempts.failed(tx, failed.attempt_id, 1, "disk full", time=clock)
+        clock.passes(minutes=1)
+        assert attempts.expire(tx, time=clock) == 1
+        tasks = task_rows.tasks(tx)
+        assert {(task.state, task.queue) for task in tasks} == {
+            (TaskState.PLANNED, "own"),
+            (TaskState.FAILED, "own"),
+        }
+        clock.passes(minutes=5)
+        assert attempts.claim(tx, ["default"], "w", time=clock) is None
+        claimed = {attempts.claim(tx, ["own"], "w", time=clock).task.id for _ in range(3)}
+    assert claimed == {given_back.task.id, failed.task.id, lost.task.id}
+
+
+def test_who_gives_a_task_back_waits_for_who_maps_its_table(database: Database) -> None:
+    """Else it would see the queue of before, and the other one no task that waits."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), NOON)
+        seen(tx, "lake.a")
+        offer(tx, "lake.a", [planned("a")], NOON)
+        claim = attempts.claim(tx, [], "w", time=clock)
+
+    def give_back() -> None:
+        with database.begin() as tx:
+            attempts.release(tx, claim.attempt_id, claim.token, time=clock)
+
+    thread = threading.Thread(target=give_back)
+    with database.begin() as tx:
+        queues.map_table(tx, "lake.a", "own", NOON)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join()
+    with database.begin() as tx:
+        assert [task.queue for task in task_rows.tasks(tx)] == ["own"]
+
+
 def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None:
     """The message says which; what ended does not count."""
     clock = Clock()

@@ -1,6 +1,8 @@
 """A worker claims, merges, renews, reports, and ends in an orderly way."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,20 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempts, task_rows, workers
+from arctic_orchestration.compaction import attempting, attempts, task_rows, workers
+from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import DatabaseUnavailable, UnsupportedTable
+from arctic_orchestration.errors import (
+    CatalogUnavailable,
+    DatabaseUnavailable,
+    LakeError,
+    UnsupportedTable,
+    WorkerBroken,
+)
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of
+from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
 
 AT_ONCE = timedelta(0)
 #: a lease that ends while a test looks on
@@ -199,15 +208,127 @@ def test_what_it_does_is_told_with_the_numbers(state: Database, catalog: Catalog
     assert told[1].text.startswith("lake.words: 3 files → 1, ")
 
 
+def test_a_report_whose_answer_was_lost_keeps_its_files(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The committer may have published them: they stay, and the task counts as merged."""
+    table = table_of(catalog)
+    before = rows_of(table)
+    offered(state, table)
+    report, begin = attempts.merged, state.begin
+    reported: list[str] = []
+
+    def noted(tx: Any, attempt_id: str, *args: Any, **named: Any) -> None:
+        report(tx, attempt_id, *args, **named)
+        reported.append(attempt_id)
+
+    @contextmanager
+    def lost() -> Iterator[Any]:
+        with begin() as tx:
+            yield tx
+        if reported:
+            reported.clear()
+            assert Committer(state, catalog).tick().committed == 1
+            raise DatabaseUnavailable("the connection was lost before the answer came")
+
+    monkeypatch.setattr(attempts, "merged", noted)
+    monkeypatch.setattr(state, "begin", lost)
+    done = Worker(state, catalog, Merging()).run(AT_ONCE)
+    assert not reported
+    assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
+    assert rows_of(table) == before
+    assert [task.state for task in tasks_of(state)] == [TaskState.COMMITTED]
+
+
+def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> None:
+    """An event that cannot be told, at whatever moment, costs neither the task nor a thread."""
+    offered(state, table_of(catalog, files=6), at_once=2)
+
+    def gone(event: WorkerEvent) -> None:
+        raise SystemExit("the reader of the pipe has ended")
+
+    merging = Merging()
+    done = Worker(state, catalog, merging, on_event=gone).run(AT_ONCE)
+    assert done.of(What.MERGED) == 3
+    assert all(Path(one).exists() for one in merging.directories)
+
+
+def test_an_error_of_any_kind_ends_no_thread(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that fails in a way that nobody thought of is made again."""
+    offered(state, table_of(catalog))
+    claim = attempts.claim
+    errors = iter([KeyError("a bug"), ValueError("another one")])
+
+    def broken(*args: Any, **named: Any) -> Any:
+        if error := next(errors, None):
+            raise error
+        return claim(*args, **named)
+
+    monkeypatch.setattr(attempts, "claim", broken)
+    worker = Worker(state, catalog, Merging(), poll=timedelta(milliseconds=10))
+    assert worker.run(timedelta(seconds=1)).of(What.MERGED) == 1
+
+
+def test_a_worker_whose_spark_is_gone_gives_its_tasks_back_and_ends(
+    state: Database, catalog: Catalog
+) -> None:
+    """Healthy workers do them; none of them has lost an attempt."""
+    offered(state, table_of(catalog, files=6), at_once=1)
+
+    def gone(group: FileGroup) -> None:
+        cause = RuntimeError("Cannot call methods on a stopped SparkContext.")
+        raise LakeError("lake.words: merging 1 files failed") from cause
+
+    with pytest.raises(WorkerBroken, match="merging 1 files failed"):
+        Worker(state, catalog, Merging(before=gone)).run()
+    assert {(task.state, task.attempts) for task in tasks_of(state)} == {(TaskState.PLANNED, 0)}
+
+
+def test_a_worker_that_fails_again_and_again_slows_down(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the tasks to others: twice as long each time, a minute at most."""
+    offered(state, table_of(catalog, files=6), at_once=1)
+
+    def full(group: FileGroup) -> None:
+        raise OSError(28, "No space left on device")
+
+    worker = Worker(state, catalog, Merging(before=full), poll=timedelta(milliseconds=1))
+    waited: list[float] = []
+    wait = worker._draining.wait
+    monkeypatch.setattr(
+        worker._draining, "wait", lambda seconds: (waited.append(seconds), wait(0))[1]
+    )
+    assert worker.run(AT_ONCE).of(What.FAILED) == 6
+    # After the second failure in a row, and each one after that.
+    assert waited[:5] == [0.001, 0.002, 0.004, 0.008, 0.016]
+
+
+def test_a_catalog_that_is_down_costs_no_attempt(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered(state, table_of(catalog))
+
+    def down(*_: Any) -> Any:
+        raise CatalogUnavailable("lake.words: the catalog did not answer, asked 5 times")
+
+    monkeypatch.setattr(attempting, "load_table", down)
+    done = run_once(Worker(state, catalog, Merging()))
+    assert (done.of(What.RELEASED), done.of(What.FAILED)) == (1, 0)
+    assert [(task.state, task.attempts) for task in tasks_of(state)] == [(TaskState.PLANNED, 0)]
+
+
 def run_once(worker: Worker) -> Any:
     """Lets it work on one task and no more."""
-    worker_merge = worker._merge
+    claim = worker._claim
 
-    def once(*args: Any, **named: Any) -> Any:
+    def once() -> Any:
         worker.drain()
-        return worker_merge(*args, **named)
+        return claim()
 
-    worker._merge = once  # type: ignore[assignment]
+    worker._claim = once  # type: ignore[method-assign]
     return worker.run()
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.dialect import UtcTime
+from arctic_orchestration.database.dialect import Told, UtcTime
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import locations, schedules
 from arctic_orchestration.errors import DatabaseUnavailable
@@ -161,6 +161,52 @@ def test_a_connection_lost_in_bulk_is_the_same_error(
             write(tx)
     assert database.revision() is None, "the pool has forgotten the lost connections"
     database.close()
+
+
+def test_text_for_people_is_stored_whatever_is_in_it(database: Database) -> None:
+    """What no database holds is replaced; other text is left as it is."""
+    odd, even = "a\0b\ud800c\udcff", "a\ufffdb\ufffdc\ufffd"
+    fine = "ü 😀 \\ \t"
+    told = sa.Table(
+        "told", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("word", Told),
+    )  # fmt: skip
+    with database.begin() as tx:
+        told.create(tx)
+        tx.execute(sa.insert(told), [{"id": 1, "word": odd}, {"id": 2, "word": fine}])
+        dialect.insert_rows(tx, told, ["id", "word"], [(3, odd), (4, fine), (5, None)])
+        tx.execute(sa.insert(told), [{"id": 6, "word": "x"}])
+        dialect.update_rows(tx, told, ["word"], [(odd, 6)])
+        found = list(tx.execute(sa.select(told.c.word).order_by(told.c.id)).scalars())
+    assert found == [even, fine, even, fine, None, even]
+
+
+def test_a_server_that_may_not_write_any_more_does_not_answer(
+    postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    """As after a failover: whoever waits for the database waits for the new one."""
+    database = Database(postgres_server.url(postgres_database))
+    with database.begin() as tx:
+        _moments.metadata.create_all(tx)
+    for write in (
+        lambda tx: tx.execute(sa.insert(_moments).values(id=1)),
+        lambda tx: dialect.insert_rows(tx, _moments, ["id"], [(1,)]),
+    ):
+        with pytest.raises(DatabaseUnavailable, match="read-only"), database.begin() as tx:
+            tx.execute(sa.text("set transaction read only"))
+            write(tx)
+    # A statement after one that failed is a fault of ours, and not one of the server.
+    with pytest.raises(sa.exc.InternalError), database.begin() as tx:
+        with pytest.raises(sa.exc.ProgrammingError):
+            tx.execute(sa.text("select * from nothing"))
+        tx.execute(sa.text("select 1"))
+    database.close()
+
+
+def test_no_connection_that_is_free_is_no_answer(database: Database) -> None:
+    """Who waits for the database tries again."""
+    with pytest.raises(DatabaseUnavailable, match="free: QueuePool limit"), database.begin():
+        raise sa.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached")
 
 
 def _plan(tx: sa.Connection, query: sa.Select[Any]) -> str:

@@ -15,7 +15,7 @@ The table that is given is refreshed by each commit.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -86,12 +86,14 @@ def add_position_deletes(
     *,
     scope: Scope = Scope.FILE,
     branch: str = MAIN_BRANCH,
+    form: Callable[[str], str] = str,
 ) -> list[WrittenDelete]:
     """Deletes rows by their positions in data files, in one snapshot.
 
     Args:
         positions: of live data files of the branch, by their paths as the table has them; the
             first row is 0.
+        form: how the deletes write a path.
 
     Raises:
         KeyError: a path is no live data file.
@@ -106,7 +108,7 @@ def add_position_deletes(
     for paths in groups.values():
         spec_id, partition = places[paths[0]]
         # The specification wants them in order of paths and positions.
-        pairs = sorted((path, position) for path in paths for position in positions[path])
+        pairs = sorted((form(path), position) for path in paths for position in positions[path])
         files.append(_position_file(table, pairs, spec_id, partition, scope))
     return _commit(table, files, branch)
 

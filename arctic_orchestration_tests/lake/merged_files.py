@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake.deletes import plain_path
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
-from arctic_orchestration.lake.merging import Merged, merge
+from arctic_orchestration.lake.merging import Engine, Merged, merge
 from arctic_orchestration.lake.ways import Way
 
 POSITION_SCHEMA = pa.schema(
@@ -112,10 +112,11 @@ def merged(
     *,
     target_bytes: int = 1 << 30,
     way: Way | None = Way.DECODE,
+    engine: Engine | None = None,
 ) -> Merged:
     """Merges into a directory of the table, as a worker does."""
     directory = table.location_provider().new_data_location("compaction-attempt-1")
-    return merge(spark, table, group, directory, target_bytes=target_bytes, way=way)
+    return merge(spark, table, group, directory, target_bytes=target_bytes, way=way, engine=engine)
 
 
 def rows_of(done: Merged) -> list[dict[str, Any]]:

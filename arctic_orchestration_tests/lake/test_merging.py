@@ -37,6 +37,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.merging import Engine
 from arctic_orchestration.lake.ways import Way
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
@@ -68,13 +69,17 @@ def left_below(table: Table) -> list[str]:
     return [str(path) for path in attempt.rglob("*") if path.is_file()]
 
 
-def test_all_types_survive_with_their_ids(spark: SparkSession, catalog: Catalog) -> None:
+@pytest.mark.parametrize("engine", Engine)
+def test_all_types_survive_with_their_ids(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
     """A full row, extremes and nulls; zstd, the id of every field, and nothing but the files."""
     table = ensure_table(catalog, "lake.types", ALL_TYPES)
     expected = [named(ALL_TYPES, row) for row in ROWS]
     fill(table, [expected[0]], expected[1:])
-    done = merged(spark, table, group_of(table))
+    done = merged(spark, table, group_of(table), engine=engine)
     assert sorted(rows_of(done), key=lambda row: row["id"]) == expected
+    assert f"decoded by {engine.value.title()}" in done.because
     assert (done.rows_in, done.rows_deleted, done.rows_out) == (3, 0, 3)
     assert (done.way, done.sort_order_id) == (Way.DECODE, None)
     (output,) = done.outputs
@@ -228,7 +233,10 @@ def test_any_name_of_a_column_will_do(
 def test_one_output_has_the_files_by_size_and_several_by_their_order(
     spark: SparkSession, catalog: Catalog
 ) -> None:
-    """Files of 10, 40, 20 and 30 rows; to a third of their size they become three files."""
+    """Files of 10, 40, 20 and 30 rows; to a third of their size they become three files.
+
+    Only Spark's own rows come by size.
+    """
     table = ensure_table(catalog, "lake.ordered", ID)
     counts = [10, 40, 20, 30]
     starts = [0, 100, 200, 300]
@@ -241,15 +249,19 @@ def test_one_output_has_the_files_by_size_and_several_by_their_order(
     by_size = sorted(group.files, key=lambda file: -file.size)
     assert [file.rows for file in by_size] == [40, 30, 20, 10]
     whole = [row["id"] for file in files for row in file]
-    done = merged(spark, table, group)
+    done = merged(spark, table, group, engine=Engine.SPARK)
     assert ids(done) == whole[10:50] + whole[70:] + whole[50:70] + whole[:10]
     size = sum(file.size for file in group.files)
-    done = merged(spark, table, group, target_bytes=size // 3)
-    assert ids(done) == whole
-    assert [output.rows for output in done.outputs] == [34, 34, 32]
-    # A fifth too large is better than two halves.
-    assert len(merged(spark, table, group, target_bytes=size * 5 // 6).outputs) == 1
-    assert len(merged(spark, table, group, target_bytes=size * 3 // 4).outputs) == 2
+    assert ids(merged(spark, table, group)) == whole
+    for engine in Engine:
+        done = merged(spark, table, group, target_bytes=size // 3, engine=engine)
+        assert ids(done) == whole
+        assert [output.rows for output in done.outputs] == [34, 34, 32]
+        # Two fifths too large is better than two of which each is far too small.
+        done = merged(spark, table, group, target_bytes=size * 5 // 7, engine=engine)
+        assert len(done.outputs) == 1
+        done = merged(spark, table, group, target_bytes=size * 5 // 8, engine=engine)
+        assert len(done.outputs) == 2
 
 
 def order(catalog: Catalog, name: str, *fields: SortField) -> Table:
@@ -304,25 +316,31 @@ def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> Non
     assert found == sorted(found) and len(set(found)) == 16
 
 
-def test_row_groups_are_as_large_as_the_table_says(spark: SparkSession, catalog: Catalog) -> None:
+@pytest.mark.parametrize("engine", Engine)
+def test_row_groups_are_as_large_as_the_table_says(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
     """Without the property one row group; a property that is no size is refused by name."""
     key = "write.parquet.row-group-size-bytes"
     table = ensure_table(catalog, "lake.row_groups", ID)
     fill(table, [{"id": number, "text": f"{number * 7919:0200}"} for number in range(20_000)])
-    (output,) = merged(spark, table, group_of(table)).outputs
+    (output,) = merged(spark, table, group_of(table), engine=engine).outputs
     assert pq.read_metadata(output.path).num_row_groups == 1
     with table.transaction() as transaction:
         transaction.set_properties({key: str(200_000)})
-    (output,) = merged(spark, table, group_of(table)).outputs
+    (output,) = merged(spark, table, group_of(table), engine=engine).outputs
     assert pq.read_metadata(output.path).num_row_groups > 1
     for bad in ("many", "0"):
         with table.transaction() as transaction:
             transaction.set_properties({key: bad})
         with pytest.raises(InvalidInput, match=f"{key}: got '{bad}', expected a number of bytes"):
-            merged(spark, table, group_of(table))
+            merged(spark, table, group_of(table), engine=engine)
 
 
-def test_a_null_in_a_required_column_stays(spark: SparkSession, catalog: Catalog) -> None:
+@pytest.mark.parametrize("engine", Engine)
+def test_a_null_in_a_required_column_stays(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
     """Readers see it today, written by an engine that does not look; they see it tomorrow."""
     schema = Schema(NestedField(1, "id", LongType(), required=True))
     table = ensure_table(catalog, "lake.required", schema)
@@ -330,7 +348,7 @@ def test_a_null_in_a_required_column_stays(spark: SparkSession, catalog: Catalog
     group = group_of(table)
     columns = pa.schema([pa.field("id", pa.int64(), True, {"PARQUET:field_id": "1"})])
     pq.write_table(pa.table({"id": [1, None]}, columns), group.files[0].path)
-    assert ids(merged(spark, table, group)) == [1, None]
+    assert ids(merged(spark, table, group, engine=engine)) == [1, None]
 
 
 def test_row_groups_are_appended_when_that_is_asked_for(

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedTable
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
+from arctic_orchestration.lake.merging import Engine
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,
@@ -54,10 +55,15 @@ def left_below(table: Table) -> list[Path]:
 
 
 def refused(
-    spark: SparkSession, table: Table, group: FileGroup, error: type[Exception], message: str
+    spark: SparkSession,
+    table: Table,
+    group: FileGroup,
+    error: type[Exception],
+    message: str,
+    engine: Engine | None = None,
 ) -> None:
     with pytest.raises(error, match=message):
-        merged(spark, table, group)
+        merged(spark, table, group, engine=engine)
     assert left_below(table) == []
 
 
@@ -78,9 +84,8 @@ def test_a_file_that_goes_while_it_is_read(
     monkeypatch.setattr(
         live_rows, "require_readable", lambda *_: Path(group.files[1].path).unlink()
     )
-    refused(
-        spark, table, group, LakeError, "lake.refused: merging 2 files failed: .*does not exist"
-    )
+    expected = "lake.refused: merging 2 files failed: .*does not exist"
+    refused(spark, table, group, LakeError, expected, Engine.SPARK)
 
 
 @pytest.mark.parametrize("name", ["_hidden.parquet", ".hidden.parquet"])
@@ -95,6 +100,7 @@ def test_a_file_that_spark_leaves_out(spark: SparkSession, table: Table, name: s
         changed(group, 1, path=str(hidden)),
         LakeError,
         rf"Spark does not read \['.*{name}'\]|merging 2 files failed",
+        Engine.SPARK,
     )
 
 
@@ -210,6 +216,7 @@ def test_an_output_that_lacks_rows(
         group_of(table),
         LakeError,
         "3 rows were written, expected 4: 4 of 2 files without 0 deleted ones",
+        Engine.SPARK,
     )
 
 

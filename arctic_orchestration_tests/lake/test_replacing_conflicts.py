@@ -77,6 +77,17 @@ def test_a_later_position_delete_of_an_input_is_a_conflict(
 
 
 @pytest.mark.parametrize("scope", list(Scope))
+@pytest.mark.parametrize("form", ["file://", "file:", "file://localhost"])
+def test_a_later_position_delete_may_name_an_input_in_another_form(
+    table: Table, files: list[str], scope: Scope, form: str
+) -> None:
+    """Iceberg's readers do not take the row away, others may: the files stay as they are."""
+    merged = merge(table, plan(table, files[:3]))
+    (delete,) = add_position_deletes(table, {files[1]: [0]}, scope=scope, form=form.__add__)
+    assert refused(table, merged) == f"rows of {files[1]} were deleted later, by {delete.path}"
+
+
+@pytest.mark.parametrize("scope", list(Scope))
 def test_a_later_position_delete_of_another_file_is_none(
     table: Table, files: list[str], scope: Scope
 ) -> None:

@@ -40,6 +40,32 @@ def files(table: Table) -> list[str]:
     return [*jfk, add(table, (50, "LGA"), (51, "LGA"))]
 
 
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_delete_stays_with_a_file_that_it_names_in_another_form(
+    table: Table, files: list[str], scope: Scope
+) -> None:
+    """It names files 0 and 1, the latter as a URL; only file 0 is merged."""
+    add_position_deletes(table, {files[0]: [1]}, scope=scope)
+    url = add_position_deletes(table, {files[1]: [0]}, scope=scope, form="file://".__add__)
+    merged = merge(table, plan(table, files[:1]))
+    assert replace_files(table, [merged]).committed == ("task-1",)
+    assert delete_paths(table) == [one.path for one in url]
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_delete_that_names_a_replaced_file_in_another_form_goes_with_it(
+    table: Table, files: list[str], scope: Scope
+) -> None:
+    """It was planned with, and no other file has that path; of that, live files are asked."""
+    add_position_deletes(table, {files[0]: [1]}, scope=scope, form="file://".__add__)
+    merged = merge(table, plan(table, files[:1]))
+    assert merged.rows_deleted == 0
+    before = rows_of(table)
+    assert replace_files(table, [merged]).committed == ("task-1",)
+    assert delete_paths(table) == []
+    assert rows_of(table) == before
+
+
 def test_deletes_of_replaced_files_are_applied_and_removed(table: Table, files: list[str]) -> None:
     """A position delete and an equality delete, both for the files that are merged."""
     add_position_deletes(table, {files[0]: [1], files[1]: [0]}, scope=Scope.PARTITION)

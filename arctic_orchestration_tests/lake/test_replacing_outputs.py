@@ -1,17 +1,22 @@
 """Outputs that are not what a merge was to write never get into the table."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import PyArrowFile, schema_to_pyarrow
+from pyiceberg.manifest import DATA_FILE_TYPE
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake import outputs
 from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.replacing import Replacement, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (
@@ -24,6 +29,8 @@ from arctic_orchestration_tests.lake.merged_by_hand import (
     plan,
     rows_of,
 )
+
+COLUMN_SIZES = [field.name for field in DATA_FILE_TYPE[2].fields].index("column_sizes")
 
 
 @pytest.fixture
@@ -78,6 +85,14 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
+def of_nonsense(path: Path) -> None:
+    """A footer of the right length that says nothing; to pyarrow it looks like a failing disk."""
+    content = bytearray(path.read_bytes())
+    length = int.from_bytes(content[-8:-4], "little")
+    content[-8 - length : -8] = b"\xff" * length
+    path.write_bytes(content)
+
+
 def without_ids(path: Path) -> None:
     pq.write_table(arrow([(number, "JFK") for number in range(6)]), path)
 
@@ -93,6 +108,7 @@ def of_another_type(path: Path) -> None:
     ("damage", "message"),
     [
         (truncated, "Parquet"),
+        (of_nonsense, "Couldn't deserialize thrift"),
         (without_ids, "a column has no field id"),
         (of_another_type, "the table cannot have such a column"),
     ],
@@ -103,6 +119,126 @@ def test_files_that_the_table_cannot_read_are_told(
     """Not a whole Parquet file, no field ids, or another type."""
     damage(Path(merged.outputs[0]))
     assert message in wrong(table, merged)
+
+
+def a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def below_a_file(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.touch()
+
+
+def a_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("damage", [a_directory, below_a_file, a_loop])
+def test_an_output_that_cannot_be_opened_is_left_and_the_others_are_committed(
+    table: Table, merged: Replacement, damage: Callable[[Path], None]
+) -> None:
+    """Nothing is decided of it; when it can be read again, it is committed."""
+    more = [add(table, (100 + number, "JFK")) for number in range(2)]
+    other = merge(table, plan(table, more), name="other")
+    before = rows_of(table)
+    path = Path(merged.outputs[0])
+    kept = path.read_bytes()
+    damage(path)
+    done = replace_files(table, [merged, other])
+    assert (done.committed, done.conflicts, done.wrong) == (("other",), {}, {})
+    assert done.unreadable["task-1"].startswith(f"{path} cannot be read: ")
+    remade(path, kept)
+    assert replace_files(table, [merged]).committed == ("task-1",)
+    assert rows_of(table) == before
+
+
+def remade(path: Path, content: bytes) -> None:
+    if path.is_dir():
+        path.rmdir()
+    elif path.is_symlink():
+        path.unlink()
+    elif path.parent.is_file():
+        path.parent.unlink()
+        path.parent.mkdir()
+    path.write_bytes(content)
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, error: OSError, *below: str) -> None:
+    """Files whose paths begin so cannot be opened."""
+    real = PyArrowFile.open
+
+    def opened(self: PyArrowFile, seekable: bool = True) -> Any:
+        if self.location.startswith(below):
+            raise error
+        return real(self, seekable)
+
+    monkeypatch.setattr(PyArrowFile, "open", opened)
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "denied"), OSError(5, "bad sector"), OSError("AWS: no such key")]
+)
+def test_an_output_that_alone_cannot_be_read_is_left(
+    table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """Others can be, so that the storage does answer."""
+    closed(monkeypatch, error, *merged.outputs)
+    done = replace_files(table, [merged])
+    assert done.unreadable == {"task-1": f"{merged.outputs[0]} cannot be read: {error}"}
+    assert (done.snapshot_id, done.wrong, done.conflicts) == (None, {}, {})
+
+
+def closed_when_outputs_are_looked_at(
+    table: Table, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """From then on no file of the table can be opened."""
+    real = outputs.described
+
+    def described(*arguments: Any, **named: Any) -> Any:
+        closed(monkeypatch, error, table.location())
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(outputs, "described", described)
+
+
+def test_outputs_that_nobody_may_read_are_left_all(
+    table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage answers, and says no."""
+    closed_when_outputs_are_looked_at(table, monkeypatch, PermissionError(13, "denied"))
+    assert list(replace_files(table, [merged]).unreadable) == ["task-1"]
+
+
+def test_a_storage_that_is_down_is_told(
+    table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else can be read either, so that nothing is said of the output."""
+    closed_when_outputs_are_looked_at(table, monkeypatch, OSError(110, "timed out"))
+    with pytest.raises(LakeError, match="cannot be read: .*timed out"):
+        replace_files(table, [merged])
+
+
+def test_an_input_that_has_to_be_looked_at_and_cannot_be_is_told(table: Table) -> None:
+    """A column came since, and the table does not say of which columns the input is."""
+    lost = [add(table, (number, "JFK")) for number in range(2)]
+    table.delete("id >= 0")
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as added:
+        for path in lost:
+            file = describe(table, path, spec_id=0, partition=())
+            file._data[COLUMN_SIZES] = None
+            added.append_data_file(file)
+    merged = merge(table, plan(table, lost))
+    more = [add(table, (10 + number, "JFK")) for number in range(2)]
+    other = merge(table, plan(table, more), name="other")
+    with table.update_schema() as schema:
+        schema.add_column("note", StringType())
+    Path(lost[0]).unlink()
+    done = replace_files(table, [merged, other])
+    assert done.committed == ("other",)
+    assert done.unreadable["task-1"].startswith(f"{lost[0]}, an input, cannot be read: ")
 
 
 def test_an_output_without_rows_is_told(table: Table, merged: Replacement) -> None:

@@ -85,6 +85,7 @@ def upgrade() -> None:
         sa.Column("commit_token", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("commit_expires_at", UtcTime(), nullable=True),
         sa.Column("next_commit_at", UtcTime(), nullable=True),
+        sa.Column("commit_trouble", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["mapped_to"],
             ["arctic_compaction_queues.name"],
@@ -125,6 +126,28 @@ def upgrade() -> None:
         ),
     )
     op.create_table(
+        "arctic_compaction_rests",
+        sa.Column("table_name", sa.Text(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("rests", sa.Integer(), nullable=False),
+        sa.Column("rests_until", UtcTime(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["table_name"],
+            ["arctic_compaction_tables.name"],
+            name=op.f("fk_arctic_compaction_rests_table_name"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("table_name", "path", name=op.f("pk_arctic_compaction_rests")),
+    )
+    op.create_table(
+        "arctic_compaction_catalog",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("identity", sa.Text(), nullable=False),
+        sa.Column("since", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_arctic_compaction_catalog")),
+    )
+    op.create_table(
         "arctic_compaction_tasks",
         sa.Column("id", sa.String(length=26), nullable=False),
         sa.Column("table_name", sa.Text(), nullable=False),
@@ -154,6 +177,7 @@ def upgrade() -> None:
         sa.Column("token", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("attempt_id", sa.String(length=26), nullable=True),
         sa.Column("snapshot_id", sa.BigInteger(), nullable=True),
+        sa.Column("forced", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("ended_at", UtcTime(), nullable=True),
         sa.ForeignKeyConstraint(
             ["table_name"],
@@ -217,6 +241,7 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("directory", sa.Text(), nullable=False),
+        sa.Column("location", sa.Text(), nullable=True),
         sa.Column("claimed_at", UtcTime(), nullable=False),
         sa.Column("expires_at", UtcTime(), nullable=False),
         sa.Column("ended_at", UtcTime(), nullable=True),
@@ -227,7 +252,11 @@ def upgrade() -> None:
         sa.Column("way", sa.Text(), nullable=True),
         sa.Column("because", sa.Text(), nullable=True),
         sa.Column("sort_order_id", sa.Integer(), nullable=True),
+        sa.Column("over_at", UtcTime(), nullable=True),
         sa.Column("cleaned_at", UtcTime(), nullable=True),
+        sa.Column("clean_after", UtcTime(), nullable=True),
+        sa.Column("clean_trouble", sa.Text(), nullable=True),
+        sa.Column("kept_reason", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["task_id"],
             ["arctic_compaction_tasks.id"],
@@ -254,13 +283,15 @@ def upgrade() -> None:
         )
         batch_op.create_index(
             "ix_arctic_compaction_attempts_uncleaned",
-            ["expires_at"],
+            ["over_at"],
             unique=False,
             sqlite_where=sa.text(
-                "cleaned_at is null and state in ('failed', 'lost', 'released', 'dropped')"
+                "cleaned_at is null and kept_reason is null "
+                "and state in ('failed', 'lost', 'released', 'dropped')"
             ),
             postgresql_where=sa.text(
-                "cleaned_at is null and state in ('failed', 'lost', 'released', 'dropped')"
+                "cleaned_at is null and kept_reason is null "
+                "and state in ('failed', 'lost', 'released', 'dropped')"
             ),
         )
         batch_op.create_index(

@@ -1,0 +1,95 @@
+"""Rounds of compaction beside a sensor's ticks.
+
+A round may take longer than a tick may: Dagster gives a tick up after 60 s, and meanwhile its
+daemon evaluates no other sensor. So a round has a thread of its own; a tick waits for it for a
+few seconds, and what is not ready then is told by a later tick.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import dagster as dg
+
+from arctic_orchestration.compaction.service import CompactionCounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a round."""
+
+    counts: CompactionCounts | None = None
+    #: by table
+    observations: Mapping[str, dg.AssetObservation] = field(default_factory=dict)
+    #: what could not be done, for people
+    troubles: Sequence[str] = ()
+    #: why the round ended early; none: it did not
+    error: Exception | None = None
+
+
+class Rounds:
+    """One round at a time, in a thread that ends with the process.
+
+    A round that dies with its process is no harm: every step of it may be killed anywhere.
+
+    Args:
+        work: a round, given the moment and what is to be reported.
+    """
+
+    def __init__(self, work: Callable[[datetime, Sequence[str]], Outcome]) -> None:
+        self._work = work
+        self._thread: threading.Thread | None = None
+        self._outcome: Outcome | None = None
+        self.began_at: datetime | None = None
+
+    @property
+    def underway(self) -> bool:
+        """Whether a round was begun whose outcome was not taken yet."""
+        return self._thread is not None
+
+    def begin(self, now: datetime, reports: Sequence[str]) -> None:
+        """Begins a round; there must be none."""
+        assert self._thread is None, "one round at a time"
+
+        def work() -> None:
+            try:
+                self._outcome = self._work(now, reports)
+            except Exception as error:
+                self._outcome = Outcome(error=error)
+
+        self.began_at = now
+        self._outcome = None
+        self._thread = threading.Thread(target=work, name="compaction", daemon=True)
+        self._thread.start()
+
+    def take(self, seconds: float) -> Outcome | None:
+        """The outcome of the round, waited for so long; none: it is at work still, or taken."""
+        if self._thread is None:
+            return None
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return None
+        self._thread = None
+        return self._outcome
+
+
+def told(counts: CompactionCounts) -> Mapping[str, int]:
+    """The numbers of a round that are not zero, by their names for people."""
+    committed, planned = counts.committed, counts.planned
+    named = {
+        "attempts lost": counts.lost,
+        "snapshots": committed.snapshots,
+        "tasks committed": committed.committed,
+        "tasks in conflict": committed.conflicts,
+        "tasks with wrong outputs": committed.wrong,
+        "tables not committed to": committed.troubled,
+        "tables planned": planned.planned,
+        "tasks offered": planned.offered,
+        "tasks superseded": planned.superseded,
+        "tasks without room": planned.blocked,
+        "tables refused": planned.refused,
+        "tables not looked at": planned.troubled,
+        "tables postponed": planned.postponed,
+    }
+    return {name: value for name, value in named.items() if value}

@@ -1,0 +1,320 @@
+"""One attempt of a worker at a task: the merge, and what is said of it.
+
+Two rules keep a reader from missing a file. What was written is removed here only as long as it
+was never reported as merged: from then on the committer may have published it, whatever answer
+came back, and only the cleaner, which asks the table, may remove it. And a report that is refused
+after its answer was lost is looked up: it may have been taken the first time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction import attempts
+from arctic_orchestration.compaction.attempt import AttemptState, Claim, Output
+from arctic_orchestration.compaction.outputs import directory_of, remove_outputs
+from arctic_orchestration.compaction.policy import Policy
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
+    DatabaseUnavailable,
+    NotFound,
+    Refused,
+    UnsupportedTable,
+)
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.quantities import format_bytes
+
+_log = logging.getLogger("arctic.compaction.worker")
+
+#: how long one waits until something is said again
+_AGAIN_SECONDS = 1.0
+
+
+class MergedFiles(Protocol):
+    """What a merge says of its outputs."""
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+    @property
+    def rows_in(self) -> int: ...
+    @property
+    def rows_deleted(self) -> int: ...
+    @property
+    def rows_out(self) -> int: ...
+    @property
+    def way(self) -> str: ...
+    @property
+    def because(self) -> str: ...
+    @property
+    def sort_order_id(self) -> int | None: ...
+
+
+class Merge(Protocol):
+    """Merges the files of a group into a directory: :func:`arctic_orchestration.lake.merging.merge`
+    with its Spark session."""
+
+    def __call__(
+        self, table: Table, group: FileGroup, directory: str, *, target_bytes: int
+    ) -> MergedFiles: ...
+
+
+class What(StrEnum):
+    """What happened to a task in a worker."""
+
+    CLAIMED = "claimed"
+    MERGED = "merged"
+    FAILED = "failed"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+class Blame(StrEnum):
+    """What an attempt that came to nothing says of its worker."""
+
+    #: the task's own matter, or nobody's
+    TASK = "task"
+    #: what everybody needs did not answer: it may be better in a moment
+    SURROUNDINGS = "surroundings"
+    #: what this worker merges with is gone, and will not come back
+    WORKER = "worker"
+
+
+@dataclass(kw_only=True)
+class Held:
+    """A task that a worker has."""
+
+    claim: Claim
+    #: until then, by this machine's steady clock, the lease holds for certain
+    trusted_until: float
+    lost: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of an attempt, with a text for people."""
+
+    what: What
+    text: str
+    blame: Blame | None = None
+
+
+def attempt(
+    held: Held,
+    database: Database,
+    catalog: Catalog,
+    merge: Merge,
+    gives_back: Callable[[], bool],
+) -> Outcome:
+    """Merges the files of a claimed task, and reports what came of it. Never raises an Exception.
+
+    Args:
+        held: the claim; its lease is renewed by somebody else meanwhile.
+        database: the state database.
+        catalog: of the table.
+        merge: how files are merged.
+        gives_back: whether the worker drops what it has; a merge that fails then is given back.
+    """
+    return _Attempt(held, database, catalog, merge, gives_back).outcome()
+
+
+class _Attempt:
+    def __init__(
+        self,
+        held: Held,
+        database: Database,
+        catalog: Catalog,
+        merge: Merge,
+        gives_back: Callable[[], bool],
+    ) -> None:
+        self._held = held
+        self._claim = held.claim
+        self._database = database
+        self._catalog = catalog
+        self._merge = merge
+        self._gives_back = gives_back
+        self._table: Table | None = None
+        self._directory = ""
+
+    def outcome(self) -> Outcome:
+        try:
+            done = self._merged()
+        except Exception as error:
+            # First what was written: a full disk must not stay full while others try.
+            self._remove()
+            return self._failed(error)
+        if self._held.lost.is_set():
+            self._remove()
+            return self._lost("its lease was not renewed in time")
+        return self._reported(done)
+
+    def _merged(self) -> MergedFiles:
+        name = self._claim.task.table
+        self._table = load_table(self._catalog, name)
+        self._directory = directory_of(self._table, self._claim.directory)
+        policy = Policy.of(self._table.properties, name)
+        self._insist(self._writes)
+        return self._merge(
+            self._table, self._claim.group, self._directory, target_bytes=policy.target_size
+        )
+
+    def _writes(self, tx: sa.Connection) -> None:
+        claim = self._claim
+        if not attempts.writes_to(tx, claim.attempt_id, claim.token, self._directory):
+            raise Refused("its lease was over before it began to write")
+
+    def _reported(self, done: MergedFiles) -> Outcome:
+        claim = self._claim
+
+        def report(tx: sa.Connection) -> None:
+            attempts.merged(
+                tx,
+                claim.attempt_id,
+                claim.token,
+                outputs=done.outputs,
+                rows_in=done.rows_in,
+                rows_deleted=done.rows_deleted,
+                rows_out=done.rows_out,
+                way=done.way,
+                because=done.because,
+                sort_order_id=done.sort_order_id,
+            )
+
+        # From here on nothing is removed: see the module's text.
+        try:
+            self._insist(report)
+        except Exception as error:
+            if not self._was_taken():
+                if not isinstance(error, Refused):
+                    _log.error("task %s is not reported", claim.task.id, exc_info=error)
+                return self._lost(_text_of(error))
+        size = sum(output.size for output in done.outputs)
+        return Outcome(
+            what=What.MERGED,
+            text=f"{claim.task.table}: {len(claim.group.files)} files → {len(done.outputs)}, "
+            f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
+        )
+
+    def _was_taken(self) -> bool:
+        """Whether the report arrived after all; an answer may have been lost."""
+        try:
+            with self._database.read() as tx:
+                found = attempts.attempts_of(tx, self._claim.task.id)
+        except Exception as error:
+            _log.warning("what became of task %s is not known: %s", self._claim.task.id, error)
+            return False
+        return any(
+            one.id == self._claim.attempt_id
+            and one.state in (AttemptState.MERGED, AttemptState.COMMITTED)
+            for one in found
+        )
+
+    def _failed(self, error: Exception) -> Outcome:
+        claim, blame = self._claim, _blame_of(error)
+        if isinstance(error, Refused) or self._held.lost.is_set():
+            return self._lost(_text_of(error))
+        if not isinstance(error, ArcticError):
+            _log.warning("task %s failed", claim.task.id, exc_info=error)
+        text = _text_of(error)
+        try:
+            if blame is not Blame.TASK or self._gives_back():
+                reason = text if blame is not Blame.TASK else "its worker ends"
+                self._insist(
+                    lambda tx: attempts.release(tx, claim.attempt_id, claim.token, reason=reason)
+                )
+                return Outcome(
+                    what=What.RELEASED,
+                    text=f"{claim.task.table}: given back: {reason}",
+                    blame=blame if blame is not Blame.TASK else None,
+                )
+            final = isinstance(error, UnsupportedTable)
+            state: list[TaskState] = []
+            self._insist(
+                lambda tx: state.append(
+                    attempts.failed(tx, claim.attempt_id, claim.token, text, final=final)
+                )
+            )
+        except Exception as unsaid:
+            if not isinstance(unsaid, Refused):
+                _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)
+            return self._lost(_text_of(unsaid))
+        return Outcome(
+            what=What.FAILED, text=f"{claim.task.table}: {state[-1]}: {text}", blame=Blame.TASK
+        )
+
+    def _lost(self, text: str) -> Outcome:
+        return Outcome(what=What.LOST, text=f"{self._claim.task.table}: {text}")
+
+    def _insist(self, report: Callable[[sa.Connection], None]) -> None:
+        """Says something, for as long as the lease may hold and the database does not answer.
+
+        Errors:
+            Refused: the attempt has lost the task, or it could not be said in time.
+        """
+        while True:
+            try:
+                with self._database.begin() as tx:
+                    report(tx)
+                return
+            except DatabaseUnavailable as error:
+                if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
+                    raise Refused(f"it could not be said in time: {error}") from error
+                _log.warning("said again in a moment: %s", error)
+                self._held.lost.wait(_AGAIN_SECONDS)
+
+    def _remove(self) -> None:
+        if self._table is None or not self._directory:
+            return
+        try:
+            remove_outputs(self._table, self._directory)
+        except Exception as error:
+            # The cleaner comes by later.
+            _log.warning("%s could not be removed: %s", self._directory, error)
+
+
+def _blame_of(error: Exception) -> Blame:
+    for cause in _causes(error):
+        name, text = type(cause).__name__, str(cause)
+        if name == "Py4JNetworkError" or any(one in text for one in _GONE):
+            return Blame.WORKER
+    if isinstance(error, CatalogUnavailable | DatabaseUnavailable | NotFound):
+        # A table that is gone is the planner's business, which takes its tasks back.
+        return Blame.SURROUNDINGS
+    return Blame.TASK
+
+
+#: What is said of a JVM, or a Spark in it, that has ended.
+_GONE = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "while trying to connect to the Java server",
+)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+#: Spark's errors have the whole stack of the JVM; the first lines say what is wrong.
+_LINES, _LETTERS = 4, 1_000
+
+
+def _text_of(error: Exception) -> str:
+    text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:_LINES])[:_LETTERS] or "no reason was given"

@@ -1,0 +1,45 @@
+"""What a table's properties ask of the Parquet files that are written for it."""
+
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.utils.properties import property_as_int
+
+from arctic_orchestration.errors import InvalidInput
+
+_GREATEST_ZSTD_LEVEL = 22
+
+
+def row_group_bytes(table: Table) -> int | None:
+    """The size of a row group; None: the property is not set.
+
+    Errors:
+        InvalidInput: it is no number above zero.
+    """
+    key = TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES
+    return _number(table, key, "a number of bytes above zero", 1 << 62)
+
+
+def zstd_level(table: Table) -> int | None:
+    """The level of compression; None: the property is not set, or is for another codec.
+
+    Errors:
+        InvalidInput: it is no level of zstd.
+    """
+    codec = table.properties.get(TableProperties.PARQUET_COMPRESSION, "zstd")
+    if codec.lower() != "zstd":
+        return None
+    key = TableProperties.PARQUET_COMPRESSION_LEVEL
+    return _number(table, key, "a level of zstd, 1 to 22", _GREATEST_ZSTD_LEVEL)
+
+
+def _number(table: Table, key: str, expected: str, greatest: int) -> int | None:
+    if key not in table.properties:
+        return None
+    try:
+        value = property_as_int(table.properties, key)
+    except ValueError as error:
+        raise InvalidInput(key, table.properties[key], expected) from error
+    if value is None:
+        return None
+    if not 1 <= value <= greatest:
+        raise InvalidInput(key, table.properties[key], expected)
+    return value

@@ -1,0 +1,112 @@
+"""Files that rest after a quarantine: how long, and what ends it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import attempts, commits, rests
+from arctic_orchestration.compaction.offers import offer
+from arctic_orchestration.compaction.rests import length_of_rest
+from arctic_orchestration.compaction.table_planning import state_of
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.compaction.stored import (
+    MERGE,
+    MINUTE,
+    NOON,
+    Clock,
+    opened,
+    planned,
+    seen,
+)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A fresh state database with the tables ``lake.a`` and ``lake.b``, once on each backend."""
+    with opened(database_url) as made:
+        with made.begin() as tx:
+            seen(tx, "lake.a")
+            seen(tx, "lake.b")
+        yield made
+
+
+def quarantine(tx: sa.Connection, clock: Clock, *paths: str) -> None:
+    """A task of these files is offered, and fails its only attempt."""
+    offer(tx, "lake.a", [planned(*paths)], clock.now, max_attempts=1)
+    claim = attempts.claim(tx, [], "w", table="lake.a", time=clock)
+    assert claim is not None
+    attempts.failed(tx, claim.attempt_id, claim.token, "a page is broken", time=clock)
+
+
+def resting(tx: sa.Connection, clock: Clock) -> dict[str, timedelta]:
+    """How long the files rest from now on."""
+    found = rests.resting(tx, "lake.a", clock.now)
+    assert state_of(tx, "lake.a", clock.now).resting == {
+        path: one.until for path, one in found.items()
+    }
+    return {path: one.until - clock.now for path, one in found.items()}
+
+
+def test_a_rest_is_twice_as_long_each_time_up_to_a_day() -> None:
+    """10 minutes, 20, ... 1280 (21 h 20), then a day, however often."""
+    minutes = [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440]
+    assert [length_of_rest(number) // MINUTE for number in range(10)] == minutes
+    assert length_of_rest(100_000) == timedelta(days=1)
+
+
+def test_a_file_rests_longer_each_time_and_its_company_only_as_often_as_itself(
+    database: Database,
+) -> None:
+    """The broken one is put together with others each time."""
+    clock = Clock()
+    with database.begin() as tx:
+        quarantine(tx, clock, "bad", "a")
+        assert resting(tx, clock) == {"bad": 10 * MINUTE, "a": 10 * MINUTE}
+        clock.passes(minutes=10)
+        assert resting(tx, clock) == {}
+        quarantine(tx, clock, "bad", "b")
+        assert resting(tx, clock) == {"bad": 20 * MINUTE, "b": 10 * MINUTE}
+        assert rests.resting(tx, "lake.b", clock.now) == {}
+        clock.passes(minutes=20)
+        quarantine(tx, clock, "bad", "c")
+        assert resting(tx, clock) == {"bad": 40 * MINUTE, "c": 10 * MINUTE}
+
+
+def test_a_commit_ends_the_rest_of_what_it_has_and_of_nothing_else(database: Database) -> None:
+    """Another one of the same table leaves it as it is; the files that are gone are forgotten."""
+    clock = Clock()
+    with database.begin() as tx:
+        quarantine(tx, clock, "bad", "a")
+        for paths in (("x", "y"), ("a", "z")):
+            offer(tx, "lake.a", [planned(*paths)], NOON, forced=True)
+            claim = attempts.claim(tx, [], "w", table="lake.a", time=clock)
+            attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
+            commits.committed(tx, [claim.task.id], hash(paths) % 99, time=clock)
+        assert resting(tx, clock) == {"bad": 10 * MINUTE}
+
+
+def test_a_person_ends_rests(database: Database) -> None:
+    """Of some files, or of all of a table; they are as new then."""
+    clock = Clock()
+    with database.begin() as tx:
+        quarantine(tx, clock, "bad", "a", "b")
+        assert rests.end_rests(tx, "lake.b") == 0
+        assert rests.end_rests(tx, "lake.a", ["a", "other"]) == 1
+        assert set(resting(tx, clock)) == {"bad", "b"}
+        assert rests.end_rests(tx, "lake.a") == 2
+        quarantine(tx, clock, "bad")
+        assert resting(tx, clock) == {"bad": 10 * MINUTE}
+
+
+def test_an_old_rest_is_pruned(database: Database) -> None:
+    """Its file may have gone long ago."""
+    clock = Clock()
+    with database.begin() as tx:
+        quarantine(tx, clock, "bad")
+        assert not rests.has_rested(tx, "lake.a", NOON, NOON + 9 * MINUTE)
+        assert rests.has_rested(tx, "lake.a", NOON, NOON + 10 * MINUTE)
+        assert not rests.has_rested(tx, "lake.a", NOON + 10 * MINUTE, NOON + 99 * MINUTE)
+        assert rests.prune(tx, NOON + 10 * MINUTE) == 0
+        assert rests.prune(tx, NOON + 11 * MINUTE) == 1

@@ -1,0 +1,145 @@
+"""What the caller does before each commit is sent, and what happens when it does not want it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from arctic_orchestration.errors import Refused
+from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration_tests.lake.merged_by_hand import (
+    add,
+    arrow,
+    merge,
+    new_table,
+    plan,
+    rows_of,
+)
+
+ROWS = [(number, "JFK") for number in range(4)]
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return new_table(catalog)
+
+
+@pytest.fixture
+def merged(table: Table) -> Replacement:
+    for row in ROWS:
+        add(table, row)
+    return merge(table, plan(table))
+
+
+class Told:
+    """What happened, in order; commits are taken, refused or lost as they are told to be."""
+
+    def __init__(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[str] = []
+        self.instead: list[Callable[[], None] | None] = []
+        real = table.catalog.commit_table
+
+        def commit(*arguments: Any) -> Any:
+            self.events.append("sent")
+            answer = self.instead.pop(0) if self.instead else None
+            if answer is not None:
+                answer()
+            return real(*arguments)
+
+        monkeypatch.setattr(table.catalog, "commit_table", commit)
+        monkeypatch.setattr("arctic_orchestration.lake.replacing.time.sleep", lambda seconds: None)
+
+    def asked(self) -> None:
+        self.events.append("asked")
+
+
+@pytest.fixture
+def told(table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(table, monkeypatch)
+
+
+def refuse() -> None:
+    raise CommitFailedException("another one was first")
+
+
+def lose() -> None:
+    raise ConnectionError("the connection broke")
+
+
+def files_of(table: Table) -> set[Path]:
+    return set(Path(table.location(), "metadata").iterdir())
+
+
+def test_it_is_asked_before_each_commit_that_is_sent(
+    table: Table, merged: Replacement, told: Told
+) -> None:
+    """Another writer is first, then an answer is lost, then it is taken."""
+    told.instead = [refuse, lose]
+    done = replace_files(table, [merged], before_commit=told.asked)
+    assert done.committed == ("task-1",)
+    assert told.events == ["asked", "sent"] * 3
+
+
+def test_it_is_not_asked_when_there_is_nothing_to_send(
+    table: Table, merged: Replacement, told: Told
+) -> None:
+    """No replacements; one that is there already; one that conflicts."""
+    replace_files(table, [], before_commit=told.asked)
+    replace_files(table, [merged])
+    told.events.clear()
+    replace_files(table, [merged], before_commit=told.asked)
+    table.overwrite(arrow([(5, "JFK")]))
+    told.events.clear()
+    again = Replacement(id="task-2", group=merged.group, outputs=("x",), rows_deleted=0)
+    assert list(replace_files(table, [again], before_commit=told.asked).conflicts) == ["task-2"]
+    assert told.events == []
+
+
+@pytest.mark.parametrize("refused", [0, 2])
+@pytest.mark.parametrize(
+    "error", [Refused("the lease is over"), CommitFailedException("not the catalog's"), OSError(5)]
+)
+def test_when_it_raises_nothing_is_sent_and_nothing_is_left(
+    table: Table, merged: Replacement, told: Told, error: Exception, refused: int
+) -> None:
+    """At the first commit, or at the third after two that were refused."""
+    told.instead = [refuse] * refused
+    before, head = files_of(table), table.refresh().metadata.current_snapshot_id
+
+    def over() -> None:
+        told.asked()
+        if len(told.events) == 2 * refused + 1:
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        replace_files(table, [merged], before_commit=over)
+    assert caught.value is error
+    assert told.events == ["asked", "sent"] * refused + ["asked"]
+    assert table.refresh().metadata.current_snapshot_id == head
+    assert files_of(table) == before
+    assert replace_files(table, [merged]).committed == ("task-1",)
+    assert rows_of(table) == ROWS
+
+
+def test_after_a_lost_answer_what_may_have_been_taken_stays(
+    table: Table, merged: Replacement, told: Told
+) -> None:
+    """The lost commit may arrive late, so its manifests stay; the next call finds out."""
+    told.instead = [lose]
+
+    def over() -> None:
+        told.asked()
+        if "sent" in told.events:
+            raise Refused("the lease is over")
+
+    before = files_of(table)
+    with pytest.raises(Refused, match="the lease is over"):
+        replace_files(table, [merged], before_commit=over)
+    assert told.events == ["asked", "sent", "asked"]
+    assert any(path.name.startswith("snap-") for path in files_of(table) - before)
+    assert replace_files(table, [merged]).committed == ("task-1",)
+    assert rows_of(table) == ROWS

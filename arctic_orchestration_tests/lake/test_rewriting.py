@@ -1,0 +1,420 @@
+"""Plain files are decoded by Arrow in a worker of Spark, and other readers find the same rows."""
+
+import datetime as dt
+import decimal
+import math
+import os
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark.sql.functions as F
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake import rewriting as module
+from arctic_orchestration.lake.merging import Engine
+from arctic_orchestration.lake.plain_files import PlainFiles, plain_files
+from arctic_orchestration.lake.rewriting import Writing, rewrite_files
+from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration_tests.lake.merged_files import (
+    fill,
+    group_of,
+    merged,
+    position_delete,
+    rows_of,
+    with_deletes,
+)
+from arctic_orchestration_tests.lake.test_merging_random import SCHEMA as RANDOM
+from arctic_orchestration_tests.lake.test_merging_random import VALUES
+from arctic_orchestration_tests.lake.worker_files import FullFileIO, LockedFileIO, TellingFileIO
+
+ID = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+NAN = Schema(NestedField(1, "id", LongType()), NestedField(2, "x", DoubleType()))
+LOCAL = PyArrowFileIO()
+UTC = dt.UTC
+
+NOTHING: dict[str, Any] = dict.fromkeys(field.name for field in RANDOM.fields)
+_INNER = {"a": None, "b": None}
+HAND = [
+    NOTHING | {"row": 0},
+    NOTHING | {"row": 1, "text": "", "raw": b"", "list": [], "map": {}, "struct": _INNER},
+    NOTHING
+    | {"row": 2, "list": [None, _INNER, {"a": 1, "b": []}], "map": {"": None, "k": _INNER}}
+    | {"struct": {"a": 2**31 - 1, "b": [None, "", "é\U0001f6eb"]}, "raw": b"\x00\xff\x80"},
+    NOTHING | {"row": 3, "single": math.nan, "double": math.nan, "flag": False},
+    NOTHING | {"row": 4, "single": -0.0, "double": -0.0, "flag": True},
+    NOTHING | {"row": 5, "single": math.inf, "double": -math.inf, "text": "x" * 70_000},
+    NOTHING | {"row": 6, "day": dt.date.min, "wall": dt.datetime(1, 1, 1), "big": -(2**63)},
+    NOTHING
+    | {
+        "row": 7,
+        "day": dt.date.max,
+        "wall": dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+        "big": 2**63 - 1,
+    },
+    NOTHING | {"row": 8, "moment": dt.datetime(1, 1, 1, tzinfo=UTC), "key": -(2**31)},
+    NOTHING | {"row": 9, "moment": dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)},
+    NOTHING | {"row": 10, "price": decimal.Decimal("-9999999.99"), "huge": decimal.Decimal(0)},
+    NOTHING
+    | {"row": 11, "price": decimal.Decimal("0.01")}
+    | {"huge": decimal.Decimal("-9999999999999999999999999999.9999999999")},
+]
+
+
+def written(path: Path, rows: pa.Table, **options: Any) -> str:
+    pq.write_table(rows, path, **options)
+    return str(path)
+
+
+def plain_of(schema: Schema, rows: int = 1 << 40, **more: Any) -> Writing:
+    from arctic_orchestration.lake.plain_files import _columns
+
+    return Writing(columns=_columns(schema), rows_per_file=rows, **more)
+
+
+def by_arrow(paths: Sequence[str]) -> list[str]:
+    """The rows as text, since NaN and minus zero are not told apart otherwise."""
+    found = []
+    for path in paths:
+        rows = pq.ParquetFile(path).read()
+        found += [repr(row) for row in rows.to_pylist()]
+    return found
+
+
+def by_duckdb(paths: Sequence[str]) -> list[str]:
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        query = "select columns(*)::varchar from read_parquet(?) order by row"
+        return list(map(repr, connection.execute(query, [list(paths)]).fetchall()))
+
+
+def by_spark(spark: SparkSession, table: Table, paths: Sequence[str]) -> list[str]:
+    """By field ids; as text, since Python cannot hold all times of all zones."""
+    rows = spark.read.schema(spark_schema(table.schema())).parquet(*paths).orderBy("row")
+    text = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+    return [row[0] for row in rows.select(text).collect()]
+
+
+def test_every_reader_finds_the_same_rows(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    """Nulls and empty values, NaN and minus zero, the first and the last day."""
+    table = ensure_table(catalog, "lake.hand", RANDOM)
+    fill(table, HAND[:5], HAND[5:])
+    group = group_of(table)
+    inputs = [file.path for file in group.files]
+    done = merged(spark, table, group, engine=Engine.ARROW)
+    outputs = [output.path for output in done.outputs]
+    assert len(outputs) == 1
+    assert by_arrow(outputs) == by_arrow(inputs)
+    assert by_duckdb(outputs) == by_duckdb(inputs)
+    assert by_spark(spark, table, outputs) == by_spark(spark, table, inputs)
+    table.add_files(outputs)
+    scanned = table.scan().to_arrow()
+    # pyiceberg gives an empty list or map of structs for a null one.
+    flat = [name for name in scanned.column_names if name not in ("list", "map")]
+    expected = [
+        repr(row) for path in inputs for row in pq.read_table(path, columns=flat).to_pylist()
+    ]
+    assert list(map(repr, scanned.select(flat).to_pylist())) == expected
+
+
+def test_files_are_as_the_specification_has_them(spark: SparkSession, catalog: Catalog) -> None:
+    """Ids everywhere, decimals by their precision, UTC or not, optional, with all statistics."""
+    table = ensure_table(catalog, "lake.physical", RANDOM)
+    fill(table, HAND[:2], HAND[6:])
+    (output,) = merged(spark, table, group_of(table), engine=Engine.ARROW).outputs
+    file = pq.ParquetFile(output.path)
+    found = pyarrow_to_schema(file.schema_arrow)
+    assert found.as_struct() == table.schema().as_struct()
+    assert set(found._lazy_id_to_field) == set(table.schema()._lazy_id_to_field)
+    kinds = {file.schema.column(n).path: file.schema.column(n) for n in range(len(file.schema))}
+    assert kinds["price"].physical_type == "INT32"
+    assert (kinds["huge"].physical_type, kinds["huge"].length) == ("FIXED_LEN_BYTE_ARRAY", 16)
+    assert '"isAdjustedToUTC": false' in kinds["wall"].logical_type.to_json().replace(":", ": ")
+    assert '"isAdjustedToUTC": true' in kinds["moment"].logical_type.to_json().replace(":", ": ")
+    assert b"ARROW:schema" not in (file.metadata.metadata or {})
+    group = file.metadata.row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        assert (column.compression, column.is_stats_set) == ("ZSTD", True), column.path_in_schema
+        assert column.statistics.has_null_count and column.has_column_index
+
+
+def test_timestamps_and_days_that_python_cannot_say(tmp_path: Path) -> None:
+    """Both ends of 64 and 32 bits are the same numbers afterwards."""
+    numbers = pa.array([-(2**63) + 1, -1, 0, 2**63 - 1], pa.int64())
+    days = pa.array([-(2**31), -1, 0, 2**31 - 1], pa.int32())
+    schema = RANDOM.select("wall", "moment", "day", "row")
+    arrow = schema_to_pyarrow(schema)
+    columns = [
+        numbers.cast(arrow.field(name).type) if name != "day" else days.cast(pa.date32())
+        for name in arrow.names
+    ]
+    path = written(tmp_path / "far.parquet", pa.Table.from_arrays(columns, schema=arrow))
+    (output,) = rewrite_files(LOCAL, [path], str(tmp_path / "out"), plain_of(schema), name="x")
+    found = pq.ParquetFile(output).read()
+    for name in ("wall", "moment"):
+        assert found[name].cast(pa.int64()).to_pylist() == numbers.to_pylist()
+    assert found["day"].cast(pa.int32()).to_pylist() == days.to_pylist()
+
+
+rows = st.lists(
+    st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=300 if os.environ.get("ARCTIC_PROOF") == "full" else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(files=st.lists(rows, min_size=1, max_size=4), data=st.data())
+def test_any_rows_come_out_in_order(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, Any]]], data: Any
+) -> None:
+    """However inputs are cut into row groups and encoded, and whatever is written at a time."""
+    home = tmp_path_factory.mktemp("rows")
+    schema = schema_to_pyarrow(RANDOM)
+    number = 0
+    inputs = []
+    for place, values in enumerate(files):
+        listed = [row | {"row": number + n} for n, row in enumerate(values)]
+        number += len(listed)
+        inputs.append(
+            written(
+                home / f"{place}.parquet",
+                pa.Table.from_pylist(listed, schema),
+                row_group_size=data.draw(st.integers(1, 6)),
+                use_dictionary=data.draw(st.booleans()),
+                store_schema=data.draw(st.booleans()),
+                version=data.draw(st.sampled_from(["1.0", "2.6"])),
+                compression=data.draw(st.sampled_from(["none", "snappy", "zstd"])),
+                coerce_timestamps="us",
+            )
+        )
+    per_file = data.draw(st.integers(1, number))
+    writing = plain_of(
+        RANDOM, per_file, row_group_bytes=data.draw(st.sampled_from([1, 500, 1 << 20]))
+    )
+    outputs = rewrite_files(LOCAL, inputs, str(home / "out"), writing, name="x")
+    assert by_arrow(outputs) == by_arrow(inputs)
+    assert by_duckdb(outputs) == by_duckdb(inputs)
+    found = [pq.read_metadata(output).num_rows for output in outputs]
+    assert found == [per_file] * (number // per_file) + [number % per_file] * (
+        number % per_file > 0
+    )
+
+
+def test_row_groups_are_bounded_by_bytes_and_by_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 rows of 100 letters and a number of 8 bytes: about 112 bytes a row."""
+    monkeypatch.setattr(module, "_FIRST_ROWS", 100)
+    texts = pa.table({"id": range(10_000), "text": [f"{n:0100}" for n in range(10_000)]})
+    one = written(tmp_path / "in.parquet", texts.cast(schema_to_pyarrow(ID)))
+
+    def sizes(name: str) -> list[int]:
+        writing = plain_of(ID, 10_000, row_group_bytes=112_000)
+        (output,) = rewrite_files(LOCAL, [one], str(tmp_path), writing, name=name)
+        metadata = pq.read_metadata(output)
+        return [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+
+    assert all(900 < size <= 1200 for size in sizes("bytes")[:-1])
+    monkeypatch.setattr(module, "_ROW_GROUP_ROWS", 300)
+    # Not 33 of 300 and one of 100.
+    assert sizes("rows") == [295] * 33 + [265]
+
+
+def test_large_row_groups_are_read_through_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read is the same."""
+    monkeypatch.setattr(module, "_MOST_HELD", 1000)
+    monkeypatch.setattr(module, "_BUFFER", 4096)
+    monkeypatch.setattr(module, "_FIRST_ROWS", 10)
+    texts = pa.table({"id": range(5000), "text": [f"{n * 7919:0100}" for n in range(5000)]})
+    one = written(tmp_path / "in.parquet", texts.cast(schema_to_pyarrow(ID)), row_group_size=2000)
+    outputs = rewrite_files(LOCAL, [one], str(tmp_path), plain_of(ID), name="x")
+    assert by_arrow(outputs) == by_arrow([one])
+
+
+def test_it_runs_in_a_worker_of_spark(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    """In a process that is not this one."""
+    table = ensure_table(catalog, "lake.telling", ID)
+    fill(table, [{"id": 1}], [{"id": 2}])
+    table.io = TellingFileIO({"told": str(tmp_path / "pid")})
+    done = merged(spark, table, group_of(table))
+    assert "decoded by Arrow in a worker of Spark" in done.because
+    assert int((tmp_path / "pid").read_text()) != os.getpid()
+    assert [row["id"] for row in rows_of(done)] == [1, 2]
+
+
+def test_what_workers_cannot_do_is_left_to_spark(
+    spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that are read by what cannot be sent, or is not installed there."""
+    table = ensure_table(catalog, "lake.unable", ID)
+    fill(table, [{"id": 1}], [{"id": 2}])
+    table.io = LockedFileIO()
+    done = merged(spark, table, group_of(table))
+    assert "decoded by Spark: the table's LockedFileIO cannot be sent to a worker" in done.because
+    assert {row["id"] for row in rows_of(done)} == {1, 2}
+    lonely = types.ModuleType("only_in_the_driver")
+    lonely.OwnFileIO = type("OwnFileIO", (PyArrowFileIO,), {"__module__": lonely.__name__})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, lonely.__name__, lonely)
+    table.io = lonely.OwnFileIO({})
+    for _ in range(2):
+        done = merged(spark, table, group_of(table))
+        assert "decoded by Spark: Spark's workers cannot run it" in done.because
+        assert "No module named 'only_in_the_driver'" in done.because
+        assert {row["id"] for row in rows_of(done)} == {1, 2}
+    with pytest.raises(LakeError, match="Arrow cannot decode 2 files: Spark's workers cannot"):
+        merged(spark, table, group_of(table), engine=Engine.ARROW)
+
+
+def left_below(table: Table) -> list[Path]:
+    attempt = Path(table.location_provider().new_data_location("compaction-attempt-1"))
+    return [path for path in attempt.rglob("*") if path.is_file()]
+
+
+def test_a_broken_page_and_a_full_disk_leave_nothing(spark: SparkSession, catalog: Catalog) -> None:
+    """The first line of the cause is told, and no output is there."""
+    table = ensure_table(catalog, "lake.broken", ID)
+    some = [{"id": n, "text": f"{n * 7919:050}"} for n in range(1000)]
+    fill(table, some, some)
+    group = group_of(table)
+    table.io = FullFileIO({"room": "5000"})
+    with pytest.raises(
+        LakeError, match=r"lake.broken: merging 2 files failed: OSError: .*No space"
+    ):
+        merged(spark, table, group)
+    assert left_below(table) == []
+    table.io = LOCAL
+    path = Path(group.files[1].path)
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)
+    path.write_bytes(content)
+    with pytest.raises(LakeError, match="lake.broken: merging 2 files failed: OSError: "):
+        merged(spark, table, group)
+    assert left_below(table) == []
+
+
+def test_what_cannot_be_removed_does_not_look_whole(tmp_path: Path) -> None:
+    """No footer is written by closing what was being written."""
+    texts = pa.table({"id": range(9000), "text": [f"{n * 7919:0100}" for n in range(9000)]})
+    one = written(tmp_path / "in.parquet", texts.cast(schema_to_pyarrow(ID)))
+    for room in (0, 100, 20_000):
+        io = FullFileIO({"room": str(room), "keeps": "yes"})
+        with pytest.raises(OSError, match="No space"):
+            writing = plain_of(ID, row_group_bytes=100_000)
+            rewrite_files(io, [one], str(tmp_path), writing, name=f"out-{room}")
+        left = tmp_path / f"out-{room}-00000.parquet"
+        assert left.stat().st_size <= room
+        assert left.read_bytes()[-4:] != b"PAR1" or room == 100
+        with pytest.raises(pa.ArrowInvalid):
+            pq.read_metadata(left)
+
+
+def test_rows_of_no_number_are_found_by_filters(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    """NaN is above all numbers: where no bounds were given for it, none are made up."""
+    table = ensure_table(catalog, "lake.nan", NAN)
+    fill(table, [{"id": 1, "x": 1.0}], [{"id": 2, "x": math.nan}, {"id": 3, "x": 2.0}])
+    group = group_of(table)
+    rows = pq.read_table(group.files[1].path)
+    spark.read.parquet(group.files[1].path).coalesce(1).write.parquet(str(tmp_path / "spark"))
+    (by_spark,) = (tmp_path / "spark").glob("*.parquet")
+    assert len(rows) == 2
+    without = pq.ParquetFile(by_spark).read().cast(rows.schema)
+    pq.write_table(without, group.files[1].path, write_statistics=["id"])
+    (output,) = merged(spark, table, group_of(table), engine=Engine.ARROW).outputs
+    chunks = pq.read_metadata(output.path).row_group(0)
+    assert [chunks.column(n).is_stats_set for n in (0, 1)] == [True, False]
+    found = spark.read.parquet(output.path).where("x > 5").collect()
+    assert [row["id"] for row in found] == [2]
+    query = "select id from read_parquet(?) where x > 5"
+    assert duckdb.execute(query, [output.path]).fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_the_level_of_compression_is_the_tables(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
+    """More of it, a smaller file; one of another codec is not zstd's; a bad one is named."""
+    key = "write.parquet.compression-level"
+    table = ensure_table(catalog, "lake.levels", ID)
+    fill(table, [{"id": n, "text": f"{n * 7919 % 10007} {n % 97}"} for n in range(20_000)])
+
+    def size(**properties: str) -> int:
+        with table.transaction() as transaction:
+            transaction.set_properties(properties)
+        (output,) = merged(spark, table, group_of(table), engine=engine).outputs
+        return output.size
+
+    usual = size()
+    assert size(**{key: "3"}) == usual
+    assert size(**{key: "19"}) < usual
+    assert size(**{"write.parquet.compression-codec": "gzip"}) == usual
+    with pytest.raises(InvalidInput, match=f"{key}: got '99', expected a level of zstd"):
+        size(**{key: "99", "write.parquet.compression-codec": "zstd"})
+
+
+def test_why_spark_reads_a_group(catalog: Catalog, tmp_path: Path) -> None:
+    """Deletes, a sort order, other columns, days of another calendar; each is told."""
+    table = ensure_table(catalog, "lake.reasons", ID)
+    fill(table, [{"id": 1, "text": "a"}], [{"id": 2, "text": "b"}])
+    group = group_of(table)
+    assert isinstance(plain_files(table, group), PlainFiles)
+    delete = position_delete(tmp_path / "d.parquet", [(group.files[0].path, 0)])
+    deleted = with_deletes(group, {0: [delete]})
+    assert plain_files(table, deleted) == "rows are deleted from 1 of 2 files"
+    path = group.files[1].path
+
+    def reason(columns: pa.Schema, values: list[Any], **more: Any) -> str:
+        arrays = [pa.array(value, kind.type) for value, kind in zip(values, columns, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=columns), path, **more)
+        found = plain_files(table, group)
+        assert isinstance(found, str)
+        return found
+
+    first, second = schema_to_pyarrow(ID)
+    other = second.with_name("title")
+    assert "has not the table's schema" in reason(pa.schema([first, other]), [[1], ["x"]])
+    narrow = pa.field("id", pa.int32(), True, first.metadata)
+    assert "column id is INT32" in reason(pa.schema([narrow, second]), [[1], ["x"]])
+    moved = pa.schema([first, second], {b"org.apache.spark.legacyDateTime": b""})
+    assert "counted old dates otherwise" in reason(moved, [[1], ["x"]])
+    assert "has not the rows" in reason(pa.schema([first, second]), [[1, 2], ["x", "y"]])
+    hinted = pa.field("id", pa.duration("us"), True, first.metadata)
+    assert "column id is read as duration" in reason(pa.schema([hinted, second]), [[1], ["x"]])
+    kept = pa.schema([second, first])
+    arrays = [pa.array(["x"], second.type), pa.array([2])]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=kept), path)
+    assert isinstance(plain_files(table, group), PlainFiles)
+    catalog.create_namespace_if_not_exists("lake")
+    order = SortOrder(SortField(1, IdentityTransform()))
+    table = catalog.create_table("lake.reasons_sorted", ID, sort_order=order)
+    assert plain_files(table, group) == "the table has a sort order"

@@ -1,0 +1,14 @@
+"""How large the proofs are."""
+
+import os
+from datetime import timedelta
+
+#: at full counts, as ``make proof`` asks for
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+
+#: how long the leases of workers and committers hold in these proofs
+LIFE = timedelta(seconds=3)
+#: how long what a lost attempt wrote is left alone
+GRACE = timedelta(seconds=1)
+#: how long a process may take to reach something
+SECONDS = 120

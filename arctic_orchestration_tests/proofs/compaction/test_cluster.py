@@ -1,0 +1,86 @@
+"""A worker merges on a real standalone cluster of Spark: a master and an executor, on loopback."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import attempts, task_rows
+from arctic_orchestration.compaction.committer import Committer
+from arctic_orchestration.compaction.now import offer_now
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.worker import What
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table, rows_of
+from arctic_orchestration_tests.lake.test_cluster import daemon, said
+from arctic_orchestration_tests.lake.test_cluster import until as answered
+from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
+from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+
+_PACKAGE = "org.apache.spark.deploy"
+_ORIGINS = ("JFK", "LGA", "EWR")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_worker_merges_on_a_standalone_cluster(
+    state: Database,
+    catalog: Catalog,
+    crew: Crew,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files of three partitions, one with a position delete: an executor reads and writes them."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    table = new_table(catalog, "lake.clustered", spec=BY_ORIGIN)
+    for number in range(4):
+        for place, origin in enumerate(_ORIGINS):
+            path = add(table, *((number * 100 + place * 10 + row, origin) for row in range(5)))
+    # Of 320, 321, … 324, the third one.
+    add_position_deletes(table, {path: [2]})
+    before = rows_of(table.refresh())
+    assert len(before) == 59 and (322, "EWR") not in before
+    with ExitStack() as stack:
+        master = stack.enter_context(
+            daemon(
+                tmp_path,
+                "master",
+                f"{_PACKAGE}.master.Master",
+                *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            )
+        )
+        url = answered(said(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
+        stack.enter_context(
+            daemon(
+                tmp_path,
+                "executor",
+                f"{_PACKAGE}.worker.Worker",
+                *("--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", "0"),
+                url,
+            )
+        )
+        conf = {"spark.executor.memory": "512m", "spark.cores.max": "2"}
+        worker = crew.start(WORKER, How(master=url, conf=conf))
+        _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
+        assert offered is not None and len(offered.taken) == 3
+        worker.says(What.MERGED, 3)
+
+        def has_ended() -> bool:
+            with state.read() as tx:
+                return {task.state for task in task_rows.tasks(tx)} == {TaskState.MERGED}
+
+        until(has_ended, SECONDS, "three tasks are merged")
+        assert Committer(state, catalog).tick().committed == 3
+    with state.read() as tx:
+        made = [attempts.attempts_of(tx, task.id) for task in task_rows.tasks(tx)]
+    assert [(one.way, one.rows_deleted) for (one,) in made].count(("decode", 1)) == 1
+    assert {one.way for (one,) in made} == {"decode"}
+    assert rows_of(table.refresh()) == before
+    assert len(list(table.scan().plan_files())) == 3
+    # Spark's own worker keeps a directory for each application that it ran an executor of.
+    assert len(list((tmp_path / "executor").glob("app-*/*"))) == 1

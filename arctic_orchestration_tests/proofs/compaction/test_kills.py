@@ -1,0 +1,172 @@
+"""Proof: planner, worker and committer are killed at every step, and nothing is lost or doubled.
+
+Real processes, real Spark, tables that are written to meanwhile. ``ARCTIC_PROOF=full`` kills 200
+times on each database, by default ten times: every other step, on each database others.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.proofs.compaction import steps
+from arctic_orchestration_tests.proofs.compaction.crew import (
+    COMMITTER,
+    PLANNER,
+    WORKER,
+    Crew,
+    How,
+    Member,
+)
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
+from arctic_orchestration_tests.proofs.compaction.steps import Without
+from arctic_orchestration_tests.proofs.compaction.what_is_wrong import is_done, what_is_wrong
+from arctic_orchestration_tests.proofs.compaction.written_tables import (
+    WrittenTable,
+    written_tables,
+)
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(5400)]
+
+ROLES = (PLANNER, WORKER, COMMITTER)
+#: each role takes its turn, so that a worker starts while others die
+STEPS = sorted(
+    (place / len(names), role, step)
+    for role, names in (
+        (PLANNER, steps.PLANNER),
+        (WORKER, steps.WORKER),
+        (COMMITTER, (*steps.COMMITTER, *steps.HOUSEKEEPING)),
+    )
+    for place, step in enumerate(names)
+)
+#: Housekeeping needs a worker that was killed before: two kills.
+ROUNDS = 8
+KILLS = 200 if FULL else 10
+#: how long a random moment may be waited for
+_LONGEST_MOMENT = 1.5
+#: so often it is asked whether a process that has to come to a step has anything to do
+_LOOK_SECONDS = 1.0
+
+
+class Killed:
+    """Processes that are killed and started again, and the tables that they compact."""
+
+    def __init__(self, crew: Crew, database: Database, written: list[WrittenTable]) -> None:
+        self._crew = crew
+        self._database = database
+        self.written = written
+        self._how = dict.fromkeys(ROLES, How())
+        self.members: dict[str, Member] = {}
+        self.kills: Counter[str] = Counter()
+
+    def start(self, role: str, how: How | None = None) -> None:
+        if how is not None:
+            self._how[role] = how
+        self.members[role] = self._crew.start(role, self._how[role])
+
+    def kill_at(self, role: str, step: str) -> None:
+        """Lets a process die at the step, and starts another one."""
+        victim = self.members[role]
+        self._crew.arm(step, of=victim)
+        self._make_work(step)
+        deadline = time.monotonic() + SECONDS
+        while victim.is_alive and time.monotonic() < deadline:
+            victim.process.join(_LOOK_SECONDS)
+            if is_done(self._database, self.written)():
+                # It was not enough to come there.
+                self._make_work(step)
+        assert not victim.is_alive, f"{role} did not come to {step}: {victim.log()}"
+        victim.was_killed()
+        assert self._crew.was_reached(step)
+        self.kills[step] += 1
+        self.start(role)
+
+    def kill_sometime(self, chance: random.Random) -> None:
+        """A process dies wherever it is."""
+        self._write()
+        role = chance.choice(ROLES)
+        threading.Event().wait(chance.uniform(0, _LONGEST_MOMENT))
+        os.kill(self.members[role].pid, signal.SIGKILL)
+        self.members[role].was_killed()
+        self.kills["at random"] += 1
+        self.start(role)
+
+    def _make_work(self, step: str) -> None:
+        if step in steps.HOUSEKEEPING:
+            self.kill_at(WORKER, "OUTPUTS_WRITTEN")
+        else:
+            self._write()
+
+    def _write(self) -> None:
+        """Lets all writers begin something, but those that have not done the last."""
+        for one in self.written:
+            if one.is_written():
+                one.write()
+
+    def ends(self) -> list[str]:
+        """Waits until everything is written and done; then says what is wrong."""
+        for one in self.written:
+            one.ends()
+        until(is_done(self._database, self.written), SECONDS, "nothing is left to do")
+        return what_is_wrong(self._database, self.written)
+
+
+MakeKilled = Callable[[], Killed]
+
+
+@pytest.fixture
+def killed(crew: Crew, state: Database, catalog: Catalog, lake: Path) -> Iterator[Killed]:
+    """Nothing is started yet but the writers."""
+    with written_tables(catalog, lake) as written:
+        yield Killed(crew, state, written)
+
+
+def chosen(backend: str) -> list[tuple[str, str]]:
+    """All steps some times in the full size; else every other one."""
+    alike = [(role, step) for _, role, step in STEPS]
+    return alike * ROUNDS if FULL else alike[("sqlite", "postgres").index(backend) :: 2]
+
+
+def test_nothing_is_lost_whoever_is_killed_and_wherever(killed: Killed, backend: str) -> None:
+    """Rows as the writers left them, each task in one snapshot, no file that nobody knows."""
+    began = time.monotonic()
+    for role in ROLES:
+        killed.start(role)
+    for role, step in chosen(backend):
+        killed.kill_at(role, step)
+        print(f"{time.monotonic() - began:6.1f} s {role} {step}", flush=True)
+    chance = random.Random(5)
+    while killed.kills.total() < KILLS:
+        killed.kill_sometime(chance)
+    assert killed.ends() == []
+    snapshots = sum(len(one.table.snapshots()) for one in killed.written)
+    rows = sum(len(one.rows) for one in killed.written)
+    print(
+        f"{backend}: {killed.kills.total()} kills {dict(killed.kills)}, {snapshots} snapshots, "
+        f"{rows} rows, nothing wrong, {time.monotonic() - began:.0f} s"
+    )
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_committer_without_the_tables_history_is_found_out(killed: Killed) -> None:
+    """The control: what is committed and not reported is dropped, and its files are removed."""
+    killed.start(COMMITTER, How(without=Without.HISTORY))
+    for role in (PLANNER, WORKER):
+        killed.start(role)
+    killed.kill_at(COMMITTER, "SNAPSHOT_COMMITTED")
+
+    def is_found_out() -> bool:
+        wrong = what_is_wrong(killed._database, killed.written)
+        return any("miss a file" in one for one in wrong)
+
+    until(is_found_out, SECONDS, "the proof finds a table that misses a file")
+    print(f"without the history: {what_is_wrong(killed._database, killed.written)}")

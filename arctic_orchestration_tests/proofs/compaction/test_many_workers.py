@@ -1,0 +1,75 @@
+"""Proof: several worker processes share the tasks of one table, and each is done once.
+
+``ARCTIC_PROOF=full`` has four workers of two tasks at once and 96 tasks, by default two and 12.
+"""
+
+import time
+from collections import Counter
+from datetime import datetime
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import attempts, task_rows
+from arctic_orchestration.compaction.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.committer import Committer
+from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.worker import What
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, table_of
+from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
+WORKERS, PARALLELISM, TASKS = (4, 2, 96) if FULL else (2, 2, 12)
+FILES_OF_A_TASK = 2
+
+
+def test_each_task_is_done_once_and_several_at_a_time(
+    state: Database, catalog: Catalog, crew: Crew
+) -> None:
+    """All workers take part, at the same time, and no two of them in one task."""
+    table = table_of(catalog, files=TASKS * FILES_OF_A_TASK)
+    before = rows_of(table)
+    workers = [crew.start(WORKER, How(parallelism=PARALLELISM)) for _ in range(WORKERS)]
+    for worker in workers:
+        worker.says("ready")
+    began = time.monotonic()
+    assert len(offered(state, table, at_once=FILES_OF_A_TASK).taken) == TASKS
+
+    def is_merged() -> bool:
+        with state.read() as tx:
+            return len(task_rows.tasks(tx, states=[TaskState.MERGED])) == TASKS
+
+    until(is_merged, SECONDS, "all tasks are merged")
+    seconds = time.monotonic() - began
+    done = Counter(one["task"] for worker in workers for one in worker.said(What.MERGED))
+    with state.read() as tx:
+        tasks = task_rows.tasks(tx)
+        made = [attempt for task in tasks for attempt in attempts.attempts_of(tx, task.id)]
+    assert done == {task.id: 1 for task in tasks}
+    assert [attempt.state for attempt in made] == [AttemptState.MERGED] * TASKS
+    shares = Counter(attempt.worker for attempt in made)
+    assert len(shares) == WORKERS
+    assert most_at_once(made) > PARALLELISM, "no two workers were at work at the same time"
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed) == (1, TASKS)
+    assert rows_of(table) == before
+    assert len(list(table.scan().plan_files())) == TASKS
+    print(f"{TASKS} tasks, {dict(shares)}, at most {most_at_once(made)} at a time, {seconds:.1f} s")
+
+
+def most_at_once(made: list[Attempt]) -> int:
+    """The most attempts that were under way at one moment."""
+    changes: list[tuple[datetime, int]] = []
+    for attempt in made:
+        assert attempt.ended_at is not None
+        changes += [(attempt.claimed_at, 1), (attempt.ended_at, -1)]
+    most = now = 0
+    # Those that end at a moment have ended before others begin.
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most

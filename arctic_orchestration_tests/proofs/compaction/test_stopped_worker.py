@@ -1,0 +1,241 @@
+"""Proof: who is stopped for longer than its lease, and goes on, changes nothing any more.
+
+Real processes get SIGSTOP at a step, another one does their work, and they get SIGCONT.
+"""
+
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.compaction import attempts, cleaning, records, task_rows
+from arctic_orchestration.compaction.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.cleaning import clean
+from arctic_orchestration.compaction.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.outputs import directory_of
+from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.compaction.worker import What, Worker
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.lake import replacing
+from arctic_orchestration.lake.merging import merge
+from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
+from arctic_orchestration_tests.proofs.compaction.crew import (
+    COMMITTER,
+    WORKER,
+    Crew,
+    How,
+    Member,
+)
+from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.proofs.compaction.steps import Without
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
+STOPPED = signal.SIGSTOP
+#: a lease that ends while a test looks on
+SHORT = How(life=timedelta(seconds=2))
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """A table of four files with ten rows each."""
+    return table_of(catalog, files=4)
+
+
+def only_task(state: Database) -> Task:
+    with state.read() as tx:
+        (task,) = task_rows.tasks(tx)
+    return task
+
+
+def attempts_at(state: Database) -> list[Attempt]:
+    with state.read() as tx:
+        return attempts.attempts_of(tx, only_task(state).id)
+
+
+def outputs_of(table: Table, attempt: Attempt) -> list[Path]:
+    """The files that an attempt has written, as far as they are there."""
+    directory = Path(directory_of(table, attempt.directory).removeprefix("file://"))
+    return sorted(directory.rglob("*.parquet"))
+
+
+def expired(state: Database) -> Callable[[], bool]:
+    """Whether an attempt is lost by now."""
+
+    def ask() -> bool:
+        with state.begin() as tx:
+            return attempts.expire(tx) == 1
+
+    return ask
+
+
+def compactions(table: Table) -> list[str]:
+    """The tasks that the table's snapshots name."""
+    summaries = [one.summary for one in table.refresh().snapshots()]
+    found = [one.additional_properties.get(TASKS) for one in summaries if one is not None]
+    return [one for one in found if one is not None]
+
+
+def committed_in_time(state: Database, catalog: Catalog) -> CommitCounts:
+    """Another committer's round, when the lease of the one that is stopped is over."""
+    committer, done = Committer(state, catalog), list[CommitCounts]()
+
+    def takes_over() -> bool:
+        done.append(committer.tick())
+        return done[-1].snapshots == 1
+
+    until(takes_over, SECONDS, "another committer has the table")
+    return done[-1]
+
+
+def stopped_worker(crew: Crew, step: str, how: How = SHORT) -> Member:
+    """A worker that has claimed a task, and stands at the step, its JVM too."""
+    worker = crew.start(WORKER, how)
+    crew.arm(step, how=STOPPED)
+    worker.is_stopped_at(crew, step)
+    for child in psutil.Process(worker.pid).children(recursive=True):
+        child.suspend()
+    return worker
+
+
+def goes_on(worker: Member) -> None:
+    for child in psutil.Process(worker.pid).children(recursive=True):
+        child.resume()
+    worker.goes_on()
+
+
+@pytest.mark.parametrize("step", ["OUTPUTS_BEGUN", "OUTPUTS_WRITTEN"])
+def test_a_worker_that_was_stopped_too_long_is_refused(
+    state: Database, catalog: Catalog, table: Table, crew: Crew, spark: SparkSession, step: str
+) -> None:
+    """Another one has done its task; what it has written is removed, and the table is equal."""
+    before = rows_of(table)
+    offered(state, table)
+    worker = stopped_worker(crew, step)
+    until(expired(state), SECONDS, "the lease of the stopped worker is over")
+    Worker(state, catalog, partial(merge, spark)).run(AT_ONCE)
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed) == (1, 1)
+    goes_on(worker)
+    worker.says(What.LOST)
+    assert worker.said(What.MERGED) == []
+    first, second = attempts_at(state)
+    assert (first.state, second.state) == (AttemptState.LOST, AttemptState.COMMITTED)
+    # By itself, if it knows that it is late before it reports; else by the cleaner.
+    assert clean(state, catalog, grace=AT_ONCE).kept == 0
+    assert outputs_of(table, first) == []
+    assert only_task(state).state is TaskState.COMMITTED
+    assert rows_of(table) == before
+    assert compactions(table) == [only_task(state).id]
+    assert [file.file.file_path for file in table.scan().plan_files()] == [
+        one.path for one in second.outputs or ()
+    ]
+
+
+@pytest.mark.parametrize("without", [Without.NOTHING, Without.LEASE])
+def test_a_late_report_is_refused_also_when_nobody_else_has_the_task(
+    state: Database, catalog: Catalog, table: Table, crew: Crew, without: Without
+) -> None:
+    """With the control: where nobody asks for the lease, files are taken that the cleaner took.
+
+    Its directory was removed, as its attempt was lost, when the report comes.
+    """
+    offered(state, table)
+    worker = stopped_worker(crew, "OUTPUTS_WRITTEN", How(life=SHORT.life, without=without))
+    (attempt,) = attempts_at(state)
+    assert outputs_of(table, attempt) != []
+    until(expired(state), SECONDS, "the lease of the stopped worker is over")
+    # Another one has claimed the task, and is at it.
+    with state.begin() as tx:
+        claim = attempts.claim(tx, (), "another one")
+    assert claim is not None
+    assert clean(state, catalog, grace=AT_ONCE).removed == 1
+    goes_on(worker)
+    if without is Without.NOTHING:
+        worker.says(What.LOST)
+        assert only_task(state).state is TaskState.CLAIMED
+        with state.begin() as tx:
+            assert attempts.renew(tx, claim.attempt_id, claim.token)
+        print("a late report was refused")
+    else:
+        worker.says(What.MERGED)
+        # It counts as the other one's report, which has written nothing.
+        assert only_task(state).state is TaskState.MERGED
+        assert outputs_of(table, attempt) == []
+        print("without the lease: a late report was taken, of files that are gone")
+
+
+@pytest.mark.parametrize("step", ["COMMITTER_LEASED", "SNAPSHOT_WRITTEN", "SNAPSHOT_COMMITTED"])
+def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
+    state: Database, catalog: Catalog, table: Table, crew: Crew, step: str
+) -> None:
+    """Stopped before its snapshot, or between it and the report; another one took over.
+
+    It may have asked for its lease just before it was stopped; then its snapshot has the wrong
+    parent.
+    """
+    before = rows_of(table)
+    offered(state, table, at_once=2)
+    Worker(state, catalog, Merging()).run(AT_ONCE)
+    crew.arm(step, how=STOPPED)
+    committer = crew.start(COMMITTER, SHORT)
+    committer.is_stopped_at(crew, step)
+    # A round of one snapshot, its own or the one that it finds in the table's history.
+    assert committed_in_time(state, catalog).committed == 2
+    with state.read() as tx:
+        tasks = {task.id: task for task in task_rows.tasks(tx)}
+        (record,) = records.records(tx)
+    committer.goes_on()
+    committer.says("refused")
+    assert committer.said("round") == []
+    assert rows_of(table) == before
+    (named,) = compactions(table)
+    assert sorted(named.split(",")) == sorted(tasks) == sorted(record.tasks)
+    with state.read() as tx:
+        assert {task.id: task for task in task_rows.tasks(tx)} == tasks
+        assert records.records(tx) == [record]
+    assert len(list(table.scan().plan_files())) == 2
+    assert all(Path(file.file.file_path).exists() for file in table.scan().plan_files())
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+@pytest.mark.parametrize("cleaner_looks", [True, False])
+def test_without_the_tables_history_a_take_over_loses_rows(
+    state: Database,
+    catalog: Catalog,
+    table: Table,
+    crew: Crew,
+    monkeypatch: pytest.MonkeyPatch,
+    cleaner_looks: bool,
+) -> None:
+    """The control: who takes over and does not look there takes its own snapshot for a conflict.
+
+    Then the cleaner alone still keeps the files; one that does not look either removes them.
+    """
+    before = rows_of(table)
+    offered(state, table)
+    Worker(state, catalog, Merging()).run(AT_ONCE)
+    crew.arm("SNAPSHOT_COMMITTED", how=STOPPED)
+    committer = crew.start(COMMITTER, SHORT)
+    committer.is_stopped_at(crew, "SNAPSHOT_COMMITTED")
+    monkeypatch.setattr(replacing, "made_before", lambda *_: {})
+    other = Committer(state, catalog)
+    until(lambda: other.tick().conflicts == 1, SECONDS, "a conflict with its own snapshot")
+    if cleaner_looks:
+        assert clean(state, catalog, grace=AT_ONCE).kept == 1
+        assert rows_of(table) == before
+    else:
+        monkeypatch.setattr(cleaning.KnownFiles, "below", lambda *_: None)
+        assert clean(state, catalog, grace=AT_ONCE).removed == 1
+        with pytest.raises(FileNotFoundError):
+            rows_of(table)

@@ -1,0 +1,124 @@
+"""What must hold of a lake when all is done, whoever was killed meanwhile."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlparse
+
+import sqlalchemy as sa
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction.task import LIVE, TaskState
+from arctic_orchestration.database.compaction_tables import (
+    compaction_attempts,
+    compaction_records,
+    is_uncleaned,
+)
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration_tests.lake.merged_by_hand import Row, rows_of
+from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
+
+
+def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[], bool]:
+    """Whether nothing is left to plan, merge, commit or remove."""
+
+    def ask() -> bool:
+        with database.read() as tx:
+            if task_rows.tasks(tx, states=LIVE, limit=1):
+                return False
+            if tx.execute(sa.select(compaction_attempts.c.id).where(is_uncleaned)).first():
+                return False
+            known = {row.name: row for row in tables.known_tables(tx)}
+        for one in written:
+            head = one.table.refresh().current_snapshot()
+            row = known.get(one.name)
+            if row is None or head is None or row.due_since is not None:
+                return False
+            if row.looked_snapshot_id != head.snapshot_id:
+                return False
+        return True
+
+    return ask
+
+
+def what_is_wrong(database: Database, written: Sequence[WrittenTable]) -> list[str]:
+    """All that does not hold, in words; nothing, if all is well."""
+    wrong = []
+    for one in written:
+        wrong += _rows(one) + _files(one.table.refresh()) + _tasks(database, one)
+    return wrong
+
+
+def _rows(one: WrittenTable) -> list[str]:
+    """The rows of now, and those of a snapshot from before."""
+    wrong = _differences(f"{one.name}: readers", one.found, one.expected())
+    if one.early is not None:
+        snapshot_id, rows = one.early
+        wrong += _differences(
+            f"{one.name}: readers of an early snapshot",
+            lambda: rows_of(one.table, snapshot_id),
+            rows,
+        )
+    return wrong
+
+
+def _differences(who: str, read: Callable[[], list[Row]], expected: list[Row]) -> list[str]:
+    try:
+        found = Counter(read())
+    except FileNotFoundError as error:
+        return [f"{who} miss a file: {error}"]
+    lost, more = Counter(expected) - found, found - Counter(expected)
+    wrong = [f"{who} miss {sorted(lost)}"] if lost else []
+    return wrong + ([f"{who} find {sorted(more.elements())} besides"] if more else [])
+
+
+def _files(table: Table) -> list[str]:
+    """What lies in the directories of attempts, and belongs to no snapshot."""
+    known = {
+        urlparse(file.path).path
+        for snapshot in table.snapshots()
+        for file in live_files(table, snapshot.snapshot_id).files
+    }
+    root = Path(urlparse(table.location()).path)
+    there = [path for path in root.rglob("compaction-*/**/*") if path.is_file()]
+    unknown = [path for path in there if str(path) not in known and not _is_checksum(path, known)]
+    return [f"{path} belongs to no snapshot" for path in unknown]
+
+
+def _is_checksum(path: Path, known: set[str]) -> bool:
+    """Hadoop writes one beside each file."""
+    name = path.name.removeprefix(".").removesuffix(".crc")
+    return path.name == f".{name}.crc" and str(path.with_name(name)) in known
+
+
+def _tasks(database: Database, one: WrittenTable) -> list[str]:
+    """Each task that was committed is in one snapshot, and in one record."""
+    in_snapshots: dict[str, list[int]] = {}
+    for snapshot in one.table.snapshots():
+        names = snapshot.summary.additional_properties.get(TASKS, "") if snapshot.summary else ""
+        for id in filter(None, names.split(",")):
+            in_snapshots.setdefault(id, []).append(snapshot.snapshot_id)
+    with database.read() as tx:
+        tasks = {task.id: task for task in task_rows.tasks(tx, table=one.name)}
+        query = sa.select(compaction_records.c.tasks)
+        query = query.where(compaction_records.c.table_name == one.name)
+        kept = sa.select(compaction_attempts.c.kept_reason)
+        kept = kept.where(compaction_attempts.c.table_name == one.name)
+        kept = kept.where(compaction_attempts.c.kept_reason.is_not(None))
+        wrong = [f"files of an attempt that is over: {why}" for why in tx.execute(kept).scalars()]
+        recorded = Counter(id for text in tx.execute(query).scalars() for id in json.loads(text))
+    for task in tasks.values():
+        ids = in_snapshots.get(task.id, [])
+        committed = task.state is TaskState.COMMITTED
+        if ids != ([task.snapshot_id] if committed else []):
+            wrong.append(f"task {task.id} is {task.state} {task.snapshot_id}, in snapshots {ids}")
+        if recorded[task.id] != committed:
+            wrong.append(f"task {task.id} is {task.state}, in {recorded[task.id]} records")
+        if task.state in (*LIVE, TaskState.QUARANTINED):
+            wrong.append(f"task {task.id} is {task.state}: {task.reason}")
+    unknown = sorted(in_snapshots.keys() - tasks.keys())
+    return wrong + [f"nobody knows the tasks {unknown} of snapshots"] * bool(unknown)
