@@ -38,8 +38,8 @@ from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.table_plan import PlanState
 from arctic_orchestration.lake import ensure_table, open_catalog, spark_session
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.merging import Engine
-from arctic_orchestration.lake.ways import Way
+from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.merging.ways import Way
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
 from benchmarks.compaction_files import SCHEMA, checksum, write_files

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.compaction_opened import Lake
-from arctic_orchestration.cli.compaction_tables import DISABLED
+from arctic_orchestration.cli.compaction.opened import Lake
+from arctic_orchestration.cli.compaction.tables import DISABLED
 from arctic_orchestration.cli.display import counted
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import sqlite_file

@@ -12,13 +12,13 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from arctic_orchestration.cli.compaction_opened import (
+from arctic_orchestration.cli.compaction.opened import (
     Opened,
     opened_compaction,
     positive_duration,
     working,
 )
-from arctic_orchestration.cli.compaction_spark import ConfOption, LakeSpark
+from arctic_orchestration.cli.compaction.spark import ConfOption, LakeSpark
 from arctic_orchestration.cli.display import console, counted, moment, short_id
 from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
@@ -77,7 +77,7 @@ def worker(
             with working("starting Spark"):
                 spark = lake_spark()
             from arctic_orchestration.compaction.worker import Worker
-            from arctic_orchestration.lake.merging import merge
+            from arctic_orchestration.lake.merging.merge import merge
 
             events = _Events(as_json=as_json)
             made = Worker(

@@ -62,8 +62,7 @@ class MergedFiles(Protocol):
 
 
 class Merge(Protocol):
-    """Merges the files of a group into a directory: :func:`arctic_orchestration.lake.merging.merge`
-    with its Spark session."""
+    """Merges the files of a group into a directory, as ``lake.merging.merge`` does with a Spark."""
 
     def __call__(
         self, table: Table, group: FileGroup, directory: str, *, target_bytes: int

@@ -17,8 +17,8 @@ from arctic_orchestration.compaction.leftovers import GRACE, Leftover
 from arctic_orchestration.compaction.outputs import remove_outputs
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
-from arctic_orchestration.lake.known_files import KnownFiles
 from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 
 _log = logging.getLogger("arctic.compaction.cleaning")
 

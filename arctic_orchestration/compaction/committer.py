@@ -38,7 +38,7 @@ from arctic_orchestration.errors import (
     UnsupportedTable,
 )
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.lake.replacing import Replaced, Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
 from arctic_orchestration.lake.tables import load_table
 
 _log = logging.getLogger("arctic.compaction.committer")

@@ -2,7 +2,7 @@
 
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake.listing import Store
+from arctic_orchestration.lake.upkeep.listing import Store
 
 
 def directory_of(table: Table, name: str) -> str:

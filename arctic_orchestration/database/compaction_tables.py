@@ -31,7 +31,7 @@ compaction_queues = sa.Table(
     sa.Column("capacity", sa.Integer, nullable=False),
     sa.Column("level", sa.Integer, nullable=False),
     sa.Column("share", sa.Integer, nullable=False),
-    # How many workers are started for it; those that people start are not counted.
+    # How many workers are wanted for it, with those that people start.
     sa.Column("max_workers", sa.Integer, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
 )

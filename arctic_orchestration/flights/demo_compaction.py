@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation
 
-from arctic_orchestration.code_location.compaction_worker import JOB
+from arctic_orchestration.code_location.compaction.worker import JOB
 from arctic_orchestration.compaction import records, tables, task_rows
 from arctic_orchestration.compaction.task import LIVE
 from arctic_orchestration.lake.manifests import live_entries, live_files

@@ -12,7 +12,7 @@ import dagster as dg
 import psutil
 import yaml
 
-from arctic_orchestration.code_location.compaction_runs import QUEUE_TAG
+from arctic_orchestration.code_location.compaction.runs import QUEUE_TAG
 
 LOCATION = "flights"
 

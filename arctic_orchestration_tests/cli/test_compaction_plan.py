@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli.compaction_policy import PROPERTIES, policy_lines
+from arctic_orchestration.cli.compaction.policy import PROPERTIES, policy_lines
 from arctic_orchestration.compaction import workers
 from arctic_orchestration.compaction.policy import PREFIX, Policy
 from arctic_orchestration.compaction.task import TaskState

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.cli.compaction_opened import Opened
-from arctic_orchestration.cli.compaction_service import Service
+from arctic_orchestration.cli.compaction.opened import Opened
+from arctic_orchestration.cli.compaction.service import Service
 from arctic_orchestration.compaction.cleaning import CleaningCounts
 from arctic_orchestration.compaction.committer import CommitCounts
 from arctic_orchestration.compaction.planning import PlanningCounts

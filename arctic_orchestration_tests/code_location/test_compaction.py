@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from arctic_orchestration.code_location import compaction_sensor
 from arctic_orchestration.code_location.compaction import compaction_definitions
-from arctic_orchestration.code_location.compaction_runs import wanted_runs, worker_name
-from arctic_orchestration.code_location.compaction_worker import JOB
+from arctic_orchestration.code_location.compaction import sensor as compaction_sensor
+from arctic_orchestration.code_location.compaction.runs import wanted_runs, worker_name
+from arctic_orchestration.code_location.compaction.worker import JOB
 from arctic_orchestration.compaction import queues, tables, workers
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.queues import CompactionQueue

@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from arctic_orchestration.code_location import compaction_sensor
-from arctic_orchestration.code_location.compaction_numbers import key_of
+from arctic_orchestration.code_location.compaction import sensor as compaction_sensor
+from arctic_orchestration.code_location.compaction.numbers import key_of
 from arctic_orchestration.compaction import records
 from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration_tests.code_location.compaction_place import (

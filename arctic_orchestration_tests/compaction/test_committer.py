@@ -26,7 +26,7 @@ from arctic_orchestration.database.compaction_tables import (
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration.lake.replacing.replace import TASKS
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
     add_file,

@@ -7,7 +7,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.code_location.compaction_worker import JOB
+from arctic_orchestration.code_location.compaction.worker import JOB
 from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.definitions import defs

@@ -16,9 +16,10 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake import open_catalog, replacing
-from arctic_orchestration.lake.replace_producer import ReplaceFiles
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.lake.replacing import replace as replacing
+from arctic_orchestration.lake.replacing.producer import ReplaceFiles
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 

@@ -24,7 +24,7 @@ from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.replacing import Replacement
+from arctic_orchestration.lake.replacing.replace import Replacement
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),

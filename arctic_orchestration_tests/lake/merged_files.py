@@ -14,10 +14,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.lake.deletes import plain_path
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
-from arctic_orchestration.lake.merging import Engine, Merged, merge
-from arctic_orchestration.lake.ways import Way
+from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.merge import Engine, Merged, merge
+from arctic_orchestration.lake.merging.ways import Way
 
 POSITION_SCHEMA = pa.schema(
     [

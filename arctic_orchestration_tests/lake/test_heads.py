@@ -9,8 +9,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake import heads
-from arctic_orchestration.lake.heads import Head, ReadManifests, Sought, may_hold
+from arctic_orchestration.lake.replacing import heads
+from arctic_orchestration.lake.replacing.heads import Head, ReadManifests, Sought, may_hold
 from arctic_orchestration_tests.lake.merged_by_hand import add, new_table
 
 

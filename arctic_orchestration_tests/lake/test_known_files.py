@@ -9,8 +9,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import InvalidInput, LakeError
-from arctic_orchestration.lake import known_files
-from arctic_orchestration.lake.known_files import KnownFiles, snapshot_files_in
+from arctic_orchestration.lake.upkeep import known_files
+from arctic_orchestration.lake.upkeep.known_files import KnownFiles, snapshot_files_in
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.merged_by_hand import SCHEMA, add, arrow, new_table
 

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.maintenance import Expired, FileKind, expire_snapshots
+from arctic_orchestration.lake.upkeep.maintenance import Expired, FileKind, expire_snapshots
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "origin", StringType()))
@@ -326,7 +326,7 @@ def test_writers_that_are_always_first_are_a_conflict(
         raise CommitFailedException("another process")
 
     monkeypatch.setattr(Table, "_do_commit", refused)
-    monkeypatch.setattr("arctic_orchestration.lake.maintenance._ATTEMPTS", 3)
+    monkeypatch.setattr("arctic_orchestration.lake.upkeep.maintenance._ATTEMPTS", 3)
     with pytest.raises(CommitConflict, match=r"lake\.flights: other writers were first 3 times"):
         expire_snapshots(table, older_than=LATER)
     assert on_disk(table) == before

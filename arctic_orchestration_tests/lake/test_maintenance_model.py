@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.lake import ensure_table, open_catalog
-from arctic_orchestration.lake.maintenance import expire_snapshots, remove_orphans
+from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 

@@ -20,8 +20,8 @@ from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.listing import Store, _written_at
-from arctic_orchestration.lake.maintenance import Orphans, remove_orphans
+from arctic_orchestration.lake.upkeep.listing import Store, _written_at
+from arctic_orchestration.lake.upkeep.maintenance import Orphans, remove_orphans
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))

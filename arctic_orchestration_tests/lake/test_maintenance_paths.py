@@ -2,7 +2,7 @@
 
 import pytest
 
-from arctic_orchestration.lake.reachable import KnownFiles, keys_of, literal_key
+from arctic_orchestration.lake.upkeep.reachable import KnownFiles, keys_of, literal_key
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.merging import Engine
-from arctic_orchestration.lake.ways import Way
+from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.merging.ways import Way
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,

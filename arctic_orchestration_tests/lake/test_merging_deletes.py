@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import UnsupportedTable
 from arctic_orchestration.lake import ensure_table, open_catalog
-from arctic_orchestration.lake import live_rows as live_rows_module
+from arctic_orchestration.lake.merging import live_rows as live_rows_module
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,

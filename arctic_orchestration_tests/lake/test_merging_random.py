@@ -51,7 +51,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.merging import Engine
+from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.delete_writer import (
     Scope,

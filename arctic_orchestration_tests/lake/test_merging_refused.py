@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedTable
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.lake.merging import Engine
+from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,
@@ -78,7 +78,7 @@ def test_a_file_that_goes_while_it_is_read(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its footer was looked at, before Spark comes."""
-    from arctic_orchestration.lake import live_rows
+    from arctic_orchestration.lake.merging import live_rows
 
     group = group_of(table)
     monkeypatch.setattr(
@@ -204,7 +204,7 @@ def test_an_output_that_lacks_rows(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whatever the reason may be; here one is left out on the way, and there one comes back."""
-    from arctic_orchestration.lake import merging
+    from arctic_orchestration.lake.merging import merge as merging
 
     written = merging._write
     monkeypatch.setattr(

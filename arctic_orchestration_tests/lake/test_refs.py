@@ -5,7 +5,7 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.compaction.small_lake import Merging, add_file, table_of
 
 

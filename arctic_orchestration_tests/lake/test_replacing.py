@@ -10,7 +10,7 @@ from pyiceberg.transforms import BucketTransform
 
 from arctic_orchestration.errors import InvalidInput, UnsupportedTable
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.replacing import TASKS, replace_files
+from arctic_orchestration.lake.replacing.replace import TASKS, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (
     BY_ORIGIN,
     add,

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (
     add,
     arrow,
@@ -51,7 +51,9 @@ class Told:
             return real(*arguments)
 
         monkeypatch.setattr(table.catalog, "commit_table", commit)
-        monkeypatch.setattr("arctic_orchestration.lake.replacing.time.sleep", lambda seconds: None)
+        monkeypatch.setattr(
+            "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
+        )
 
     def asked(self) -> None:
         self.events.append("asked")

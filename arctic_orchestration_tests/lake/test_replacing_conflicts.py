@@ -11,7 +11,7 @@ from pyiceberg.types import StringType
 
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.describing import describe
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.delete_writer import (
     Scope,
     add_equality_deletes,

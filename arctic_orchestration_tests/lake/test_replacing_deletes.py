@@ -10,7 +10,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from arctic_orchestration.lake.manifests import read_entries
-from arctic_orchestration.lake.replacing import replace_files
+from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration_tests.lake.delete_writer import (
     Scope,
     add_equality_deletes,

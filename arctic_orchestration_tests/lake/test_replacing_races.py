@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_entries
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.merged_by_hand import (
     Row,

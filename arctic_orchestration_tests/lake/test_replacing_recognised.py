@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake import heads
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing import heads
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (
     add,
     arrow,

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import CatalogUnavailable, CommitConflict, CommitUnknown
-from arctic_orchestration.lake.replacing import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.crashing_committer import LANDED, STEPS, commit_until
 from arctic_orchestration_tests.lake.merged_by_hand import (
@@ -151,7 +151,9 @@ class Lost(Exception):
 
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch, table: Table, merged: Replacement) -> Commits:
-    monkeypatch.setattr("arctic_orchestration.lake.replacing.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(
+        "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
+    )
     monkeypatch.setattr("arctic_orchestration.lake.tables.time.sleep", lambda seconds: None)
     return Commits(monkeypatch, table)
 

@@ -28,10 +28,10 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake import rewriting as module
-from arctic_orchestration.lake.merging import Engine
-from arctic_orchestration.lake.plain_files import PlainFiles, plain_files
-from arctic_orchestration.lake.rewriting import Writing, rewrite_files
+from arctic_orchestration.lake.merging import rewriting as module
+from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
+from arctic_orchestration.lake.merging.rewriting import Writing, rewrite_files
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration_tests.lake.merged_files import (
     fill,
@@ -84,7 +84,7 @@ def written(path: Path, rows: pa.Table, **options: Any) -> str:
 
 
 def plain_of(schema: Schema, rows: int = 1 << 40, **more: Any) -> Writing:
-    from arctic_orchestration.lake.plain_files import _columns
+    from arctic_orchestration.lake.merging.plain_files import _columns
 
     return Writing(columns=_columns(schema), rows_per_file=rows, **more)
 

@@ -35,9 +35,9 @@ from pyiceberg.types import (
 )
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake import ways
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup
-from arctic_orchestration.lake.ways import Way, choose_way
+from arctic_orchestration.lake.merging import ways
+from arctic_orchestration.lake.merging.ways import Way, choose_way
 from arctic_orchestration_tests.lake.parquet_inputs import (
     arrow_rows,
     encrypted,

@@ -36,7 +36,7 @@ from arctic_orchestration.compaction.worker import Worker, WorkerEvent
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake import open_catalog, spark_session
-from arctic_orchestration.lake.merging import Engine, Way, merge
+from arctic_orchestration.lake.merging.merge import Engine, Way, merge
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs import crash_points

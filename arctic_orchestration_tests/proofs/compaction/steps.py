@@ -22,8 +22,9 @@ from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.worker import Worker
 from arctic_orchestration.database.compaction_tables import compaction_attempts
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.lake import merging, replacing
-from arctic_orchestration.lake.replacing import _Replace
+from arctic_orchestration.lake.merging import merge as merging
+from arctic_orchestration.lake.replacing import replace as replacing
+from arctic_orchestration.lake.replacing.replace import _Replace
 from arctic_orchestration_tests.proofs.crash_points import DIRECTORY, _replace, reach
 
 #: in the order in which they are passed

@@ -26,7 +26,7 @@ from arctic_orchestration.compaction.task import LIVE, TaskState
 from arctic_orchestration.compaction.worker import What
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.merging import Engine, Way
+from arctic_orchestration.lake.merging.merge import Engine, Way
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL
 from arctic_orchestration_tests.proofs.dagster_processes import until

@@ -23,9 +23,9 @@ from arctic_orchestration.compaction.outputs import directory_of
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import What, Worker
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.lake import replacing
-from arctic_orchestration.lake.merging import merge
-from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration.lake.merging.merge import merge
+from arctic_orchestration.lake.replacing import replace as replacing
+from arctic_orchestration.lake.replacing.replace import TASKS
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
 from arctic_orchestration_tests.proofs.compaction.crew import (
     COMMITTER,

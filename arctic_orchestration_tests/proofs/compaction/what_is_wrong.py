@@ -18,7 +18,7 @@ from arctic_orchestration.database.compaction_tables import (
 )
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.replacing import TASKS
+from arctic_orchestration.lake.replacing.replace import TASKS
 from arctic_orchestration_tests.lake.merged_by_hand import Row, rows_of
 from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
 

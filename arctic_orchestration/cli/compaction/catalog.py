@@ -1,0 +1,27 @@
+"""``arctic compaction forget-catalog``: after the catalog has moved."""
+
+from rich.markup import escape
+
+from arctic_orchestration.cli.compaction.opened import opened_compaction
+from arctic_orchestration.cli.display import console, print_json
+from arctic_orchestration.cli.state import JsonOption
+
+
+def forget_catalog(as_json: JsonOption = False) -> None:
+    """Lets the state database be about another catalog: the first that works on it from now on.
+
+    Only where the catalog has moved, with its tables: of another one, all tables would be missing.
+    """
+    from arctic_orchestration.compaction import catalogs
+
+    with opened_compaction() as opened, opened.database.begin() as tx:
+        forgotten = catalogs.forget(tx)
+    if as_json:
+        print_json({"forgotten": forgotten})
+    elif forgotten is None:
+        console().print("the state database is about no catalog yet; nothing was changed")
+    else:
+        console().print(
+            f"the state database is about {escape(forgotten)} no more, but about the catalog that "
+            "is worked on next"
+        )

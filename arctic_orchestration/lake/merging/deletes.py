@@ -1,0 +1,218 @@
+"""Which rows of data files are gone, as delete files tell it.
+
+Which delete applies to which file was decided when the files were planned; a delete counts for
+the files that list it, and for no others.
+
+*Position deletes* become one bitmap for each data file, so that millions of them fit into memory:
+an eighth of a byte a row, however often a position is repeated. Their paths are compared letter by
+letter, as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.replacing.named_files`.
+
+*Equality deletes* stay in their files. Those over the same columns are put into chains: in a chain
+each delete reaches all the data files that the deletes before it reach. As deletes apply to what
+is older than they are, there is hardly ever more than one chain, and then a row is gone if the
+farthest-reaching delete with its values reaches its file: one number to keep for each value.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from arctic_orchestration.errors import LakeError, UnsupportedTable
+from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.replacing.named_files import file_key
+
+#: The field ids that the specification reserves for the columns of position deletes.
+FILE_PATH_ID, POSITION_ID = 2147483546, 2147483545
+
+_BATCH_ROWS = 256 * 1024
+_LOCAL = re.compile(r"^file:(?://(?:localhost)?)?(?=/)")
+
+
+def plain_path(path: str) -> str:
+    """The path without the scheme if it is a local one: ``file:/a``, ``file:///a`` and ``/a``
+    are one file.
+
+    Nothing is decoded: in Iceberg a ``%20`` is three letters of a name.
+    """
+    return _LOCAL.sub("", path)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeletedPositions:
+    """The positions of a data file at which the rows are gone."""
+
+    #: position 0 is the lowest bit of the first word
+    words: npt.NDArray[np.uint64]
+
+    @classmethod
+    def none_of(cls, rows: int) -> "DeletedPositions":
+        """Of a file of so many rows, none of them deleted."""
+        return cls(np.zeros((rows + 63) // 64, np.uint64))
+
+    def add(self, positions: npt.NDArray[np.int64]) -> None:
+        """Adds positions that the file has."""
+        bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
+        np.bitwise_or.at(self.words, positions >> 6, bits)
+
+    def __len__(self) -> int:
+        """How many different positions there are."""
+        return int.from_bytes(self.words.tobytes(), "little").bit_count()
+
+
+def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, DeletedPositions]:
+    """The positions that position deletes name, by the paths of the files; only where some are.
+
+    Each delete file is read once, in batches. Positions that a file does not have are ignored, as
+    readers do.
+
+    Errors:
+        UnsupportedTable: a delete file is not Parquet, or has the path of one of the files in
+            another form than the table.
+        LakeError: a delete file is missing, broken or not one of position deletes.
+    """
+    reached: dict[DeleteFile, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        for delete in file.deletes:
+            if delete.kind == DeleteKind.POSITION:
+                reached[delete].append(file)
+    found: dict[str, DeletedPositions] = {}
+    for delete, targets in reached.items():
+        rows = 0
+        named = {file.path: file for file in targets}
+        keys = {file_key(file.path): file.path for file in targets}
+        for path, positions in _named_positions(io, delete.path):
+            rows += len(positions)
+            target = named.get(path)
+            if target is None:
+                if other := keys.get(file_key(path)):
+                    raise UnsupportedTable(
+                        f"{delete.path} deletes rows of {path}, expected {other}, as the table has "
+                        "it: some readers take this for one file, and others, Iceberg's own among "
+                        "them, do not, so a merge would change the rows of either"
+                    )
+                continue
+            inside = positions[(positions >= 0) & (positions < target.rows)]
+            if len(inside):
+                if target.path not in found:
+                    found[target.path] = DeletedPositions.none_of(target.rows)
+                found[target.path].add(inside)
+        if rows != delete.rows:
+            raise LakeError(f"{delete.path} has {rows} deletes, the table knows of {delete.rows}")
+    return found
+
+
+def _named_positions(io: FileIO, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """Paths of data files, each with some positions in it."""
+    try:
+        with io.new_input(plain_path(path)).open() as stream:
+            # The paths repeat: as a dictionary they take a number a row.
+            names = _column_names(pq.ParquetFile(stream).schema_arrow, path)
+            stream.seek(0)
+            file = pq.ParquetFile(stream, read_dictionary=[names[0]])
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(names)):
+                yield from _by_path(batch.column(names[0]), batch.column(names[1]), path)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedTable(f"{path}: position deletes that are not Parquet: {error}") from error
+    except OSError as error:
+        raise LakeError(f"{path} cannot be read: {error}") from error
+
+
+def _column_names(schema: pa.Schema, path: str) -> tuple[str, str]:
+    by_id = {
+        int(field.metadata[b"PARQUET:field_id"]): field.name
+        for field in schema
+        if field.metadata and b"PARQUET:field_id" in field.metadata
+    }
+    # The names are as reserved as the ids are, and some writers leave the ids out.
+    names = (by_id.get(FILE_PATH_ID, "file_path"), by_id.get(POSITION_ID, "pos"))
+    if not set(names) <= set(schema.names):
+        raise LakeError(f"{path} has the columns {schema.names}, expected position deletes")
+    return names
+
+
+def _by_path(
+    paths: pa.Array, positions: pa.Array, source: str
+) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    if paths.null_count or positions.null_count:
+        raise LakeError(f"{source} holds a position delete without a path or a position")
+    if not isinstance(paths, pa.DictionaryArray):
+        paths = paths.dictionary_encode()
+    codes = paths.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    sorted_positions = positions.to_numpy(zero_copy_only=False).astype(np.int64)[order]
+    # Where the sorted codes change, the next path begins.
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    if not len(starts):
+        return
+    for start, some in zip(starts, np.split(sorted_positions, starts[1:]), strict=True):
+        yield paths.dictionary[int(codes[order[start]])].as_py(), some
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EqualityChain:
+    """Equality deletes over the same columns, each reaching all files that a shorter one reaches.
+
+    A row of a data file is gone if a delete with its values has a reach of at least what the file
+    needs.
+    """
+
+    field_ids: tuple[int, ...]
+    deletes: tuple[DeleteFile, ...]
+    #: by the paths of the delete files
+    reach: Mapping[str, int]
+    #: by the paths of those data files that any of the deletes applies to
+    need: Mapping[str, int]
+
+    @property
+    def rows(self) -> int:
+        """How many values there are at most."""
+        return sum(delete.rows for delete in self.deletes)
+
+
+def equality_chains(files: Sequence[LiveFile]) -> list[EqualityChain]:
+    """The equality deletes of the files, in as few chains as a simple way finds.
+
+    Errors:
+        LakeError: an equality delete does not say which columns it compares.
+    """
+    reached: dict[DeleteFile, set[str]] = defaultdict(set)
+    for file in files:
+        for delete in file.deletes:
+            if delete.kind == DeleteKind.EQUALITY:
+                if not delete.equality_ids:
+                    raise LakeError(f"{delete.path}: equality deletes over no columns")
+                reached[delete].add(file.path)
+    chains: dict[tuple[int, ...], list[list[DeleteFile]]] = defaultdict(list)
+    for delete in sorted(reached, key=lambda one: (len(reached[one]), one.path)):
+        same = chains[tuple(sorted(set(delete.equality_ids)))]
+        for chain in same:
+            if reached[chain[-1]] <= reached[delete]:
+                chain.append(delete)
+                break
+        else:
+            same.append([delete])
+    return [
+        _chain(field_ids, chain, reached) for field_ids, same in chains.items() for chain in same
+    ]
+
+
+def _chain(
+    field_ids: tuple[int, ...], chain: Sequence[DeleteFile], reached: Mapping[DeleteFile, set[str]]
+) -> EqualityChain:
+    need: dict[str, int] = {}
+    for delete in chain:
+        for path in reached[delete]:
+            need.setdefault(path, len(reached[delete]))
+    return EqualityChain(
+        field_ids=field_ids,
+        deletes=tuple(chain),
+        reach={delete.path: len(reached[delete]) for delete in chain},
+        need=need,
+    )

@@ -1,0 +1,307 @@
+"""The rows of a group of data files that are not deleted, as a Spark DataFrame.
+
+Everything is read by field id with the table's current schema. Columns that only equality deletes
+still ask for, dropped since, are read beside it and left out at the end.
+
+There is no shuffle: the files are one partition of one task. What differs from file to file (its
+place in the order, its deleted positions, which equality deletes reach it) is a small table that is
+joined by the file's path, and equality deletes are joined as a hash table, or, when there are very
+many, by merging.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyiceberg.types as iceberg
+import pyspark.sql.functions as F
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.fitting import ordered
+from arctic_orchestration.lake.merging.deletes import (
+    DeletedPositions,
+    EqualityChain,
+    deleted_positions,
+    equality_chains,
+    plain_path,
+)
+from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
+from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
+
+#: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
+_MOST_HASHED = 1_000_000
+
+#: For a session in which a group's files are one partition, in one job without surprises.
+_SESSION = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.maxPartitionBytes": str(1 << 50),
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.files.minPartitionNum": "1",
+    # A struct of which no field that is asked for is in the file is not therefore null.
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.sources.useV1SourceList": "parquet",
+}
+
+_sessions: "WeakKeyDictionary[SparkSession, SparkSession]" = WeakKeyDictionary()
+_sessions_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRows:
+    """The rows that are left; nothing was read yet but footers and position deletes."""
+
+    #: the table's columns, one partition
+    rows: DataFrame
+    rows_in: int
+    #: how many different positions of the files are deleted
+    deleted_by_position: int
+    _counted: Observation | None
+
+    def deleted_by_equality(self) -> int:
+        """How many rows equality deletes took away, of those that position deletes had left.
+
+        Counted while the rows are computed; waits until they were.
+
+        Errors:
+            LakeError: position deletes took away another number of rows than there are positions.
+        """
+        if self._counted is None:
+            return 0
+        found = self._counted.get
+        if found["seen"] != self.rows_in - self.deleted_by_position:
+            raise LakeError(
+                f"of {self.rows_in} rows with {self.deleted_by_position} deleted positions "
+                f"{found['seen']} were left"
+            )
+        return int(found["gone"] or 0)
+
+
+def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: bool) -> LiveRows:
+    """The rows of the group's files, with all deletes applied that the files list.
+
+    Rows of one file stay together and in their order. Files come by size, the greatest first,
+    since that is how Spark takes them; ``in_order`` puts them in the order of the group, which
+    costs a sort when it is another one.
+
+    Equality is that of the specification: nulls are equal, a NaN equals a NaN, zero and minus zero
+    differ.
+
+    Errors:
+        UnsupportedTable: a file is not Parquet, or lacks field ids.
+        LakeError: a file is missing, broken, or not what the table says of it.
+    """
+    session = _merging_session(spark)
+    chains = equality_chains(group.files)
+    schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
+    require_readable(table, group, chains)
+    positions = deleted_positions(table.io, group.files)
+    columns = _by_number(schema)
+    rows = _read(session, columns, [file.path for file in group.files])
+    many = [chain for chain in chains if chain.rows > _MOST_HASHED]
+    sizes = [file.size for file in group.files]
+    sorting = bool(many) or (in_order and sizes != sorted(sizes, reverse=True))
+    counted = Observation() if chains else None
+    if positions or chains or sorting:
+        rows = _with_file_facts(spark, rows, group, positions, chains)
+    if positions:
+        word = F.get("deleted", F.shiftright("position", 6).cast("int"))
+        bit = F.getbit(word, F.col("position").bitwiseAND(F.lit(63)).cast("int"))
+        rows = rows.where(F.col("deleted").isNull() | (bit == 0))
+    if counted is not None:
+        for number, chain in enumerate(chains):
+            rows = _joined(spark, rows, columns, chain, number)
+        gone = reduce(
+            lambda one, other: one | other,
+            (
+                F.coalesce(F.col(f"reach_{number}") >= F.col(f"need_{number}"), F.lit(False))
+                for number in range(len(chains))
+            ),
+        )
+        rows = rows.withColumn("gone", gone).observe(
+            counted, F.count(F.lit(1)).alias("seen"), F.count_if("gone").alias("gone")
+        )
+        rows = rows.where(~F.col("gone"))
+    if sorting:
+        rows = rows.sortWithinPartitions("number", "position")
+    return LiveRows(
+        rows=_as_the_table_has_it(rows, table.schema(), columns),
+        rows_in=group.rows,
+        deleted_by_position=sum(len(found) for found in positions.values()),
+        _counted=counted,
+    )
+
+
+def _merging_session(spark: SparkSession) -> SparkSession:
+    """A session beside the given one, with its settings and those for merging.
+
+    What merging needs must not be seen by others that use the session at the same time. Small
+    tables are made in the given one, since making them makes a session the active one.
+    """
+    with _sessions_lock:
+        session = _sessions.get(spark)
+        if session is None:
+            session = _sessions[spark] = spark.newSession()
+        have = session.conf.getAll
+        for key, value in {**spark.conf.getAll, **_SESSION}.items():
+            if have.get(key) != value:
+                session.conf.set(key, value)
+        return session
+
+
+def _by_number(schema: Schema) -> Schema:
+    """Top-level columns are named by their ids: no name clashes, whatever the table calls them."""
+    return Schema(
+        *(
+            iceberg.NestedField(
+                field_id=field.field_id, name=f"c{field.field_id}", field_type=field.field_type
+            )
+            for field in schema.fields
+        )
+    )
+
+
+def _read(session: SparkSession, schema: Schema, paths: Sequence[str]) -> DataFrame:
+    """The rows of exactly these files, in one partition.
+
+    Errors:
+        LakeError: Spark would read other files: it leaves out those whose names begin with an
+            underscore or a dot.
+    """
+    reader = session.read.schema(spark_schema(schema)).option("recursiveFileLookup", "true")
+    # Spark's own switch: an escaped pattern cannot hold a colon.
+    rows = reader.option("__globPaths__", "false").parquet(*paths)
+    taken = {plain_path(path) for path in rows.inputFiles()}
+    wanted = {plain_path(found): path for path, found in _as_spark_says(session, paths).items()}
+    if taken != wanted.keys():
+        left_out = sorted(path for found, path in wanted.items() if found not in taken)
+        raise LakeError(f"Spark does not read {left_out or sorted(taken - wanted.keys())}")
+    return rows.coalesce(1)
+
+
+def _as_spark_says(session: SparkSession, paths: Sequence[str]) -> Mapping[str, str]:
+    """The paths as ``_metadata.file_path`` has them: a URL with Java's idea of escapes.
+
+    Local ones with one slash there, whatever the form in which they were given, and with three
+    from ``inputFiles`` and from Hadoop.
+    """
+    jvm: Any = session._jvm
+    java_session: Any = session._jsparkSession
+    configuration = java_session.sessionState().newHadoopConf()
+    found = {}
+    for path in paths:
+        hadoop = jvm.org.apache.hadoop.fs.Path(path)
+        files = hadoop.getFileSystem(configuration)
+        said = files.makeQualified(hadoop).toUri().toString()
+        local = plain_path(said)
+        found[path] = said if local == said else f"file:{local}"
+    return found
+
+
+def _with_file_facts(
+    spark: SparkSession,
+    rows: DataFrame,
+    group: FileGroup,
+    positions: Mapping[str, DeletedPositions],
+    chains: Sequence[EqualityChain],
+) -> DataFrame:
+    """Adds what is known of the row's file, and the row's position in it.
+
+    The join is an inner one: should a path not be found, rows are missing, and the count of rows
+    tells of it.
+    """
+    paths = [file.path for file in group.files]
+    said = _as_spark_says(spark, paths)
+    facts = {
+        "path": pa.array([said[path] for path in paths], pa.string()),
+        "number": pa.array(range(len(paths)), pa.int64()),
+        "deleted": pa.array(
+            [positions[path].words.view("int64") if path in positions else None for path in paths],
+            pa.list_(pa.int64()),
+        ),
+    }
+    for number, chain in enumerate(chains):
+        facts[f"need_{number}"] = pa.array([chain.need.get(path) for path in paths], pa.int64())
+    metadata = rows.metadataColumn("_metadata")
+    return rows.select(
+        "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
+    ).join(F.broadcast(spark.createDataFrame(pa.table(facts))), F.col("file") == F.col("path"))
+
+
+def _joined(
+    spark: SparkSession,
+    rows: DataFrame,
+    columns: Schema,
+    chain: EqualityChain,
+    number: int,
+) -> DataFrame:
+    """Adds the reach of the farthest delete that has the row's values, or null."""
+    narrow = only(columns, set(chain.field_ids))
+    paths = [delete.path for delete in chain.deletes]
+    deletes = _read(rows.sparkSession, narrow, paths)
+    said = _as_spark_says(spark, paths)
+    reach = pa.table(
+        {
+            "path": pa.array([said[path] for path in paths], pa.string()),
+            "reach": pa.array([chain.reach[path] for path in paths], pa.int64()),
+        }
+    )
+    keys = [
+        _key(narrow, field_id).alias(f"key_{number}_{field_id}") for field_id in chain.field_ids
+    ]
+    names = [f"key_{number}_{field_id}" for field_id in chain.field_ids]
+    values = (
+        deletes.select(*keys, deletes.metadataColumn("_metadata").file_path.alias("file"))
+        .join(F.broadcast(spark.createDataFrame(reach)), F.col("file") == F.col("path"))
+        .groupBy(*names)
+        .agg(F.max("reach").alias(f"reach_{number}"))
+    )
+    values = values.hint("merge" if chain.rows > _MOST_HASHED else "broadcast")
+    equal = reduce(
+        lambda one, other: one & other,
+        (
+            _key(columns, field_id).eqNullSafe(F.col(name))
+            for field_id, name in zip(chain.field_ids, names, strict=True)
+        ),
+    )
+    # Spark forgets that the rows are one partition, and would shuffle them for the next join.
+    return rows.join(values, equal, "left").coalesce(1)
+
+
+def _key(schema: Schema, field_id: int) -> Column:
+    column = column_at(path_of(schema, field_id))
+    if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType):
+        # Spark's equality takes minus zero for zero.
+        return column.cast("string")
+    return column
+
+
+def _as_the_table_has_it(rows: DataFrame, schema: Schema, read: Schema) -> DataFrame:
+    target = spark_schema(schema)
+    kinds = {field.field_id: field.field_type for field in read.fields}
+    found = spark_schema(read)
+    columns = []
+    for field in schema.fields:
+        name = f"c{field.field_id}"
+        column = F.col(name)
+        if kinds[field.field_id] != field.field_type:
+            # A struct with a dropped field in it. The cast gives the ids back.
+            column = ordered(column, found[name].dataType, field.field_type)
+            column = column.cast(target[field.name].dataType)
+        columns.append(column.alias(field.name, metadata=target[field.name].metadata))
+    return rows.select(*columns)

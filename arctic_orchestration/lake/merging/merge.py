@@ -1,0 +1,293 @@
+"""Merges a group of an Iceberg table's data files into fewer files, and commits nothing.
+
+Readers find the same rows in the outputs: those of the inputs without the deleted ones, with the
+table's current columns. Where a column that the table requires holds a null, the null stays, as
+readers see it today; refusing it would leave the files small for ever and mend nothing.
+
+Of the outputs nothing is believed: their footers are read, and there must be as many rows as in the
+inputs without those that the deletes took away, which are counted apart from what was written.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import pyspark.sql.functions as F
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
+from pyiceberg.transforms import VoidTransform
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake.data_files import files_below, remove_directory, with_all_ids
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.live_rows import live_rows
+from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
+from arctic_orchestration.lake.merging.plain_files import plain_files
+from arctic_orchestration.lake.merging.rewriting import WorkersUnable, rewritten
+from arctic_orchestration.lake.merging.row_groups import append_row_groups, read_footers
+from arctic_orchestration.lake.merging.ways import Way, choose_way, why_not_appended
+from arctic_orchestration.lake.partitioning import transformed
+from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.sizes import outputs_wanted
+
+_FILES_AT_ONCE = 8
+
+
+class Engine(StrEnum):
+    """What decodes the rows."""
+
+    #: Arrow, in a Python worker of Spark; for files whose rows stay as they are
+    ARROW = "arrow"
+    #: Spark's own rows; for all files
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputFile:
+    """A finished file that belongs to no snapshot yet; its size in bytes."""
+
+    path: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Merged:
+    """What a merge made of its group."""
+
+    outputs: tuple[OutputFile, ...]
+    rows_in: int
+    rows_deleted: int
+    rows_out: int
+    way: Way
+    #: why this way was taken; of decoding, by which engine, and why
+    because: str
+    #: the sort order of the table, if the outputs are sorted by it
+    sort_order_id: int | None = None
+
+
+def merge(
+    spark: SparkSession,
+    table: Table,
+    group: FileGroup,
+    directory: str,
+    *,
+    target_bytes: int,
+    way: Way | None = None,
+    engine: Engine | None = None,
+) -> Merged:
+    """Writes the rows of the group's files into new files below a directory.
+
+    All files of the group have one partition, and so have the outputs. One Spark job writes them,
+    without a shuffle; equality deletes are read by a small one before it, for each set of columns.
+    There are :func:`~arctic_orchestration.lake.sizes.outputs_wanted` outputs; as the inputs are
+    encoded otherwise, they may be smaller. They are sorted if the table has a sort order. Without
+    one the rows of an input stay together and in order, and so do the inputs, with one exception:
+    where Spark's own rows become one file, inputs follow each other by their size.
+
+    When it fails, what it wrote is removed, or said to be left.
+
+    Args:
+        table: as it was loaded; its current schema, sort order and properties count.
+        directory: of this merge alone, in the form that the table's own file paths have.
+        way: None: whichever :func:`~arctic_orchestration.lake.merging.ways.choose_way` finds right.
+            Appending is refused where it would write wrong files, and not where it is worth little.
+        engine: of decoding. None: Arrow for plain files, see
+            :func:`~arctic_orchestration.lake.merging.plain_files.plain_files`, otherwise Spark.
+
+    Errors:
+        UnsupportedTable: the format version, a type or a file would not survive.
+        InvalidInput: a property of the table has a bad value.
+        LakeError: a file is missing or not what the table says of it, Spark failed, the disk is
+            full, the outputs do not have the rows that they should have, or the engine or the way
+            that was asked for does not fit the group.
+        ConfigurationError: the Spark session lacks a setting that the lake needs.
+    """
+    name = ".".join(table.name())
+    require_lake_session(spark)
+    require_supported_format(table.format_version, name)
+    if target_bytes < 1:
+        raise InvalidInput("target_bytes", target_bytes, "a number of bytes above zero")
+    because = "it was asked for"
+    if way is None:
+        way, because = choose_way(spark, table, group)
+    elif way == Way.APPEND and (reason := why_not_appended(spark, table, group)):
+        raise LakeError(f"{name}: row groups cannot be copied: {reason}")
+    below = f"{directory.rstrip('/')}/rows-{new_id(utc_now())}"
+    try:
+        if way == Way.APPEND:
+            outputs = _appended(spark, table, group, below, target_bytes)
+            rows_deleted, sort_order_id = 0, None
+        else:
+            (outputs, rows_deleted, sort_order_id), how = _decoded(
+                spark, table, group, below, target_bytes, engine
+            )
+            because = f"{because}; {how}"
+    except BaseException as error:
+        _clean_up(spark, below, error)
+        if isinstance(error, PySparkException | Py4JError):
+            raise LakeError(
+                f"{name}: merging {len(group.files)} files failed: {_reason(error)}"
+            ) from error
+        raise
+    return Merged(
+        outputs=outputs,
+        rows_in=group.rows,
+        rows_deleted=rows_deleted,
+        rows_out=sum(output.rows for output in outputs),
+        way=way,
+        because=because,
+        sort_order_id=sort_order_id,
+    )
+
+
+_Written = tuple[tuple[OutputFile, ...], int, int | None]
+
+
+def _appended(
+    spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
+) -> tuple[OutputFile, ...]:
+    paths = append_row_groups(spark, table, group, directory, target_bytes)
+    outputs = _finished(table, paths)
+    _require_all(table, group, 0, outputs)
+    return outputs
+
+
+def _decoded(
+    spark: SparkSession,
+    table: Table,
+    group: FileGroup,
+    directory: str,
+    target_bytes: int,
+    engine: Engine | None,
+) -> tuple[_Written, str]:
+    """What was written, by which engine and why."""
+    name = ".".join(table.name())
+    require_supported(table.schema(), name)
+    reason = "it was asked for"
+    if engine != Engine.SPARK:
+        plain = plain_files(table, group)
+        if isinstance(plain, str):
+            reason = plain
+        else:
+            try:
+                paths = rewritten(spark, table, group, plain, directory, target_bytes)
+            except WorkersUnable as error:
+                reason = f"Spark's workers cannot run it in Python: {error}"
+            else:
+                _remove_others(spark, table, directory, paths)
+                outputs = _finished(table, paths)
+                _require_all(table, group, 0, outputs)
+                how = "by Arrow in a worker of Spark, as rows and columns stay as they are"
+                return (outputs, 0, None), f"decoded {how}"
+        if engine == Engine.ARROW:
+            raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
+    return _decoded_by_spark(spark, table, group, directory, target_bytes), (
+        f"decoded by Spark: {reason}"
+    )
+
+
+def _decoded_by_spark(
+    spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
+) -> _Written:
+    order = table.sort_order()
+    size = sum(file.size for file in group.files)
+    count = outputs_wanted(size, target_bytes, files=len(group.files))
+    live = live_rows(spark, table, group, in_order=order.is_unsorted and count > 1)
+    rows = live.rows
+    if not order.is_unsorted:
+        rows = _sorted(rows, table)
+    _write(rows, table, directory, math.ceil((live.rows_in - live.deleted_by_position) / count))
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        found = sorted(files_below(spark, directory))
+        outputs = _finished(table, list(pool.map(partial(with_all_ids, table), found)))
+    deleted = live.deleted_by_position + live.deleted_by_equality()
+    _require_all(table, group, deleted, outputs)
+    return outputs, deleted, None if order.is_unsorted else order.order_id
+
+
+def _remove_others(spark: SparkSession, table: Table, directory: str, paths: list[str]) -> None:
+    """Removes what an attempt of the task left that was lost and made again."""
+    for path in set(files_below(spark, directory)) - set(paths):
+        table.io.delete(plain_path(path))
+
+
+def _write(rows: DataFrame, table: Table, directory: str, rows_per_file: int) -> None:
+    writer = (
+        rows.write.option("compression", "zstd")
+        .option("maxRecordsPerFile", str(max(1, rows_per_file)))
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    )
+    if size := row_group_bytes(table):
+        writer = writer.option("parquet.block.size", str(size))
+    if level := zstd_level(table):
+        writer = writer.option("parquet.compression.codec.zstd.level", str(level))
+    writer.parquet(directory)
+
+
+def _sorted(rows: DataFrame, table: Table) -> DataFrame:
+    """The rows in the table's sort order; refuses one that cannot be computed."""
+    keys = [
+        _sort_key(field, transformed(field.transform, field.source_id, table.schema()))
+        for field in table.sort_order().fields
+        if not isinstance(field.transform, VoidTransform)
+    ]
+    return rows.sortWithinPartitions(*keys) if keys else rows
+
+
+def _sort_key(field: SortField, column: Column) -> Column:
+    first = field.null_order == NullOrder.NULLS_FIRST
+    if field.direction == SortDirection.ASC:
+        return F.asc_nulls_first(column) if first else F.asc_nulls_last(column)
+    return F.desc_nulls_first(column) if first else F.desc_nulls_last(column)
+
+
+def _finished(table: Table, paths: list[str]) -> tuple[OutputFile, ...]:
+    """The outputs by their footers; those without rows are removed."""
+    outputs = []
+    for path, footer in zip(paths, read_footers(table.io, map(plain_path, paths)), strict=True):
+        if footer.metadata.num_rows:
+            size = len(table.io.new_input(plain_path(path)))
+            outputs.append(OutputFile(path=path, size=size, rows=footer.metadata.num_rows))
+        else:
+            table.io.delete(plain_path(path))
+    return tuple(outputs)
+
+
+def _require_all(
+    table: Table, group: FileGroup, deleted: int, outputs: tuple[OutputFile, ...]
+) -> None:
+    written = sum(output.rows for output in outputs)
+    if written != group.rows - deleted:
+        raise LakeError(
+            f"{'.'.join(table.name())}: {written} rows were written, expected "
+            f"{group.rows - deleted}: {group.rows} of {len(group.files)} files without {deleted} "
+            "deleted ones"
+        )
+
+
+def _clean_up(spark: SparkSession, directory: str, error: BaseException) -> None:
+    try:
+        remove_directory(spark, directory)
+    except Exception as failure:
+        error.add_note(f"{directory} could not be removed: {failure}")
+
+
+def _reason(error: Exception) -> str:
+    """What Java said, down to the first cause; without its stack."""
+    said: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    parts: list[str] = []
+    while said is not None:
+        parts.append(str(said.toString()).splitlines()[0])
+        said = said.getCause()
+    return "; ".join(dict.fromkeys(parts)) or str(error)

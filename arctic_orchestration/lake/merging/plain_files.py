@@ -1,0 +1,189 @@
+"""Which groups of files Arrow may decode: those whose rows stay as they are.
+
+Spark reads the others: it applies deletes, sorts, and finds renamed and widened columns by their
+ids. It also refuses what cannot be read, so that nothing is refused here: whatever is unusual about
+a file is a reason for Spark.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyspark import cloudpickle
+
+from arctic_orchestration.lake.describing import is_bounded
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
+from arctic_orchestration.lake.merging.ways import counts_days_as_julian, misfits
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainFiles:
+    """Files whose rows are written as they are."""
+
+    #: the table's columns with their ids; nothing is required but the keys of maps, since files
+    #: of other writers need not keep what the table requires
+    columns: pa.Schema
+    #: the paths of the leaf columns that get statistics, or whether all do
+    statistics: bool | list[str]
+
+
+def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
+    """The group for Arrow, or the reason why Spark must read it. Reads the footers once.
+
+    Columns of floats get statistics only if every input has them: a smallest and a greatest value
+    say nothing of a NaN, and where a writer therefore left them out, a filter that NaN passes
+    would lose rows.
+
+    Errors:
+        LakeError: a file cannot be read at all.
+    """
+    hindrance = _known_hindrance(table, group)
+    if hindrance is not None:
+        return hindrance
+    try:
+        footers = read_footers(table.io, (file.path for file in group.files))
+    except FooterUnreadable as error:
+        return str(error)
+    columns = _columns(table.schema())
+    hindrance = next(_hindrances(footers, group, table.schema(), columns), None)
+    if hindrance is not None:
+        return hindrance
+    return PlainFiles(columns=columns, statistics=_with_statistics(footers))
+
+
+def _known_hindrance(table: Table, group: FileGroup) -> str | None:
+    deleted = sum(1 for file in group.files if file.deletes)
+    if deleted:
+        return f"rows are deleted from {deleted} of {len(group.files)} files"
+    if not table.sort_order().is_unsorted:
+        return "the table has a sort order"
+    if any(file.file_format.lower() != "parquet" for file in group.files):
+        return "not all files are Parquet"
+    paths = {plain_path(file.path) for file in group.files}
+    if not paths or len(paths) < len(group.files):
+        return "a file is named twice, or none is"
+    try:
+        cloudpickle.dumps(table.io)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        return f"the table's {type(table.io).__name__} cannot be sent to a worker: {error}"
+    return None
+
+
+def _hindrances(
+    footers: Sequence[Footer], group: FileGroup, schema: Schema, columns: pa.Schema
+) -> Iterator[str]:
+    for footer, file in zip(footers, group.files, strict=True):
+        if footer.is_encrypted:
+            yield f"{footer.path} is encrypted"
+        if counts_days_as_julian(footer):
+            yield f"{footer.path} was written by a Spark that counted old dates otherwise"
+        if footer.metadata.num_rows != file.rows:
+            yield f"{footer.path} has not the rows that the table knows of"
+    schemas = {
+        (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
+    }
+    for footer in schemas.values():
+        for problem in misfits(footer, schema):
+            yield f"{footer.path} has not the table's schema: {problem}"
+        found = footer.metadata.schema.to_arrow_schema()
+        for field in columns:
+            if not _becomes(found.field(field.name).type, field.type):
+                yield (
+                    f"{footer.path} has not the table's schema: column {field.name} is read as "
+                    f"{found.field(field.name).type}"
+                )
+
+
+def _columns(schema: Schema) -> pa.Schema:
+    return pa.schema([_relaxed(field) for field in schema_to_pyarrow(schema)])
+
+
+def _relaxed(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _narrow(field.type), True, field.metadata)
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    """The type with everything in it optional, and with offsets of 32 bits."""
+    if pa.types.is_struct(kind):
+        return pa.struct([_relaxed(field) for field in kind])
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_relaxed(kind.value_field))
+    if pa.types.is_map(kind):
+        key = pa.field("key", _narrow(kind.key_type), False, kind.key_field.metadata)
+        return pa.map_(key, _relaxed(kind.item_field))
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return kind
+
+
+def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type are the same values as another; written hints are followed by
+    Arrow when it reads, so that a string may be found as a dictionary's."""
+    if pa.types.is_dictionary(found):
+        return _becomes(found.value_type, wanted)
+    if pa.types.is_struct(wanted):
+        return (
+            pa.types.is_struct(found)
+            and [field.name for field in found] == [field.name for field in wanted]
+            and all(
+                _becomes(one.type, other.type) for one, other in zip(found, wanted, strict=True)
+            )
+        )
+    if pa.types.is_map(wanted):
+        return (
+            pa.types.is_map(found)
+            and _becomes(found.key_type, wanted.key_type)
+            and _becomes(found.item_type, wanted.item_type)
+        )
+    if pa.types.is_list(wanted):
+        return (pa.types.is_list(found) or pa.types.is_large_list(found)) and _becomes(
+            found.value_type, wanted.value_type
+        )
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+    if pa.types.is_timestamp(wanted):
+        return (
+            pa.types.is_timestamp(found)
+            and found.unit == wanted.unit
+            and (found.tz is None) == (wanted.tz is None)
+        )
+    return bool(found == wanted)
+
+
+def _with_statistics(footers: Sequence[Footer]) -> bool | list[str]:
+    first = footers[0].metadata.schema
+    floats = [
+        number
+        for number in range(len(first))
+        if first.column(number).physical_type in ("FLOAT", "DOUBLE")
+    ]
+    # Columns may have another order in the next file.
+    names = {first.column(number).path for number in floats}
+    unbounded = {name for footer in footers for name in _unbounded(footer, names)}
+    if not unbounded:
+        return True
+    paths = [first.column(number).path for number in range(len(first))]
+    return [path for path in paths if path not in unbounded]
+
+
+def _unbounded(footer: Footer, names: set[str]) -> Iterator[str]:
+    metadata = footer.metadata
+    places = [
+        number
+        for number in range(len(metadata.schema))
+        if metadata.schema.column(number).path in names
+    ]
+    for group in range(metadata.num_row_groups if places else 0):
+        for place in places:
+            chunk = metadata.row_group(group).column(place)
+            if not is_bounded(chunk):
+                yield chunk.path_in_schema

@@ -1,0 +1,242 @@
+"""Merges Parquet files by copying their row groups as they are, without decoding a value.
+
+Parquet's own ``ParquetRewriter``, which is among Spark's jars, copies the pages, writes page
+indexes and Bloom filters anew at their new places, and one footer for all. It costs a thirtieth of
+the CPU time of decoding.
+
+What it does not do: row groups stay as large and as well compressed as they are, so nothing is
+gained in size; rows are not sorted, and none is left out; it runs in the JVM of Spark's driver, on
+no executor, and not through Spark Connect, which has no JVM to offer. Which files it is right for
+is decided in :mod:`arctic_orchestration.lake.merging.ways`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
+from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES
+from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.sizes import outputs_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOOTERS_AT_ONCE = 16
+#: So much of a file's end is read at first; few footers are longer.
+_FIRST_READ = 64 * 1024
+#: What the end of a file with an encrypted footer says in place of ``PAR1``.
+_ENCRYPTED = b"PARE"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Footer:
+    """What the end of a Parquet file says of it."""
+
+    path: str
+    metadata: pq.FileMetaData
+    #: the Thrift struct, without length and magic
+    thrift: bytes
+    #: the whole schema with field ids, types and what may be null; equal texts, equal schemas
+    schema: str
+    #: rows and uncompressed bytes of each row group
+    row_groups: tuple[tuple[int, int], ...]
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether some column is: a footer that can be read is signed then."""
+        return int(self.metadata.serialized_size) != len(self.thrift)
+
+    @property
+    def key_values(self) -> Mapping[bytes, bytes]:
+        """The key-value metadata."""
+        return self.metadata.metadata or {}
+
+
+class FooterUnreadable(LakeError):
+    """A file whose footer says nothing: not Parquet, cut off, or encrypted."""
+
+
+def read_footers(io: FileIO, paths: Iterable[str]) -> list[Footer]:
+    """The footers in the order of the paths, several read at once; one read a file, mostly.
+
+    Errors:
+        FooterUnreadable: a file is not Parquet, or its footer is broken or encrypted.
+        LakeError: a file cannot be read.
+    """
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        return list(pool.map(lambda path: _footer(io, path), paths))
+
+
+def append_row_groups(
+    spark: "SparkSession", table: Table, group: FileGroup, directory: str, target_bytes: int
+) -> list[str]:
+    """Writes the files' row groups, in their order, into new files; returns their paths.
+
+    As many files as come nearest to ``target_bytes`` each, never one below three quarters of it
+    for its number alone: that one would be merged again for ever. What was written is compared
+    with the inputs' footers: schema, field ids, row groups, rows. Entries of the key-value metadata
+    are kept when all inputs have the same.
+
+    When it fails, the output that was being written never got a footer, so that no reader takes it
+    for a whole file, and is removed; the caller removes the directory with the outputs before it.
+
+    Args:
+        directory: of this attempt alone, in the form that the table's own paths have.
+
+    Errors:
+        LakeError: the files have deletes or differ in schema, one is encrypted or not as the table
+            says, the disk is full, or what was written is not what was read.
+    """
+    if group.delete_files:
+        raise LakeError("row groups are copied whole, and rows were deleted from some of the files")
+    files = [file for file in group.files if file.rows]
+    footers = dict(zip(files, read_footers(table.io, (file.path for file in files)), strict=True))
+    _require_alike(footers)
+    outputs = []
+    for number, bin_ in enumerate(bins(files, target_bytes)):
+        output = f"{directory.rstrip('/')}/appended-{number:05}.parquet"
+        inputs = [footers[file] for file in bin_]
+        _copy(spark, inputs, output)
+        _require_whole(table.io, inputs, output)
+        outputs.append(output)
+    return outputs
+
+
+def bins(files: Sequence[LiveFile], target_bytes: int) -> list[list[LiveFile]]:
+    """Cuts the files, in their order, where outputs of equal size would begin."""
+    total = sum(file.size for file in files)
+    count = outputs_wanted(total, target_bytes, files=len(files))
+    found: list[list[LiveFile]] = [[] for _ in range(count)]
+    before = 0
+    for file in files:
+        middle = before + file.size / 2
+        found[min(count - 1, int(middle * count / total))].append(file)
+        before += file.size
+    return [bin_ for bin_ in found if bin_]
+
+
+def _footer(io: FileIO, path: str) -> Footer:
+    try:
+        # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
+        with io.new_input(plain_path(path)).open() as stream:
+            size = stream.seek(0, 2)
+            first = min(size, _FIRST_READ)
+            stream.seek(size - first)
+            end = stream.read(first)
+            length = int.from_bytes(end[-TAIL_BYTES:-4], "little")
+            if end[-4:] == MAGIC and first < length + TAIL_BYTES <= size:
+                stream.seek(size - length - TAIL_BYTES)
+                end = stream.read(length + TAIL_BYTES)
+    except OSError as error:
+        raise LakeError(f"{path} cannot be read: {error}") from error
+    if end[-4:] == _ENCRYPTED:
+        raise FooterUnreadable(f"{path} is encrypted")
+    if end[-4:] != MAGIC or length + TAIL_BYTES > size:
+        raise FooterUnreadable(f"{path} is not a Parquet file")
+    end = end[-length - TAIL_BYTES :]
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + end))
+    except (OSError, pa.ArrowException) as error:
+        raise FooterUnreadable(f"{path}: its footer cannot be read: {error}") from error
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return Footer(
+        path=path,
+        metadata=metadata,
+        thrift=end[:-TAIL_BYTES],
+        # The first line names the object in memory.
+        schema=str(metadata.schema).split("\n", 1)[1],
+        row_groups=tuple((group.num_rows, group.total_byte_size) for group in groups),
+    )
+
+
+def _require_alike(footers: Mapping[LiveFile, Footer]) -> None:
+    if not footers:
+        raise LakeError("row groups of files without rows cannot be copied")
+    first = next(iter(footers.values()))
+    for file, footer in footers.items():
+        if footer.is_encrypted:
+            raise LakeError(f"{file.path} is encrypted, and its row groups cannot be copied")
+        if footer.schema != first.schema:
+            raise LakeError(f"{file.path} and {first.path} differ in schema")
+        if footer.metadata.num_rows != file.rows:
+            raise LakeError(
+                f"{file.path}: got {footer.metadata.num_rows} rows, "
+                f"expected {file.rows} as the table says"
+            )
+
+
+def _require_whole(io: FileIO, inputs: Sequence[Footer], output: str) -> None:
+    (written,) = read_footers(io, [output])
+    row_groups = tuple(one for footer in inputs for one in footer.row_groups)
+    if written.row_groups != row_groups:
+        raise LakeError(f"{output}: its row groups are not those of its {len(inputs)} inputs")
+    if written.schema != inputs[0].schema:
+        raise LakeError(f"{output}: its schema is not that of its inputs")
+
+
+def _copy(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        _rewrite(spark, inputs, output)
+    except (Py4JError, PySparkException) as error:
+        raise LakeError(
+            f"{output} cannot be written from {len(inputs)} files: {_reason(error)}"
+        ) from error
+
+
+def _rewrite(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> None:
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    configuration = session.sessionState().newHadoopConf()
+    # Hadoop's usual file system would leave a .crc file beside each output.
+    configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    configuration.setBoolean("fs.file.impl.disable.cache", True)
+    path, rewrite = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.parquet.hadoop.rewrite
+    sources = jvm.java.util.ArrayList()
+    for footer in inputs:
+        sources.add(path(footer.path))
+    options = rewrite.RewriteOptions.Builder(configuration, sources, path(output)).build()
+    rewriter = rewrite.ParquetRewriter(options)
+    try:
+        rewriter.processBlocks()
+        _keep_common(_private(rewriter, "extraMetaData"), inputs)
+    except BaseException:
+        # The rewriter's own close() would make a whole file of what is there.
+        _private(rewriter, "writer").close()
+        path(output).getFileSystem(configuration).delete(path(output), False)
+        raise
+    rewriter.close()
+
+
+def _keep_common(key_values: Any, inputs: Sequence[Footer]) -> None:
+    """Leaves out what is not said by every input: the rewriter takes the last one's word."""
+    first = inputs[0].key_values
+    for key in {key for footer in inputs for key in footer.key_values}:
+        if any(footer.key_values.get(key) != first.get(key) for footer in inputs):
+            key_values.remove(key.decode())
+
+
+def _private(thing: Any, name: str) -> Any:
+    field = thing.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(thing)
+
+
+def _reason(error: Exception) -> str:
+    """What Java said, down to the first cause; without its stack."""
+    said = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    parts = []
+    while said is not None:
+        parts.append(str(said.toString()))
+        said = said.getCause()
+    return "; ".join(parts) or str(error)

@@ -1,0 +1,98 @@
+"""Whether files can still be replaced: what other writers did since the merge was planned.
+
+The outputs of a merge keep the data sequence number of the snapshot that was planned from. So:
+
+- Appends are no conflict, nor are equality deletes that came later: they apply to the outputs.
+- A position delete names a file and would no longer find it. One that came later, and names an
+  input, in whatever form, is a conflict.
+- An input that is gone is one. Its rows were deleted, or others merged it.
+
+What came later is told by the sequence number as long as the planned snapshot is an ancestor of the
+head. After a rollback, or when the snapshot expired, it cannot be told that way: then exactly the
+deletes that were planned with must be there, apart from newer equality deletes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.replacing.heads import Head, Place
+from arctic_orchestration.lake.replacing.named_files import file_key
+from arctic_orchestration.lake.replacing.reach import LiveDelete, Reach
+
+
+def conflict(group: FileGroup, head: Head, reach: Reach) -> str | None:
+    """Why the files of the group cannot be replaced in this head; None: they can."""
+    if group.spec_id not in head.metadata.specs():
+        return f"partition spec {group.spec_id} is no longer in the table"
+    places: dict[str, Place] = {}
+    for file in group.files:
+        found = head.places.get(file.path, [])
+        if not found:
+            return f"{file.path} is no longer in the table"
+        if len(found) > 1:
+            return f"{file.path} is in the table {len(found)} times"
+        place = places[file.path] = found[0]
+        planned = (file.sequence_number, file.rows, group.spec_id)
+        if (place.sequence_number, place.file.record_count, place.file.spec_id) != planned:
+            return f"{file.path} was removed and added again"
+    return _deletes_conflict(group, _Inputs.of(places), head, reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The files of a group, by their paths, and the paths by what is compared with deletes."""
+
+    places: Mapping[str, Place]
+    by_key: Mapping[str, list[str]]
+
+    @classmethod
+    def of(cls, places: Mapping[str, Place]) -> "_Inputs":
+        by_key: dict[str, list[str]] = {}
+        for path in places:
+            by_key.setdefault(file_key(path), []).append(path)
+        return cls(places, by_key)
+
+
+def _deletes_conflict(group: FileGroup, inputs: _Inputs, head: Head, reach: Reach) -> str | None:
+    if group.snapshot_id in head.ancestors:
+        for delete in head.deletes(after=group.sequence_number):
+            if delete.sequence_number > group.sequence_number and delete.is_position:
+                for path in _named(delete, inputs, reach):
+                    return f"rows of {path} were deleted later, by {delete.path}"
+        return None
+    planned = {file.path: {one.path for one in file.deletes} for file in group.files}
+    there = set()
+    for delete in head.deletes():
+        there.add(delete.path)
+        for path in _applying(delete, group, inputs, reach):
+            if delete.path not in planned[path]:
+                return f"{delete.path} deletes rows of {path} and was not planned with"
+    for path, deletes in planned.items():
+        if lacking := deletes - there:
+            return f"{min(lacking)}, which deletes rows of {path}, is no longer in the table"
+    return None
+
+
+def _applying(delete: LiveDelete, group: FileGroup, inputs: _Inputs, reach: Reach) -> Iterator[str]:
+    """The inputs that a delete applies to, unless it will apply to the outputs as well."""
+    if delete.is_position:
+        for path in _named(delete, inputs, reach):
+            if delete.sequence_number >= inputs.places[path].sequence_number:
+                yield path
+    elif delete.sequence_number <= group.sequence_number:
+        for path, place in inputs.places.items():
+            if delete.may_delete_by_value(place.partition, place.sequence_number):
+                yield path
+
+
+def _named(delete: LiveDelete, inputs: _Inputs, reach: Reach) -> Iterator[str]:
+    """The inputs that a position delete is for, as any reader may have it."""
+    only = reach.only(delete.file)
+    if only is not None:
+        # Readers do not ask for the partition then.
+        yield from inputs.by_key.get(only, ())
+        return
+    for path, place in inputs.places.items():
+        if place.partition == delete.partition and reach.names(delete.file, path):
+            yield path

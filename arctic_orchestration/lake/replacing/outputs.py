@@ -1,0 +1,159 @@
+"""Whether the files that a merge wrote are what it was to write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.types import IcebergType
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.describing import columns_of, described, unreadable
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.replacing.heads import Place
+from arctic_orchestration.lake.replacing.needless import Added
+from arctic_orchestration.lake.replacing.unreadable import Why, why_unreadable
+
+
+class WrongOutputs(Exception):
+    """The outputs must not take the place of the inputs; the message says why."""
+
+
+class UnreadableFile(Exception):
+    """Whether the outputs are right cannot be told now; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """The files of a merge, as they are committed."""
+
+    added: tuple[Added, ...]
+    #: id and type of the leaf columns, one mapping a file
+    columns: tuple[Mapping[int, IcebergType], ...]
+
+
+def checked_outputs(
+    table: Table,
+    group: FileGroup,
+    paths: tuple[str, ...],
+    rows_deleted: int,
+    places: Mapping[str, Place],
+    sort_order_id: int | None = None,
+) -> Outputs:
+    """Describes the outputs and counts their rows, by their footers.
+
+    Args:
+        places: of the inputs, by their paths.
+
+    Errors:
+        WrongOutputs: one is missing, is no whole Parquet file, is outside the table, holds a
+            column that the table cannot read, or their rows are not those of the inputs without
+            the deleted ones.
+        UnreadableFile: one is there and cannot be opened or read, while other files can.
+        LakeError: the storage did not answer.
+    """
+    if len({place.partition for place in places.values()}) != 1:
+        raise WrongOutputs("the inputs are of several partitions")
+    if young := [one.path for one in group.files if one.sequence_number > group.sequence_number]:
+        raise WrongOutputs(f"{young[0]} is younger than the snapshot that was planned from")
+    if len(set(paths)) < len(paths):
+        raise WrongOutputs("an output is named twice")
+    first = next(iter(places.values())).file
+    found = []
+    for path in paths:
+        _require_inside(table, path)
+        try:
+            found.append(
+                described(
+                    table,
+                    path,
+                    spec_id=group.spec_id,
+                    partition=first.partition,
+                    sort_order_id=sort_order_id,
+                )
+            )
+        except (LakeError, pa.ArrowInvalid) as error:
+            raise WrongOutputs(f"{path}: {error}") from error
+        except OSError as error:
+            raise _told(table, path, error, group) from error
+    if empty := [one.file.file_path for one in found if not one.file.record_count]:
+        raise WrongOutputs(f"{empty[0]} has no rows")
+    rows = sum(one.file.record_count for one in found)
+    before = sum(place.file.record_count for place in places.values())
+    if rows != before - rows_deleted:
+        raise WrongOutputs(
+            f"got {rows} rows in the outputs, expected {before - rows_deleted}: "
+            f"{before} in the inputs without {rows_deleted} deleted ones"
+        )
+    return Outputs(
+        added=tuple(Added(file=one.file, sequence_number=group.sequence_number) for one in found),
+        columns=tuple(one.columns for one in found),
+    )
+
+
+def _told(table: Table, path: str, error: OSError, group: FileGroup) -> Exception:
+    match why_unreadable(table.io, path, error, others=_others(table, group.files[0].path)):
+        case Why.MISSING:
+            return WrongOutputs(f"{path} is missing")
+        case Why.BROKEN:
+            return WrongOutputs(f"{path}: {error}")
+        case Why.CLOSED:
+            return UnreadableFile(f"{path} cannot be read: {error}")
+        case Why.STORAGE:
+            return LakeError(f"{path} cannot be read: {error}")
+
+
+def _others(table: Table, *paths: str) -> tuple[str, ...]:
+    """Files that were read, or at least were there, a moment ago."""
+    return (*paths, table.metadata_location)
+
+
+def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place]) -> str | None:
+    """Why readers would see other values by the table's columns of now; None: they would not.
+
+    Columns that were added, dropped, widened or got other names are no conflict. One that the
+    inputs hold and an output does not is: it was dropped before the merge and brought back.
+
+    Errors:
+        UnreadableFile: an input cannot be read, while other files can.
+        LakeError: the storage did not answer.
+    """
+    schema = table.schema()
+    for columns in outputs.columns:
+        if problem := unreadable(columns, schema):
+            return f"the columns were changed: {problem}"
+    if not outputs.columns:
+        return None
+    leaves = {
+        field_id
+        for field_id, field in schema._lazy_id_to_field.items()
+        if field.field_type.is_primitive
+    }
+    everywhere = frozenset.intersection(*(frozenset(one) for one in outputs.columns))
+    lacking = leaves - everywhere
+    for path, place in places.items() if lacking else ():
+        held = frozenset(place.file.column_sizes or {}) or _columns_of_input(table, path)
+        if lost := lacking & held:
+            name = schema.find_column_name(min(lost))
+            return f"the columns were changed: {path} holds {name}, and an output does not"
+    return None
+
+
+def _columns_of_input(table: Table, path: str) -> frozenset[int]:
+    try:
+        return columns_of(table, path)
+    except (LakeError, pa.ArrowInvalid) as error:
+        raise UnreadableFile(f"{path}, an input: {error}") from error
+    except OSError as error:
+        message = f"{path}, an input, cannot be read: {error}"
+        if why_unreadable(table.io, path, error, others=_others(table)) is Why.STORAGE:
+            raise LakeError(message) from error
+        raise UnreadableFile(message) from error
+
+
+def _require_inside(table: Table, path: str) -> None:
+    roots = [table.location()]
+    if chosen := table.properties.get(TableProperties.WRITE_DATA_PATH):
+        roots.append(chosen)
+    if not any(path.startswith(f"{root.rstrip('/')}/") for root in roots):
+        raise WrongOutputs(f"{path} is outside the table, {table.location()}")

@@ -1,0 +1,206 @@
+"""The snapshot that replaces data files: its manifests, and what its summary says."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.snapshots import (
+    Operation,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.utils.properties import property_as_int
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.manifests import read_entries
+from arctic_orchestration.lake.replacing.heads import Head
+from arctic_orchestration.lake.replacing.manifest_writing import manifest_writer, schema_of
+from arctic_orchestration.lake.replacing.needless import Added
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a snapshot takes out of the table and puts in; none of it changes a row."""
+
+    added: Sequence[Added]
+    #: paths of data files and of delete files, with the manifests that have them
+    removed: Mapping[str, str]
+
+    @property
+    def numbers(self) -> list[tuple[str, int]]:
+        """The added files with their data sequence numbers."""
+        return [(one.file.file_path, one.sequence_number) for one in self.added]
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The manifests that have to be written anew."""
+        return frozenset(self.removed.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenManifests:
+    """The manifests of a change; an attempt with the same change uses them again."""
+
+    change: Change
+    manifests: tuple[ManifestFile, ...]
+    removed: tuple[DataFile, ...]
+
+    def fit(self, change: Change) -> bool:
+        """Whether they are what the change asks for."""
+        return change.removed == self.change.removed and change.numbers == self.change.numbers
+
+
+class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
+    """A snapshot of operation ``replace``.
+
+    Manifests that hold no removed file are kept as they are. The others are written anew: what
+    stays is EXISTING, what goes is DELETED, both with the numbers that they had. Small ones are
+    written together. What is added keeps the data sequence number that it is given, which
+    pyiceberg's own producers cannot do.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        head: Head,
+        change: Change,
+        properties: dict[str, str],
+        *,
+        snapshot_id: int,
+        earlier: WrittenManifests | None = None,
+    ) -> None:
+        super().__init__(
+            Operation.REPLACE,
+            transaction,
+            transaction._table.io,
+            snapshot_properties=properties,
+        )
+        # Kept from attempt to attempt, so that manifests of an earlier one can be used again, and
+        # a commit of which the answer was lost can be recognised.
+        self._snapshot_id = snapshot_id
+        self._head = head
+        self._change = change
+        usable = earlier is not None and earlier.fit(change)
+        self.written: WrittenManifests | None = earlier if usable else None
+
+    @property
+    def paths(self) -> list[str]:
+        """The manifests and lists that this attempt wrote."""
+        return [*self._written_manifests, *self._written_manifest_lists]
+
+    def _validate_concurrency(self) -> None:
+        """Nothing: it was done, from the planned snapshots on, before this was made."""
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        touched = self._change.touched
+        return [one for one in self._head.manifests if one.manifest_path not in touched]
+
+    def _manifests(self) -> list[ManifestFile]:
+        if self.written is None:
+            removed: list[DataFile] = []
+            manifests = [*self._additions(), *self._rewritten(removed)]
+            lacking = self._change.removed.keys() - {file.file_path for file in removed}
+            if lacking or len(removed) != len(self._change.removed):
+                raise LakeError(f"{min(lacking, default='a file')} is not where it was found")
+            self.written = WrittenManifests(
+                change=self._change, manifests=tuple(manifests), removed=tuple(removed)
+            )
+        return [*self.written.manifests, *self._existing_manifests()]
+
+    def _additions(self) -> Iterable[ManifestFile]:
+        by_spec: dict[int, list[Added]] = {}
+        for one in self._change.added:
+            by_spec.setdefault(one.file.spec_id, []).append(one)
+        for spec_id, added in by_spec.items():
+            with self._writer(ManifestContent.DATA, spec_id) as writer:
+                for one in added:
+                    writer.add(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=self._snapshot_id,
+                            sequence_number=one.sequence_number,
+                            file_sequence_number=None,
+                            data_file=one.file,
+                        )
+                    )
+            yield writer.to_manifest_file()
+
+    def _rewritten(self, removed: list[DataFile]) -> Iterable[ManifestFile]:
+        for together in self._bins():
+            first = together[0]
+            with self._writer(first.content, first.partition_spec_id) as writer:
+                for manifest in together:
+                    for entry in read_entries(self._io, manifest):
+                        if entry.data_file.file_path in self._change.removed:
+                            writer.delete(entry)
+                            removed.append(entry.data_file)
+                        else:
+                            writer.existing(entry)
+            yield writer.to_manifest_file()
+
+    def _bins(self) -> Iterable[list[ManifestFile]]:
+        """The touched manifests that are written as one: neighbours of one spec."""
+        target = property_as_int(
+            self._head.metadata.properties,
+            TableProperties.MANIFEST_TARGET_SIZE_BYTES,
+            TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
+        )
+        assert target is not None
+        bins: dict[tuple[ManifestContent, int], list[list[ManifestFile]]] = {}
+        for manifest in self._head.manifests:
+            if manifest.manifest_path not in self._change.touched:
+                continue
+            of_kind = bins.setdefault((manifest.content, manifest.partition_spec_id), [[]])
+            size = sum(one.manifest_length for one in of_kind[-1]) + manifest.manifest_length
+            if of_kind[-1] and size > target:
+                of_kind.append([])
+            of_kind[-1].append(manifest)
+        for of_kind in bins.values():
+            yield from of_kind
+
+    def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
+        path = self.new_manifest_output().location
+        return manifest_writer(
+            self._head.metadata, content, self.spec(spec_id), path, self._io, self._snapshot_id
+        )
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        metadata = self._head.metadata
+        limit = property_as_int(
+            metadata.properties,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+        )
+        collected = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
+        assert self.written is not None
+        specs = metadata.specs()
+        for one in self._change.added:
+            spec = specs[one.file.spec_id]
+            collected.add_file(one.file, self._schema(one.file.spec_id), spec)
+        for file in self.written.removed:
+            collected.remove_file(file, self._schema(file.spec_id), specs[file.spec_id])
+        parent = self._head.snapshot
+        summary = update_snapshot_summaries(
+            # pyiceberg adds up the totals of its own operations only.
+            summary=Summary(Operation.OVERWRITE, **collected.build(), **snapshot_properties),
+            previous_summary=parent.summary if parent is not None else None,
+        )
+        return Summary(Operation.REPLACE, **summary.additional_properties)
+
+    def _schema(self, spec_id: int) -> Schema:
+        return schema_of(self._head.metadata, self.spec(spec_id)) or self.schema()

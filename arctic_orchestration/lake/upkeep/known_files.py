@@ -1,0 +1,87 @@
+"""Whether a table knows a file below a directory of compaction's, before that is removed."""
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
+from arctic_orchestration.lake.tables import answered
+from arctic_orchestration.lake.upkeep.reachable import keys_of, metadata_files
+
+#: How the names of the directories begin that merges are written to.
+DIRECTORY_PREFIX = "compaction-"
+
+
+class KnownFiles:
+    """The directories of merges of which a table knows a file.
+
+    Known is what is live in any snapshot that the table still has, whether a ref leads to it or
+    not, and what its metadata names. A directory is told by its name, which no other attempt's has,
+    so that neither the form of the paths nor a table that has moved can make a known file look
+    unknown. One file is kept in memory for each directory, however many there are.
+
+    Args:
+        table: is loaded anew whenever something is asked; what was read is read once.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._uuid = table.metadata.table_uuid
+        self._name = ".".join(table.name())
+        #: one known file of each directory
+        self._files: dict[str, str] = {}
+        self._read: set[str] = set()
+
+    def below(self, location: str) -> str | None:
+        """A file below a directory that the table knows now; None: there is none.
+
+        Errors:
+            InvalidInput: it is not named as directories of merges are.
+            LakeError: a manifest cannot be read, the catalog does not answer, or it has the table
+                no more, or another one of that name.
+        """
+        name = location.rstrip("/").rpartition("/")[2]
+        if not name.startswith(DIRECTORY_PREFIX):
+            raise InvalidInput("location", location, f"a directory {DIRECTORY_PREFIX}...")
+        self._refresh()
+        return self._files.get(name)
+
+    def _refresh(self) -> None:
+        catalog = self.table.catalog
+        try:
+            fresh = answered(lambda: catalog.load_table(self.table.name()), self._name)
+        except NoSuchTableError as error:
+            raise LakeError(f"{self._name} was dropped since") from error
+        if fresh.metadata.table_uuid != self._uuid:
+            raise LakeError(f"{self._name} was dropped and made again")
+        self.table = fresh
+        for path in metadata_files(fresh.metadata):
+            self._add(path)
+        for statistics in (*fresh.metadata.statistics, *fresh.metadata.partition_statistics):
+            self._add(statistics.statistics_path)
+        for snapshot in fresh.metadata.snapshots:
+            if snapshot.manifest_list in self._read:
+                continue
+            self._add(snapshot.manifest_list)
+            for manifest in snapshot_manifests(fresh.io, snapshot):
+                if manifest.manifest_path in self._read:
+                    continue
+                self._add(manifest.manifest_path)
+                for entry in read_entries(fresh.io, manifest):
+                    self._add(entry.data_file.file_path)
+                self._read.add(manifest.manifest_path)
+            self._read.add(snapshot.manifest_list)
+
+    def _add(self, path: str) -> None:
+        if DIRECTORY_PREFIX not in path:
+            return
+        # As it is written, and as it may be meant.
+        for form in (path, *keys_of(path)) if ":" in path else (path,):
+            for name in form.split("/")[:-1]:
+                if name.startswith(DIRECTORY_PREFIX):
+                    self._files.setdefault(name, path)
+
+
+def snapshot_files_in(table: Table, directory: str) -> str | None:
+    """One file below a directory of a merge that the table knows; see :class:`KnownFiles`."""
+    return KnownFiles(table).below(directory)

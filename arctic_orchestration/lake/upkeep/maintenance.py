@@ -1,0 +1,283 @@
+"""Takes away what a table no longer needs: old snapshots, and files that nobody knows.
+
+::
+
+    expire_snapshots(table, older_than=now - timedelta(days=3), keep_last=10, dry_run=True)
+    remove_orphans(table, older_than=now - timedelta(days=7), protected=of_a_live_task)
+
+A file is removed only after the catalog has taken the commit that forgets it, and after the
+table was read again: what anybody committed up to then is known. A process that ends in between
+leaves files behind that ``remove_orphans`` finds later.
+"""
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import PrivateAttr
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    TableUpdate,
+)
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput
+from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
+from arctic_orchestration.lake.upkeep.expiring import (
+    Expiry,
+    default_keep_last,
+    default_older_than,
+    expiry,
+)
+from arctic_orchestration.lake.upkeep.orphans import Orphans, remove_orphans
+from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
+from arctic_orchestration.lake.upkeep.removing import (
+    FailedRemoval,
+    FileKind,
+    RemovedFile,
+    name_of,
+    nothing,
+    require_aware,
+    require_garbage_collection,
+)
+
+__all__ = [
+    "Expired",
+    "FailedRemoval",
+    "FileKind",
+    "Orphans",
+    "RemovedFile",
+    "expire_snapshots",
+    "remove_orphans",
+]
+
+_ATTEMPTS = 50
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """What ``expire_snapshots`` did, or would do."""
+
+    dry_run: bool
+    snapshot_ids: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    files: tuple[RemovedFile, ...] = ()
+    failed: tuple[FailedRemoval, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size or 0 for file in self.files)
+
+
+def expire_snapshots(
+    table: Table,
+    *,
+    older_than: datetime | None = None,
+    keep_last: int | None = None,
+    dry_run: bool = False,
+    keep: Collection[int] = (),
+    protected: Callable[[str], bool] = nothing,
+    now: datetime | None = None,
+) -> Expired:
+    """Forgets old snapshots, and removes the files that only they knew; refreshes ``table``.
+
+    Which snapshots and refs go is told in :mod:`arctic_orchestration.lake.upkeep.expiring`.
+
+    Args:
+        older_than: snapshots from this moment on stay. None: the table's
+            ``history.expire.max-snapshot-age-ms``.
+        keep_last: so many snapshots of a branch stay, at least one. None: the table's
+            ``history.expire.min-snapshots-to-keep``.
+        dry_run: tells what would be done, and does nothing.
+        keep: ids of snapshots that stay, such as those that live tasks were planned from.
+        protected: paths, as the table has them, of files that stay.
+        now: the moment from which ages of refs and tables count.
+
+    Errors:
+        InvalidInput: ``keep_last`` is below one, or ``older_than`` has no zone.
+        CommitConflict: other writers were first for too long. Nothing was changed.
+        CommitUnknown: the catalog did not say whether it took the commit. No file was removed.
+        LakeError: the table's ``gc.enabled`` is false, or a manifest cannot be read. When it is
+            one of a snapshot that stays, the others are forgotten already; their files are left.
+    """
+    now = now or utc_now()
+    require_aware(older_than)
+    if keep_last is not None and keep_last < 1:
+        raise InvalidInput("keep_last", keep_last, "at least 1")
+    for attempt in range(_ATTEMPTS):
+        table.refresh()
+        require_garbage_collection(table)
+        metadata = table.metadata
+        over = expiry(
+            metadata,
+            older_than=older_than or default_older_than(metadata, now),
+            keep_last=keep_last or default_keep_last(metadata),
+            now=now,
+            keep=keep,
+        )
+        if not over.snapshot_ids and not over.refs:
+            return Expired(dry_run=dry_run)
+        files = list(_known_to(table, over.snapshot_ids))
+        if dry_run:
+            return _expired(table, over, files, protected, without=over.snapshot_ids)
+        try:
+            _forget(table, over)
+        except CommitFailedException:
+            time.sleep(random.uniform(0.005, min(_LONGEST_WAIT_SECONDS, 0.05 * 1.5**attempt)))
+            continue
+        return _expired(table, over, files, protected)
+    raise CommitConflict(f"{name_of(table)}: other writers were first {_ATTEMPTS} times")
+
+
+class _SameRefs(AssertTableUUID):
+    """The table has the refs that it had, and no others.
+
+    A tag that is made while a snapshot expires would be removed with it: the requirements of the
+    specification name refs that are known. Catalogs that check requirements in this process ask
+    this one; others see the table's id only, and the refs that are asserted one by one.
+    """
+
+    _refs: dict[str, int] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> "_SameRefs":
+        made = cls(uuid=metadata.table_uuid)
+        made._refs = _heads(metadata)
+        return made
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        super().validate(base_metadata)
+        if base_metadata is not None and _heads(base_metadata) != self._refs:
+            raise CommitFailedException("Branches or tags have changed")
+
+
+def _heads(metadata: TableMetadata) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+
+
+def _forget(table: Table, over: Expiry) -> None:
+    """Commits; returns when it is known that the snapshots are gone, and ``table`` is refreshed."""
+    metadata = table.metadata
+    updates: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in over.refs]
+    # pyiceberg forgets statistics of tables with their snapshots, those of partitions not.
+    updates += [
+        RemovePartitionStatisticsUpdate(snapshot_id=statistics.snapshot_id)
+        for statistics in metadata.partition_statistics
+        if statistics.snapshot_id in over.snapshot_ids
+    ]
+    if over.snapshot_ids:
+        updates.append(RemoveSnapshotsUpdate(snapshot_ids=sorted(over.snapshot_ids)))
+    asserted = [
+        AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in _heads(metadata).items()
+    ]
+    try:
+        table._do_commit(updates=tuple(updates), requirements=(_SameRefs.of(metadata), *asserted))
+        table.refresh()
+    except CommitFailedException:
+        raise
+    except Exception as error:
+        _require_gone(table, over, error)
+
+
+def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
+    try:
+        table.refresh()
+    except Exception:
+        left = True
+    else:
+        left = any(table.snapshot_by_id(number) for number in over.snapshot_ids) or any(
+            name in table.metadata.refs for name in over.refs
+        )
+    if left:
+        raise CommitUnknown(
+            f"{name_of(table)}: the catalog did not say whether it forgot "
+            f"{len(over.snapshot_ids)} snapshots: {error}. No file was removed"
+        ) from error
+
+
+def _known_to(table: Table, snapshot_ids: Collection[int]) -> Iterator[RemovedFile]:
+    """The files of some snapshots, of manifests only those that no other snapshot has."""
+    metadata, io = table.metadata, table.io
+    shared: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in snapshot_ids:
+            shared.update(one.manifest_path for one in snapshot_manifests(io, snapshot))
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in snapshot_ids:
+            continue
+        for manifest in snapshot_manifests(io, snapshot):
+            if manifest.manifest_path in shared:
+                continue
+            shared.add(manifest.manifest_path)
+            for entry in read_entries(io, manifest):
+                file = entry.data_file
+                is_data = file.content == DataFileContent.DATA
+                kind = FileKind.DATA if is_data else FileKind.DELETES
+                yield RemovedFile(file.file_path, kind, file.file_size_in_bytes)
+            path, size = manifest.manifest_path, manifest.manifest_length
+            yield RemovedFile(path, FileKind.MANIFEST, size)
+        path = snapshot.manifest_list
+        yield RemovedFile(path, FileKind.MANIFEST_LIST, _size(table, path))
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        if statistics.snapshot_id in snapshot_ids:
+            path, size = statistics.statistics_path, statistics.file_size_in_bytes
+            yield RemovedFile(path, FileKind.STATISTICS, size)
+
+
+def _size(table: Table, path: str) -> int | None:
+    try:
+        return len(table.io.new_input(path))
+    except OSError:
+        return None
+
+
+def _expired(
+    table: Table,
+    over: Expiry,
+    files: list[RemovedFile],
+    protected: Callable[[str], bool],
+    without: Collection[int] | None = None,
+) -> Expired:
+    """Removes the files that nobody knows; ``without``: says so only, as if those were gone."""
+    known = Reachable(table.io)
+    known.files.add(table.metadata_location)
+    known.add(table.metadata, without=without or ())
+    unknown = {
+        literal_key(file.path): file
+        for file in files
+        if file.path not in known.files and not protected(file.path)
+    }
+    failed: dict[RemovedFile, str] = {}
+    if without is None:
+        for file in unknown.values():
+            if why := _removal_fails(table, file.path):
+                failed[file] = why
+    return Expired(
+        dry_run=without is not None,
+        snapshot_ids=tuple(sorted(over.snapshot_ids)),
+        refs=over.refs,
+        files=tuple(file for file in unknown.values() if file not in failed),
+        failed=tuple(FailedRemoval(file.path, why) for file, why in failed.items()),
+    )
+
+
+def _removal_fails(table: Table, path: str) -> str | None:
+    try:
+        table.io.delete(path)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        # Stores have errors of their own; the other files are to go all the same.
+        return str(error) or type(error).__name__
+    return None

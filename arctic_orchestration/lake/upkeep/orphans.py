@@ -1,0 +1,189 @@
+"""Removes the files below a table's location that nobody knows."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.upkeep.listing import ListedFile, Store
+from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
+from arctic_orchestration.lake.upkeep.removing import (
+    FailedRemoval,
+    FileKind,
+    RemovedFile,
+    name_of,
+    nothing,
+    require_aware,
+    require_garbage_collection,
+)
+
+#: A file that is younger may belong to a commit that is still being made.
+SAFE_AGE = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphans:
+    """What ``remove_orphans`` did, or would do."""
+
+    dry_run: bool
+    files: tuple[RemovedFile, ...] = ()
+    failed: tuple[FailedRemoval, ...] = ()
+    #: files that nobody knows, and that stay: too young, or of unknown age
+    young: int = 0
+    #: the same, because the caller protects them
+    protected: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size or 0 for file in self.files)
+
+
+def remove_orphans(
+    table: Table,
+    *,
+    older_than: datetime,
+    dry_run: bool = False,
+    protected: Callable[[str], bool] = nothing,
+    any_age: bool = False,
+    now: datetime | None = None,
+) -> Orphans:
+    """Removes files below the table's location that nobody knows; refreshes ``table``.
+
+    Known are the files of every snapshot that the table has, with or without a ref, its
+    statistics, its metadata file and those in the metadata log, and the same of every other table
+    of the catalog whose location is in this one or around it. Hidden files, those in hidden
+    directories and ``version-hint.text`` stay, as does a directory that looks like a table of its
+    own. Of Hadoop's checksums, those stay whose file stays.
+
+    Args:
+        older_than: files written at this moment or later stay. It must be so long ago that no
+            commit can still be under way whose files were written before.
+        dry_run: tells what would be removed, and removes nothing.
+        protected: paths, in the form that the table's location has, of files that stay.
+        any_age: takes an ``older_than`` that is less than a day ago. Only for a table that nobody
+            writes to.
+        now: the moment from which a day counts.
+
+    Errors:
+        InvalidInput: ``older_than`` is less than a day ago, or has no zone.
+        LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest or
+            another table that may lie in the same place cannot be read. Nothing was removed.
+    """
+    require_aware(older_than)
+    limit = (now or utc_now()) - SAFE_AGE
+    if older_than > limit and not any_age:
+        raise InvalidInput("older_than", older_than.isoformat(), f"{limit.isoformat()} or earlier")
+    table.refresh()
+    require_garbage_collection(table)
+    store = Store(table.io, table.location())
+    # Files are listed first: what is committed while they are is known afterwards.
+    listed = list(store.list())
+    known = Reachable(table.io)
+    for neighbour in _neighbours(table, store.key):
+        _learn(known, neighbour)
+    table.refresh()
+    _learn(known, table)
+    orphans = [file for file in _visible(listed, known) if not known.files.has_key(_subject(file))]
+    old = [file for file in orphans if file.written_at and file.written_at < older_than]
+    free = [file for file in old if not protected(file.path)]
+    if free and not dry_run:
+        table.refresh()
+        _learn(known, table)
+        free = [file for file in free if not known.files.has_key(_subject(file))]
+    failed = {} if dry_run else {file: store.remove(file) for file in free}
+    return Orphans(
+        dry_run=dry_run,
+        files=tuple(
+            RemovedFile(file.path, FileKind.ORPHAN, file.size)
+            for file in free
+            if failed.get(file) is None
+        ),
+        failed=tuple(FailedRemoval(file.path, why) for file, why in failed.items() if why),
+        young=len(orphans) - len(old),
+        protected=sum(protected(file.path) for file in old),
+    )
+
+
+def _learn(known: Reachable, table: Table) -> None:
+    known.files.add(table.metadata_location)
+    known.add(table.metadata)
+
+
+def _neighbours(table: Table, key: str) -> Iterator[Table]:
+    """The other tables of the catalog whose location is this one, in it, or around it.
+
+    A table that was renamed keeps its location, and the next one of the old name gets it too.
+    """
+    catalog = table.catalog
+    for identifier in _identifiers(catalog):
+        if identifier == table.name():
+            continue
+        try:
+            other = catalog.load_table(identifier)
+        except NoSuchTableError:
+            continue
+        except Exception as error:
+            raise LakeError(
+                f"{name_of(table)}: {'.'.join(identifier)} cannot be loaded, and may lie in the "
+                f"same place: {error}"
+            ) from error
+        there = literal_key(f"{other.location().rstrip('/')}/file").removesuffix("file")
+        if f"{key}/".startswith(there) or there.startswith(f"{key}/"):
+            yield other
+
+
+def _identifiers(catalog: Catalog) -> set[tuple[str, ...]]:
+    found: set[tuple[str, ...]] = set()
+    waiting: list[Any] = list(catalog.list_namespaces())
+    seen = set(waiting)
+    while waiting:
+        namespace = waiting.pop()
+        try:
+            found.update(tuple(one) for one in catalog.list_tables(namespace))
+            below = set(catalog.list_namespaces(namespace)) - seen
+        except NoSuchNamespaceError:
+            continue
+        seen |= below
+        waiting.extend(below)
+    return found
+
+
+def _subject(file: ListedFile) -> str:
+    """The key of the file that decides: of a checksum of Hadoop's, the file it is for."""
+    directory, _, name = file.key.rpartition("/")
+    return f"{directory}/{_checked(name) or name}"
+
+
+def _checked(name: str) -> str | None:
+    is_checksum = name.startswith(".") and name.endswith(".crc")
+    return name[1 : -len(".crc")] if is_checksum else None
+
+
+def _visible(listed: list[ListedFile], known: Reachable) -> Iterator[ListedFile]:
+    """Without hidden and hint files, and without what is in another table's directory."""
+    others = {
+        file.below.rsplit("/", 2)[0] + "/"
+        for file in listed
+        if file.below.endswith(".metadata.json")
+        and file.below.count("/") > 1
+        and not known.files.has_key(file.key)
+    }
+    for file in listed:
+        *directories, name = file.below.split("/")
+        name = _checked(name) or name
+        if any(_is_hidden(part) for part in (*directories, name)):
+            continue
+        if name.startswith("version-hint") or any(file.below.startswith(one) for one in others):
+            continue
+        yield file
+
+
+def _is_hidden(name: str) -> bool:
+    # A partition's directory may be called `_day=1`.
+    return name.startswith(("_", ".")) and "=" not in name
