@@ -2,8 +2,9 @@
 
 One snapshot of operation ``replace`` takes all replacements that can be made. Each attempt loads
 the table's head and asks of each replacement whether it can still be made, from the snapshot that
-it was planned from (``conflicts``). Those that cannot are dropped, the others are committed on the condition that the head is still this one. Another writer that is
-first leads back to the head; what was read and written for the refused attempt is used again.
+it was planned from (``conflicts``). Those that cannot are dropped, the others are committed on the
+condition that the head is still this one. Another writer that is first leads back to the head; what
+was read and written for the refused attempt is used again.
 
 The summary names the replacements, so that a commit of which the answer was lost, or after which
 the process was killed, is recognised and not repeated.
