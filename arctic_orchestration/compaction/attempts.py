@@ -19,7 +19,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,17 +31,9 @@ from arctic_orchestration.compaction.attempt import (
     MergedFile,
     Output,
 )
-from arctic_orchestration.compaction.task import TASK_COLUMNS, Task, TaskState
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.compaction_tables import (
-    attempt_is_live,
-    compaction_attempts,
-    compaction_queues,
-    compaction_tasks,
-    is_claimed,
-    is_failed,
-    is_planned,
-)
+from arctic_orchestration.compaction.claimable import first_claimable, plan_again
+from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.database.compaction_tables import attempt_is_live, compaction_attempts
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.identifiers import new_id
@@ -88,12 +79,8 @@ def claim(
     """
     now = time(tx)
     plan_again(tx, now)
-    for queue in _by_share(tx, queues):
-        first = _FIRST if table is None else _FIRST.where(compaction_tasks.c.table_name == table)
-        row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()
-        if row is not None:
-            break
-    else:
+    row = first_claimable(tx, queues, table)
+    if row is None:
         return None
     task = Task.from_row(row)
     id, token = new_id(now), task.token + 1
@@ -334,62 +321,11 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
     return lost
 
 
-def plan_again(tx: sa.Connection, now: datetime) -> int:
-    """Lets failed tasks whose retry interval is over be claimed again.
-
-    Returns:
-        how many.
-    """
-    here = compaction_tasks.c
-    query = (
-        sa.select(here.id, here.attempts, here.max_attempts)
-        .where(is_failed, here.not_before <= now)
-        .with_for_update(skip_locked=True, key_share=True)
-    )
-    rested = tx.execute(query).all()
-    for row in rested:
-        reason = f"waits for attempt {row.attempts + 1} of {row.max_attempts}"
-        task_rows.move(
-            tx, [(row.id, TaskState.FAILED)], TaskState.PLANNED, reason, now,
-            values={"not_before": None},
-        )  # fmt: skip
-    return len(rested)
-
-
 def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
     """All attempts of a task, the first one first."""
     here = compaction_attempts.c
     query = sa.select(compaction_attempts).where(here.task_id == task_id).order_by(here.token)
     return [Attempt.from_row(row) for row in tx.execute(query)]
-
-
-#: the first task of a queue that nobody else is about to take
-_FIRST = (
-    sa.select(*(compaction_tasks.c[name] for name in TASK_COLUMNS), compaction_tasks.c.file_group)
-    .where(is_planned, compaction_tasks.c.queue == sa.bindparam("of_queue"))
-    .order_by(compaction_tasks.c.rank, compaction_tasks.c.id)
-    .limit(1)
-    .with_for_update(skip_locked=True, key_share=True)
-)
-
-
-def _by_share(tx: sa.Connection, names: Sequence[str]) -> list[str]:
-    """The queues that have something to claim, the one with the least of its share first."""
-    queue, task = compaction_queues.c, compaction_tasks.c
-    active = sa.select(sa.func.count()).where(is_claimed, task.queue == queue.name)
-    waits = sa.exists().where(is_planned, task.queue == queue.name)
-    query = sa.select(
-        queue.name, queue.share, queue.level, active.scalar_subquery().label("active")
-    ).where(waits)
-    if names:
-        query = query.where(dialect.among(tx, queue.name, names))
-    rows = tx.execute(query).all()
-    return [
-        row.name
-        for row in sorted(
-            rows, key=lambda row: (Fraction(row.active, row.share), -row.level, row.name)
-        )
-    ]
 
 
 def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:

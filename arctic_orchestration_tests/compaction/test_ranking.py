@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction import attempts, commits, queues
+from arctic_orchestration.compaction import attempts, claimable, commits, queues
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.ranking import (
     SECONDS_PER_LEVEL,
@@ -255,7 +255,7 @@ def test_a_claim_reads_the_index_and_is_quick_among_many(database: Database, bac
         with database.begin() as tx:
             if analyzed:
                 tx.execute(sa.text("analyze"))
-            statement = attempts._FIRST.params(of_queue="default").compile(
+            statement = claimable.FIRST.params(of_queue="default").compile(
                 tx, compile_kwargs={"literal_binds": True}
             )
             how = "explain query plan" if backend == "sqlite" else "explain"
