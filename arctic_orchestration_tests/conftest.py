@@ -8,6 +8,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -15,6 +16,9 @@ from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BACKENDS = ("sqlite", "postgres")
 
@@ -59,6 +63,22 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.create_database(name)
     yield name
     postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One warm session of two cores for the whole process: a second one would be the same one,
+    and who stops it would stop it for all. What finds it leaves it running."""
+    from arctic_orchestration.lake import spark_session
+    from arctic_orchestration.settings import Settings
+    from arctic_orchestration_tests.lake.sessions import FAST
+
+    environment = {
+        "ARCTIC_LAKE": str(tmp_path_factory.mktemp("spark")),
+        "ARCTIC_SPARK_MASTER": "local[2]",
+    }
+    with spark_session(Settings.from_environment(environment), FAST) as session:
+        yield session
 
 
 @pytest.fixture(params=BACKENDS)

@@ -6,7 +6,7 @@ from typing import Any
 from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from arctic_orchestration.lake.session import prepare_environment, spark_properties
 from arctic_orchestration.settings import Settings
@@ -24,7 +24,8 @@ class LakeSparkResource(LazyPySparkResource):
     def _init_session(self) -> None:
         if self._spark_session is None:
             prepare_environment(self.spark_config["spark.master"])
-            self._started_here = SparkSession.getActiveSession() is None
+            # Not the active session, which is a matter of threads.
+            self._started_here = SparkContext._active_spark_context is None
             super()._init_session()
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:

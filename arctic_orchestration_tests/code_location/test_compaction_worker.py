@@ -3,7 +3,6 @@
 import queue
 import signal
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,27 +22,13 @@ from arctic_orchestration.database.compaction_tables import (
     compaction_tasks,
     compaction_workers,
 )
-from arctic_orchestration.lake import spark_session
 from arctic_orchestration.lake.spark_resource import LakeSparkResource
-from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,
     a_location,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.lake.sessions import FAST
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that was there before: runs use it and leave it running."""
-    environment = {
-        "ARCTIC_LAKE": str(tmp_path_factory.mktemp("spark")),
-        "ARCTIC_SPARK_MASTER": "local[2]",
-    }
-    with spark_session(Settings.from_environment(environment), FAST) as session:
-        yield session
 
 
 @pytest.fixture

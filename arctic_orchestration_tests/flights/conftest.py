@@ -1,7 +1,6 @@
-"""One warm Spark session for the folder, and a lake of its own for each test."""
+"""A lake of its own for each test, and runs of its assets."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -10,23 +9,13 @@ from typing import Any
 import dagster as dg
 import pytest
 from pyiceberg.catalog import Catalog
-from pyspark.sql import SparkSession
 
 from arctic_orchestration.definitions import defs
 from arctic_orchestration.flights.feeds import Feed, FeedFile, files_of
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FlightsSource
-from arctic_orchestration.lake import open_catalog, spark_session
+from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.settings import Settings
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local session of two cores; runs of the assets find it and leave it running."""
-    settings = Settings.from_environment({**os.environ, "ARCTIC_SPARK_MASTER": "local[2]"})
-    session = spark_session(settings, {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
 
 
 @dataclass

@@ -1,15 +1,12 @@
-"""One warm Spark session for the whole folder, and a lake of its own for each test."""
+"""A lake of its own for each test."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyspark.sql import SparkSession
 
-from arctic_orchestration.lake import open_catalog, spark_session
+from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.sessions import FAST
 
 
 def settings_for(lake: Path, **environment: str) -> Settings:
@@ -17,12 +14,6 @@ def settings_for(lake: Path, **environment: str) -> Settings:
     return Settings.from_environment(
         {"ARCTIC_LAKE": str(lake), "ARCTIC_SPARK_MASTER": "local[2]", **environment}
     )
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(settings_for(tmp_path_factory.mktemp("spark")), FAST) as session:
-        yield session
 
 
 @pytest.fixture

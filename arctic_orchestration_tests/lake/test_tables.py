@@ -7,7 +7,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ServiceUnavailableError
 from sqlalchemy.exc import OperationalError
 
-from arctic_orchestration.errors import CatalogUnavailable, NotFound
+from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake import tables as module
 from arctic_orchestration.lake.tables import list_tables, load_table
@@ -88,7 +88,7 @@ def test_a_lost_metadata_file_is_not_a_catalog_that_is_down(
     table = ensure_table(catalog, "lake.flights", SCHEMA)
     add(table, (1, "JFK"))
     Path(table.metadata_location).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LakeError, match=r"lake\.flights: its metadata cannot be read"):
         load_table(catalog, "lake.flights")
     assert no_waiting == []
     assert module.list_tables(catalog) == ["lake.flights"]

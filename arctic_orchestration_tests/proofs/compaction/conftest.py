@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyspark.sql import SparkSession
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.lake import spark_session
 from arctic_orchestration_tests.compaction.small_lake import lake_in
 from arctic_orchestration_tests.compaction.stored import opened
-from arctic_orchestration_tests.lake.conftest import settings_for
-from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs.compaction.crew import Crew
 
 
@@ -40,10 +36,3 @@ def crew(state: Database, tmp_path: Path, lake: Path, database_url: str) -> Iter
     """Nothing is started yet."""
     with Crew(tmp_path, lake, database_url) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A warm session of the test's own process, for whoever works beside the crew."""
-    with spark_session(settings_for(tmp_path_factory.mktemp("spark")), FAST) as session:
-        yield session
