@@ -45,7 +45,8 @@ def plan(
 ) -> None:
     """What is to be merged in a table: files, bins, kind, gain and why; offers it to its queue.
 
-    The planner's next plan of the table replaces what no worker has claimed by then.
+    The planner's next plan of the table replaces what no worker has claimed by then, unless it was
+    asked for with --force.
     """
     now = utc_now()
     with opened_compaction(makes=not dry_run) as state:
