@@ -36,6 +36,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _numbers = itertools.count(1)
 
+#: seconds after which a test that hangs ends its process, as ``pyproject.toml`` has it
+_LONGEST = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Proofs may take longer than other tests only at their full counts."""
+    if os.environ.get("ARCTIC_PROOF") == "full":
+        return
+    for item in items:
+        own = item.get_closest_marker("timeout")
+        if own is not None and own.args[0] > _LONGEST:
+            item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
+
 
 @pytest.fixture(scope="session")
 def _postgres_session() -> Iterator[PostgresServer | None]:

@@ -1,9 +1,9 @@
 """Which catalog the lake's tables are in: finding them, and making one that is not there yet."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import sleep
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -174,7 +174,7 @@ def answered(ask: Callable[[], _T], what: str) -> _T:
                 raise CatalogUnavailable(
                     f"{what}: the catalog did not answer, asked {_QUESTIONS} times: {error}"
                 ) from error
-            time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
+            sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
     raise AssertionError("unreachable")
 
 
@@ -216,7 +216,7 @@ def _embedded_catalog(name: str, directory: Path) -> Catalog:
             # Two processes that make the same tables: the loser finds them the next time.
             if attempt == _OPENING_ATTEMPTS:
                 raise LakeError(f"{file} cannot be opened: {error}") from error
-            time.sleep(0.05 * attempt)
+            sleep(0.05 * attempt)
     raise AssertionError("unreachable")
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,6 +114,8 @@ class Process:
     """A command in a process of its own, which prints lines."""
 
     popen: "subprocess.Popen[str]"
+    #: a file, not a pipe: nobody reads it while the lines are read, and Spark writes a lot to it
+    err: IO[str]
 
     def until(self, told: Callable[[str], bool]) -> str:
         """Reads lines until one says it; fails where the process ends before."""
@@ -121,7 +124,8 @@ class Process:
             seen.append(line)
             if told(line):
                 return line
-        raise AssertionError(f"it ended: {''.join(seen)}{self._err.read()}")
+        self.err.seek(0)
+        raise AssertionError(f"it ended: {''.join(seen)}{self.err.read()}")
 
     def rest(self) -> list[str]:
         """All lines until it ends."""
@@ -140,26 +144,22 @@ class Process:
         assert self.popen.stdout is not None
         return self.popen.stdout
 
-    @property
-    def _err(self) -> IO[str]:
-        assert self.popen.stderr is not None
-        return self.popen.stderr
-
 
 @contextmanager
 def arctic_process(*arguments: str) -> Iterator[Process]:
     """Runs ``arctic`` in a process of its own, which is ended with the block."""
     command = [sys.executable, "-c", "from arctic_orchestration.cli.main import main; main()"]
-    popen = subprocess.Popen(
-        [*command, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        yield Process(popen)
-    finally:
-        if popen.poll() is None:
-            popen.kill()
-        popen.communicate()
+    with tempfile.TemporaryFile("w+") as err:
+        popen = subprocess.Popen(
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            yield Process(popen, err)
+        finally:
+            if popen.poll() is None:
+                popen.kill()
+            popen.wait()

@@ -154,7 +154,7 @@ def commits(monkeypatch: pytest.MonkeyPatch, table: Table, merged: Replacement) 
     monkeypatch.setattr(
         "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
     )
-    monkeypatch.setattr("arctic_orchestration.lake.tables.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("arctic_orchestration.lake.tables.sleep", lambda seconds: None)
     return Commits(monkeypatch, table)
 
 
