@@ -12,6 +12,7 @@
     ├── DatabaseUnavailable     the state database did not answer
     ├── TransitionRefused       a state cannot be left that way
     ├── Refused                 a report of somebody who has lost the right to make it
+    │   └── LeaseLost           its lease was taken over; nothing was changed
     ├── WorkerBroken            what a worker merges with is gone
     └── LakeError               a lake table cannot be read or written
         ├── UnsupportedTable    its format or a column's type would not survive
@@ -96,6 +97,10 @@ class TransitionRefused(ArcticError):
 
 class Refused(ArcticError):
     """Who reports has lost the right to: its lease is over, or another one holds it."""
+
+
+class LeaseLost(Refused):
+    """The lease was taken over by another owner, or could not be renewed; nothing was changed."""
 
 
 class WorkerBroken(ArcticError):

@@ -104,14 +104,18 @@ def renew_commit_lease(
     life: timedelta = COMMIT_LEASE,
     time: Time = database_time,
 ) -> CommitLease | None:
-    """Lets the lease hold for another ``life`` from now; none: it is over."""
+    """Lets the lease hold for another ``life`` from now; none: somebody else has the table.
+
+    One that is over and that nobody has taken holds again: to take it is what makes it another's,
+    and gives it another token.
+    """
     now, here = time(tx), compaction_tables.c
     changed = tx.execute(
         sa.update(compaction_tables)
         .where(
             here.name == lease.table,
             here.commit_token == lease.token,
-            here.commit_expires_at > now,
+            here.commit_expires_at.is_not(None),
         )
         .values(commit_expires_at=now + life)
     )

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from time import monotonic
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -40,10 +41,11 @@ from arctic_orchestration.errors import (
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
 from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.leases import Lease, Renewal
 
 _log = logging.getLogger("arctic.compaction.committer")
 
-#: A round takes seconds; one that takes longer than this may lose the table to another one.
+#: how long a committer has a table after its last sign of life; a round may take longer
 LEASE = timedelta(minutes=3)
 #: so many tasks are committed at once: the snapshot names each of them
 MOST_TASKS = 500
@@ -147,6 +149,7 @@ class Committer:
             ConfigurationError: the state database is of another catalog.
         """
         catalogs.require_same(self._database, self._catalog)
+        asked = monotonic()
         with self._database.begin() as tx:
             lease = commits.take_commit_lease(tx, name, self._name, life=self._life)
             if lease is None:
@@ -158,11 +161,12 @@ class Committer:
         try:
             table = load_table(self._catalog, name)
             interval = _commit_interval(table.properties, name)
-            replaced = replace_files(
-                table,
-                [_replacement(task) for task in tasks],
-                before_commit=lambda: self._hold(lease),
-            )
+            with self._renewal(lease, asked):
+                replaced = replace_files(
+                    table,
+                    [_replacement(task) for task in tasks],
+                    before_commit=lambda: self._hold(lease),
+                )
         except NotFound as error:
             return self._dropped(lease, tasks, str(error), gone=True)
         except UnsupportedTable as error:
@@ -220,15 +224,25 @@ class Committer:
         )
         return Round(table=lease.table, counts=counts, records=records, trouble=trouble)
 
+    def _renewal(self, lease: CommitLease, asked: float) -> Renewal:
+        """Keeps the table ours meanwhile: where each round took longer than a lease holds,
+        committers would take the table from each other, and none would ever commit."""
+        held = Lease.taken(owner=lease.owner, token=lease.token, asked=asked, life=self._life)
+        what = f"the lease to commit to {lease.table}"
+        return Renewal(held, lambda: self._renewed(lease), life=self._life, what=what)
+
+    def _renewed(self, lease: CommitLease) -> bool:
+        with self._database.begin() as tx:
+            return commits.renew_commit_lease(tx, lease, life=self._life) is not None
+
     def _hold(self, lease: CommitLease) -> None:
         """Makes sure that the table is still ours, just before something is published.
 
         Errors:
-            Refused: another committer may have it.
+            Refused: another committer has it.
         """
-        with self._database.begin() as tx:
-            if commits.renew_commit_lease(tx, lease, life=self._life) is None:
-                raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
+        if not self._renewed(lease):
+            raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
 
     def _dropped(
         self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, *, gone: bool

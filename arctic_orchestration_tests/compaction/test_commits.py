@@ -188,11 +188,13 @@ def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
         assert one is not None
         clock.passes(seconds=59)
         assert commits.take_commit_lease(tx, "lake.a", "two", time=clock) is None
-        clock.passes(seconds=1)
-        assert commits.renew_commit_lease(tx, one, time=clock) is None
+        clock.passes(seconds=2)
+        assert commits.renew_commit_lease(tx, one, time=clock) is not None, "nobody has taken it"
+        clock.passes(seconds=60)
         two = commits.take_commit_lease(tx, "lake.a", "two", time=clock)
         assert two is not None
         assert two.token == one.token + 1
+        assert commits.renew_commit_lease(tx, one, time=clock) is None
         for report in (
             lambda: commits.committed(tx, [first], 5, lease=one, time=clock),
             lambda: commits.conflicted(tx, first, "x", lease=one, time=clock),

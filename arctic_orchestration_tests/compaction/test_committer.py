@@ -1,6 +1,6 @@
 """The committer publishes merged tasks: once, all of a table together, whatever goes wrong."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
     rows_of,
     table_of,
 )
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 AT_ONCE = timedelta(0)
 
@@ -240,6 +241,32 @@ def test_a_committer_that_is_late_publishes_nothing(
     assert len(table.refresh().snapshots()) == snapshots
     assert rows_of(table) == before
     assert states_of(state) == [TaskState.SUPERSEDED] * 3
+
+
+def test_a_round_may_take_longer_than_a_lease_holds(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is renewed meanwhile, so that no other committer begins the same round anew."""
+    merged(state, catalog, table)
+    replace, life = module.replace_files, timedelta(milliseconds=400)
+
+    def expiry() -> datetime:
+        with state.read() as tx:
+            at = table_named(tx, "lake.words").commit_expires_at
+        assert at is not None
+        return at
+
+    def slow(*args: Any, **named: Any) -> Any:
+        began = expiry()
+        until(lambda: expiry() > began + 3 * life, 60, "the lease is renewed")
+        assert Committer(state, catalog).commit("lake.words") is None
+        return replace(*args, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace_files", slow)
+        done = Committer(state, catalog, life=life).commit("lake.words")
+    assert done is not None
+    assert done.counts.committed == 3
 
 
 def test_an_error_that_nobody_thought_of_costs_the_others_nothing(

@@ -1,0 +1,111 @@
+"""Leases as their owners hold them."""
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
+from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+LIFE = timedelta(milliseconds=300)
+
+
+def lease(life: timedelta = LIFE) -> Lease:
+    """A lease that was asked for a moment ago."""
+    return Lease.taken(owner="me", token=7, asked=time.monotonic(), life=life)
+
+
+def test_a_lease_is_trusted_from_before_it_was_asked_for() -> None:
+    """The answer may have taken longer than the lease holds."""
+    asked = time.monotonic()
+    assert Lease.taken(owner="me", token=1, asked=asked, life=timedelta(minutes=1)).trusted
+    assert not Lease.taken(owner="me", token=1, asked=asked - 60, life=timedelta(minutes=1)).trusted
+    again = lease().renewed(asked=asked, life=timedelta(minutes=1))
+    assert (again.token, again.trusted_until) == (7, asked + 60)
+
+
+def test_it_is_renewed_while_the_block_runs_and_not_after_it() -> None:
+    """At a third of its life."""
+    asked: list[float] = []
+
+    def renew() -> bool:
+        asked.append(time.monotonic())
+        return True
+
+    with Renewal(lease(), renew, life=LIFE) as renewal:
+        until(lambda: len(asked) > 3, 60, "it is renewed")
+        assert not renewal.lost.is_set()
+        assert renewal.lease.trusted_until > lease().trusted_until - LIFE.total_seconds()
+    number = len(asked)
+    assert not renewal.lost.wait(LIFE.total_seconds())
+    assert len(asked) == number
+
+
+def test_who_is_told_that_it_is_lost_stops_asking() -> None:
+    """And the owner hears of it at its next look."""
+    asked: list[int] = []
+
+    def renew() -> bool:
+        asked.append(1)
+        return False
+
+    with Renewal(lease(), renew, life=LIFE, what="the lease of task a") as renewal:
+        assert renewal.lost.wait(60)
+        with pytest.raises(LeaseLost, match="the lease of task a: another owner has taken over"):
+            renewal.check()
+    assert asked == [1]
+
+
+def test_a_database_that_comes_back_in_time_costs_nothing() -> None:
+    """It is asked again, sooner, as long as the lease may be trusted."""
+    asked: list[int] = []
+    back = threading.Event()
+
+    def renew() -> bool:
+        asked.append(1)
+        if len(asked) < 4:
+            raise DatabaseUnavailable("gone")
+        back.set()
+        return True
+
+    life = timedelta(seconds=60)
+    with Renewal(lease(life), renew, life=timedelta(milliseconds=60)) as renewal:
+        assert back.wait(60)
+        assert not renewal.lost.is_set()
+
+
+def test_a_database_that_stays_away_ends_the_lease_when_it_is_over() -> None:
+    """Whoever was not heard of for so long cannot know that others have not taken over."""
+
+    def renew() -> bool:
+        raise DatabaseUnavailable("gone")
+
+    with Renewal(lease(), renew, life=LIFE) as renewal:
+        assert renewal.lost.wait(60)
+        with pytest.raises(LeaseLost, match=r"could not be renewed for the 0.3 s of its life"):
+            renewal.check()
+
+
+def test_an_owner_that_was_stopped_itself_finds_out_at_its_look() -> None:
+    """Before the thread beside it has."""
+    asking = threading.Event()
+
+    def renew() -> bool:
+        asking.wait(60)
+        return True
+
+    with Renewal(lease(), renew, life=LIFE) as renewal:
+        until(lambda: not renewal.lease.trusted, 60, "its time is over")
+        with pytest.raises(LeaseLost):
+            renewal.check()
+        assert renewal.lost.is_set()
+        asking.set()
+
+
+def test_a_life_is_positive() -> None:
+    """Else it would be renewed without end."""
+    with pytest.raises(InvalidInput, match="life"):
+        Renewal(lease(), lambda: True, life=timedelta(0))
