@@ -30,6 +30,16 @@ PICTURES = (
             && !document.body.innerText.includes('Loading')
         """,
     ),
+    Picture(
+        file="compaction.png",
+        path="/assets/arctic/compaction/nyc/flights?view=overview",
+        height=1300,
+        ready="document.querySelectorAll('canvas').length > 4",
+        click="""
+            [...document.querySelectorAll('button')]
+                .find(element => element.innerText.trim() === 'Plots')?.click()
+        """,
+    ),
 )
 
 
