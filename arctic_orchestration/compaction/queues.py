@@ -7,7 +7,7 @@ that its property names, else in ``default``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -128,16 +128,28 @@ def delete_queue(tx: sa.Connection, name: str) -> None:
     # The key too: who maps a table to it waits, and then does not find it.
     _one(tx, name, sa.select(compaction_queues).with_for_update())
     here = compaction_tables.c
-    query = sa.select(here.name).where((here.queue == name) | (here.mapped_to == name))
-    tables = list(tx.execute(query.order_by(here.name)).scalars())
-    if tables:
-        shown = ", ".join(tables[:8]) + (f" and {len(tables) - 8} more" if tables[8:] else "")
-        raise InvalidInput("name", name, f"a queue without tables; mapped to it: {shown}")
+    query = sa.select(here.name, here.mapped_to)
+    query = query.where((here.queue == name) | (here.mapped_to == name)).order_by(here.name)
+    found = tx.execute(query).all()
+    mapped = [table for table, mapped_to in found if mapped_to == name]
+    named = [table for table, mapped_to in found if mapped_to != name]
+    told = []
+    if mapped:
+        told.append(f"mapped to it: {_shown(mapped)} (unmap them, or map them elsewhere)")
+    if named:
+        told.append(f"named by their property: {_shown(named)} (change it, or map them elsewhere)")
+    if told:
+        raise InvalidInput("name", name, f"a queue without tables; {'; '.join(told)}")
     counts = _states(tx, name).get(name)
     if counts:
         shown = ", ".join(f"{count} {state}" for state, count in counts.items())
         raise InvalidInput("name", name, f"a queue without live tasks; it has: {shown}")
     tx.execute(sa.delete(compaction_queues).where(compaction_queues.c.name == name))
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
 
 
 def queues(tx: sa.Connection) -> list[CompactionQueue]:

@@ -85,7 +85,7 @@ class ExplainedTable:
             return _OPEN, f"due since {format_moment(row.due_since)}: {row.due_reason}"
         if row.looked_at is None:
             return _WAITS, "nobody has looked at it yet"
-        text = f"not due: looked at {format_moment(row.looked_at)}: {row.looked_reason}"
+        text = f"not due: planned last at {format_moment(row.looked_at)}: {row.looked_reason}"
         return _WAITS, f"{text}; {self._again()}"
 
     def _again(self) -> str:

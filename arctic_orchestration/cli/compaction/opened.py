@@ -114,7 +114,7 @@ def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
             file.parent.mkdir(parents=True, exist_ok=True)
         database = Database.open(settings.database_url)
     else:
-        database = state_database(settings, made_by="the planner (arctic compaction serve)")
+        database = state_database(settings, made_by="the planner (arctic compaction serve or tick)")
     try:
         yield Opened(settings, database)
     finally:

@@ -49,7 +49,7 @@ def plan(
     asked for with --force.
     """
     now = utc_now()
-    with opened_compaction(makes=not dry_run) as state:
+    with opened_compaction(makes=True) as state:
         # First, so that a name that is none says which there are.
         Policy.of(state.table(table).properties, table)
         with working("reading manifests"):

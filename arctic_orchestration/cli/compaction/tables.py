@@ -65,8 +65,10 @@ class Seen:
 
     def says(self, now: datetime) -> list[str]:
         """What is to be said of it, the most urgent first."""
-        said = [self.trouble] if self.trouble else []
         row = self.row
+        refused = row is not None and row.refused is not None and self.enabled
+        # What makes it refused is often why its files cannot be counted, too.
+        said = [self.trouble] if self.trouble and not refused else []
         if not self.enabled:
             said.append(f"not compacted: {DISABLED}")
         if row is None:
@@ -79,6 +81,8 @@ class Seen:
             said.append(f"rests until {format_moment(row.rests_until)}: {row.rest_reason}")
         if row.commit_trouble is not None:
             said.append(f"not committed to: {row.commit_trouble}")
+        if row.mapped_to is None and row.property_queue not in (None, row.queue):
+            said.append(f"in queue {row.queue}: {row.queue_reason}")
         if self.resting:
             first, files = self.resting[0], counted(len(self.resting), "file")
             said.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
@@ -88,7 +92,7 @@ class Seen:
             return said
         if row.looked_at is None:
             return ["nobody has looked at it yet"]
-        return [f"looked at {format_moment(row.looked_at)}: {row.looked_reason}"]
+        return [f"planned last at {format_moment(row.looked_at)}: {row.looked_reason}"]
 
 
 def status(
