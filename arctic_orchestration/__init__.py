@@ -10,27 +10,48 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arctic_orchestration.code_location.arctic import Arctic
     from arctic_orchestration.code_location.compaction import compaction_definitions
+    from arctic_orchestration.code_location.consuming import consumer_sensor
+    from arctic_orchestration.code_location.freshness.declaring import fresh_parents
+    from arctic_orchestration.code_location.freshness.factories import task_definitions
     from arctic_orchestration.code_location.resource import ArcticResource
     from arctic_orchestration.constraints import only
+    from arctic_orchestration.consuming.consumer import PartitionConsumer
+    from arctic_orchestration.consuming.partition import ConsumedPartition
+    from arctic_orchestration.consuming.partitions import Partitions
+    from arctic_orchestration.consuming.progress import Progress
     from arctic_orchestration.scheduling.schedule import Schedule, Target
     from arctic_orchestration.triggers import on
 
 __all__ = [
     "Arctic",
     "ArcticResource",
+    "ConsumedPartition",
+    "PartitionConsumer",
+    "Partitions",
+    "Progress",
     "Schedule",
     "Target",
     "compaction_definitions",
+    "consumer_sensor",
+    "fresh_parents",
     "on",
     "only",
+    "task_definitions",
 ]
 
 _HOMES = {
     "Arctic": "arctic_orchestration.code_location.arctic",
     "ArcticResource": "arctic_orchestration.code_location.resource",
+    "ConsumedPartition": "arctic_orchestration.consuming.partition",
+    "PartitionConsumer": "arctic_orchestration.consuming.consumer",
+    "Partitions": "arctic_orchestration.consuming.partitions",
+    "Progress": "arctic_orchestration.consuming.progress",
     "Schedule": "arctic_orchestration.scheduling.schedule",
     "Target": "arctic_orchestration.scheduling.schedule",
     "compaction_definitions": "arctic_orchestration.code_location.compaction",
+    "consumer_sensor": "arctic_orchestration.code_location.consuming",
+    "fresh_parents": "arctic_orchestration.code_location.freshness.declaring",
+    "task_definitions": "arctic_orchestration.code_location.freshness.factories",
 }
 _MODULES = {
     "on": "arctic_orchestration.triggers.on",

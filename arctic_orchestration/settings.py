@@ -9,6 +9,7 @@
 ``ARCTIC_SPARK_UI``         web page of a Spark standalone master, for the load ``spark``
 ``ARCTIC_METRICS_PORT``     port on loopback for Prometheus; none: no metrics are served
 ``ARCTIC_NOTIFICATIONS``    YAML file of the channels over which people are told
+``ARCTIC_TIMEZONE``         zone in which today starts for tasks that name none; default: UTC
 ==========================  ===========================================================
 """
 
@@ -17,6 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from arctic_orchestration.errors import InvalidInput
 
@@ -38,6 +40,7 @@ class Settings:
     spark_ui: str | None = None
     metrics_port: int | None = None
     notifications: Path | None = None
+    timezone: str = "UTC"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Settings":
@@ -60,6 +63,12 @@ class Settings:
         if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
             raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
         notifications = env.get("ARCTIC_NOTIFICATIONS") or None
+        timezone = env.get("ARCTIC_TIMEZONE") or "UTC"
+        try:
+            ZoneInfo(timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            expected = "a time zone of the IANA database, such as Europe/Berlin"
+            raise InvalidInput("ARCTIC_TIMEZONE", timezone, expected) from None
         return cls(
             database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
             cluster=cluster,
@@ -69,4 +78,5 @@ class Settings:
             spark_ui=spark_ui,
             metrics_port=int(port) if port is not None else None,
             notifications=Path(notifications) if notifications is not None else None,
+            timezone=timezone,
         )

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from arctic_orchestration.cli import (
     compaction,
+    consumers,
     database,
     doctor,
     events,
@@ -19,6 +20,7 @@ from arctic_orchestration.cli import (
     schedules,
     schema,
     simulate,
+    tasks,
     worker,
 )
 from arctic_orchestration.errors import ArcticError
@@ -34,6 +36,8 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(queues.app, name="queues")
 app.add_typer(compaction.app, name="compaction")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(consumers.app, name="consumers")
 app.command(name="worker")(worker.worker)
 app.add_typer(events.app, name="events")
 app.add_typer(partitions.app, name="partitions")

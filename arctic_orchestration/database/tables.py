@@ -26,13 +26,16 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
 ===========================  ===============================================================
 
-Those of compaction stand in ``compaction_tables``.
+Those of compaction stand in ``compaction_tables``, those of partition consumers in
+``consumer_tables``, those of freshness in ``freshness_tables``.
 """
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database import (
     compaction_tables,  # noqa: F401  so that whoever has the register has its tables too
+    consumer_tables,  # noqa: F401  the same
+    freshness_tables,  # noqa: F401  the same
 )
 from arctic_orchestration.database.dialect import UtcTime
 from arctic_orchestration.database.metadata import Id as _Id

@@ -5,6 +5,7 @@ from datetime import timedelta
 import dagster as dg
 
 from arctic_orchestration import compaction_definitions
+from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.flights.assets import (
     delay_summary,
     delays_by_route,
@@ -13,6 +14,8 @@ from arctic_orchestration.flights.assets import (
     raw_weather,
     weather,
 )
+from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
+from arctic_orchestration.flights.carriers import carrier_days
 from arctic_orchestration.flights.tables import DELAYS_BY_ROUTE, FLIGHTS
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 
@@ -25,7 +28,15 @@ def flights_definitions() -> dg.Definitions:
     Steps of a run share its process, and so its Spark session: a cold one costs more than the work.
     """
     return dg.Definitions(
-        assets=[raw_flights, raw_weather, flights, delays_by_route, weather, delay_summary],
+        assets=[
+            raw_flights,
+            raw_weather,
+            flights,
+            delays_by_route,
+            weather,
+            delay_summary,
+            carrier_days,
+        ],
         resources={"pyspark": pyspark_resource()},
         executor=dg.in_process_executor,
     )
@@ -41,3 +52,8 @@ def flights_compaction() -> dg.Definitions:
         interval_seconds=5,
         until_idle=timedelta(seconds=20),
     )
+
+
+def flights_tasks() -> dg.Definitions:
+    """The batch ``punctuality``, which needs tasks of the location ``reports``; opens nothing."""
+    return task_definitions(batches=[PUNCTUALITY], elsewhere=[NETWORK])

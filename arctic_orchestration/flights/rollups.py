@@ -48,6 +48,15 @@ def delays_by_route(flights: DataFrame) -> DataFrame:
     )
 
 
+def carrier_days(flights: DataFrame) -> DataFrame:
+    """One row a day, origin and carrier. A flight that never departed was cancelled."""
+    return flights.groupBy("flight_date", "origin", "carrier").agg(
+        F.count("*").alias("flights"),
+        F.count(F.when(F.col("dep_time").isNull(), 1)).alias("cancelled"),
+        F.sum("dep_delay").alias("total_dep_delay"),
+    )
+
+
 def delay_summary(routes: DataFrame, weather: DataFrame) -> DataFrame:
     """One row a day and origin that has flights; weather that is not known is null."""
     delays = routes.groupBy("flight_date", "origin").agg(

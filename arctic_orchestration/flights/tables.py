@@ -159,6 +159,19 @@ DELAY_SUMMARY = TableSpec(
     ),
 )
 
+#: One row a day, origin and carrier; what the example of a partition consumer writes.
+CARRIER_DAYS = TableSpec(
+    identifier="nyc.carrier_days",
+    schema=_schema(
+        flight_date=_DATE,
+        origin=_TEXT,
+        carrier=_TEXT,
+        flights=_LONG,
+        cancelled=_LONG,
+        total_dep_delay=_LONG,
+    ),
+)
+
 
 def rows_of(files: Iterable[FeedFile]) -> BooleanExpression:
     """The filter for the rows that came from these feed files, of which there is at least one.

@@ -1,0 +1,187 @@
+"""``arctic consumers``: what partition consumers have done, and what is left."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from arctic_orchestration.cli.consumers_shown import consumer_json, print_consumer, shown_lag
+from arctic_orchestration.cli.display import Rows, confirm, console, counted, print_json
+from arctic_orchestration.cli.state import JsonOption, state_database
+from arctic_orchestration.consuming import consumers, control, leasing, working_set
+from arctic_orchestration.consuming.consumers import Consumer
+from arctic_orchestration.consuming.partition import PartitionState
+from arctic_orchestration.consuming.progress import Progress
+from arctic_orchestration.consuming.progress import counted as progress_of
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.settings import Settings
+
+app = typer.Typer(
+    help="Partition consumers: everything new since one last looked.", no_args_is_help=True
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer's name.")]
+_STATES = [state.value for state in PartitionState]
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """All consumers of the cluster: what is done, what is left, and how old the oldest of it is."""
+    settings, database = _opened()
+    with database.read() as tx:
+        now = database_time(tx)
+        found = [
+            (one, progress_of(tx, one.id, now)) for one in consumers.all_of(tx, settings.cluster)
+        ]
+    database.close()
+    if as_json:
+        print_json({"consumers": [consumer_json(one, progress) for one, progress in found]})
+        return
+    if not found:
+        console().print("no consumers")
+        return
+    shown = Rows(
+        counted(len(found), "consumer"),
+        *("consumer", "asset", "done", "waiting", "leased", "discarded", "lag", ""),
+        text="",
+    )
+    for one, progress in found:
+        shown.add(
+            escape(one.name),
+            escape(one.asset),
+            str(progress.acknowledged),
+            str(progress.waiting or ""),
+            str(progress.leased or ""),
+            f"[red]{progress.discarded}[/]" if progress.discarded else "",
+            shown_lag(progress),
+            _trouble(one, progress, now),
+        )
+    shown.print()
+
+
+@app.command()
+def show(
+    name: NameArgument,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Partitions of this state: {', '.join(_STATES)}; repeatable. "
+            "Default: all that are not acknowledged."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many partitions.")
+    ] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """One consumer: how far it is, who has partitions of it, and which are left, and why."""
+    states = _states(state)
+    settings, database = _opened()
+    with database.read() as tx:
+        now = database_time(tx)
+        one = consumers.named(tx, settings.cluster, name)
+        progress = progress_of(tx, one.id, now)
+        leases = leasing.live_leases(tx, one.id)
+        rows = working_set.partitions_of(tx, one.id, states, limit)
+    database.close()
+    print_consumer(one, progress, leases, rows, states, now, as_json=as_json)
+
+
+@app.command()
+def retry(
+    name: NameArgument,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY]...", help="Which; also what rests or was acknowledged."),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are discarded.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delivers partitions again, with all their attempts: those given, or all discarded ones."""
+    if bool(partitions) == all_:
+        raise InvalidInput("KEY", partitions, "partition keys, or --all; nothing was changed")
+    settings, database = _opened()
+    with database.begin() as tx:
+        one = consumers.named(tx, settings.cluster, name)
+        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx))
+    database.close()
+    if as_json:
+        print_json({"consumer": name, "partitions": keys})
+        return
+    what = counted(len(keys), "partition")
+    console().print(
+        f"{what} of consumer {escape(name)} {'waits' if len(keys) == 1 else 'wait'} "
+        "to be delivered again"
+    )
+
+
+@app.command()
+def reset(
+    name: NameArgument,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="Where it begins: from_beginning, from_now, or a moment such as "
+            "2026-01-01T00:00:00Z."
+        ),
+    ],
+    asset: Annotated[
+        str | None, typer.Option(help="What it reads from now on; default: what it did.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Lets a consumer begin anew; what it knows and has acknowledged is forgotten.
+
+    Whoever has partitions of it can acknowledge nothing more. Needed, too, where its Dagster
+    instance was given a new storage.
+    """
+    settings, database = _opened()
+    with database.read() as tx:
+        one = consumers.named(tx, settings.cluster, name)
+        progress = progress_of(tx, one.id, database_time(tx))
+    left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
+    confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
+    with database.begin() as tx:
+        now = database_time(tx)
+        after = control.reset(tx, one, start, now, asset=asset)
+        progress = progress_of(tx, after.id, now)
+    database.close()
+    if as_json:
+        print_json(consumer_json(after, progress))
+        return
+    console().print(
+        f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"
+    )
+
+
+def _opened() -> tuple[Settings, Database]:
+    settings = Settings.from_environment()
+    return settings, state_database(settings, made_by="what uses a consumer")
+
+
+def _states(words: list[str] | None) -> list[PartitionState]:
+    if not words:
+        return [one for one in PartitionState if one is not PartitionState.ACKNOWLEDGED]
+    for word in words:
+        if word not in _STATES:
+            raise InvalidInput("--state", word, f"one of {', '.join(_STATES)}")
+    return [PartitionState(word) for word in words]
+
+
+def _trouble(one: Consumer, progress: Progress, now: datetime) -> str:
+    said = []
+    if progress.discarded:
+        said.append("discarded: arctic consumers retry")
+    if one.read_at is None:
+        said.append("has not read yet")
+    elif not one.at_end:
+        said.append("there is more in the log than was read")
+    if progress.held:
+        said.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
+    if one.passed_over:
+        said.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
+    return f"[yellow]{escape('; '.join(said))}[/]" if said else ""

@@ -1,0 +1,182 @@
+"""``arctic tasks explain``: why a task is made or not, along the steps of its life."""
+
+from typing import Any
+
+from rich.markup import escape
+from rich.tree import Tree
+
+from arctic_orchestration.cli.display import console, counted, moment, print_json, short_id
+from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.tasks.listing import edge_json, submission_json, task_json
+from arctic_orchestration.cli.tasks.opened import (
+    Known,
+    TaskArgument,
+    age_of,
+    colored,
+    mark,
+    opened_tasks,
+)
+from arctic_orchestration.freshness.graph import Resolution
+from arctic_orchestration.freshness.status import Step
+from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.views.explanation import Explanation
+from arctic_orchestration.freshness.views.explanation import explain as explained
+from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
+from arctic_orchestration.quantities import format_duration, format_moment
+
+_YES, _NO, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
+#: so many tasks that would run are named
+_SHOWN = 20
+#: what a submission now would come to, by the step that would be decided
+_WOULD = {
+    Step.FRESH: f"{_YES} submitted now, it would not run:",
+    Step.ACQUIRED: f"{_YES} submitted now, it would run:",
+    Step.SKIPPED: f"{_NO} submitted now, it would be",
+    Step.FAILED: f"{_NO} submitted now, it would fail:",
+    Step.STALE_PARENTS: f"{_NO} submitted now, it would fail:",
+}
+
+
+def explain(task: TaskArgument, as_json: JsonOption = False) -> None:
+    """Why a task is made or not: freshness, skip list, parents, who makes it, what would run."""
+    with opened_tasks() as opened, opened.database.read() as tx:
+        known = opened.known(tx)
+        known.require(tx, task)
+        found = explained(tx, task, known.now, assets=opened.assets)
+    plan = known.graph.resolve(known.successes(), known.now, wanted=[task], skipped=known.skipped())
+    if as_json:
+        print_json(_document(known, found, plan))
+    else:
+        console().print(_tree(known, found, plan))
+
+
+def _tree(known: Known, found: Explanation, plan: Resolution) -> Tree:
+    view = found.task
+    tree = Tree(f"[bold]{escape(view.name)}[/]: {colored(view.state)}")
+    for place in found.locations:
+        if place.trouble is not None:
+            where = f"{place.cluster}/{place.location}"
+            tree.add(f"{_NO} {escape(where)}: {escape(place.trouble)}")
+    _add_freshness(tree, view)
+    if view.skipped is not None:
+        tree.add(f"{_NO} on the skip list: {escape(view.skipped)}")
+    else:
+        tree.add(f"{_YES} not on the skip list")
+    _add_parents(tree, known, view)
+    if view.holder is not None:
+        tree.add(
+            f"{_WAITS} {escape(view.holder)} makes it, under token {view.row.token}; its lease "
+            f"holds until {moment(view.row.expires_at)}, and is renewed"
+        )
+    else:
+        tree.add(f"{_YES} nobody makes it")
+    for submission in view.live:
+        tree.add(f"{_WAITS} {escape(_live_text(submission))}")
+    last = next((one for one in found.latest if one.state.ended), None)
+    if not view.live and last is not None:
+        text = f"the last submission, by {last.by} at {format_moment(last.submitted_at)}, "
+        tree.add(f"[dim]{escape(text + _ended_as(last))}[/]")
+    _add_would(tree, known, found)
+    _add_plan(tree, known, plan)
+    return tree
+
+
+def _add_freshness(tree: Tree, view: TaskView) -> None:
+    text = f"{view.age}, to be {view.need}"
+    if view.fresh and view.fresh_until is not None:
+        text += f": fresh until {format_moment(view.fresh_until)}"
+    tree.add(f"{_YES if view.fresh else _NO} {escape(text)}")
+
+
+def _add_parents(tree: Tree, known: Known, view: TaskView) -> None:
+    if not view.parents:
+        tree.add(f"{_YES} it has no parents")
+        return
+    all_fresh = all(known.can_tell(edge) and edge.fresh for edge in view.parents)
+    branch = tree.add(f"{_YES if all_fresh else _WAITS} {counted(len(view.parents), 'parent')}")
+    for edge in view.parents:
+        text = f"{age_of(known, edge)}, to be {edge.need}{_what_is_done(known, edge)}"
+        branch.add(f"{mark(known, edge)} {escape(edge.parent)}: {escape(text)}")
+
+
+def _what_is_done(known: Known, edge: EdgeView) -> str:
+    """What a submission would do about a parent that is too old."""
+    if not known.can_tell(edge) or edge.fresh:
+        return ""
+    if edge.kind != "task":
+        return "; it is no task, and is waited for"
+    if edge.holder is not None:
+        return f"; {edge.holder} makes it"
+    parent = known.views[edge.parent]
+    if parent.skipped is not None:
+        return "; it is skipped, so the task will fail"
+    children, parents = known.places[edge.child], known.places[edge.parent]
+    here = {(one.cluster, one.location) for one in children}
+    batches = {one.spec.batch for one in children if one.spec.batch}
+    if any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents):
+        return "; it is submitted first"
+    patience = min(one.spec.patience for one in children)
+    where = ", ".join(f"{one.location} of cluster {one.cluster}" for one in parents)
+    return f"; it is of location {where}, and is waited for {format_duration(patience)}"
+
+
+def _live_text(one: Submission) -> str:
+    text = f"submission {short_id(one.id)} by {one.by} at {format_moment(one.submitted_at)} is "
+    text += f"{one.state.value}: {one.reason}"
+    if one.next_check_at is not None and not one.state.owns:
+        text += f"; looked at again at {format_moment(one.next_check_at)}"
+    if one.deadline_at is not None:
+        text += f", and given up at {format_moment(one.deadline_at)}"
+    return text
+
+
+def _ended_as(one: Submission) -> str:
+    words = {"fresh": "found it fresh", "succeeded": "made it"}
+    return f"{words.get(one.state.value, one.state.value)}: {one.reason}"
+
+
+def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
+    """What is decided by the same rules as for a submission; a guess without the instance."""
+    if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
+        return
+    for place, decision in found.would:
+        where = f" ({place})" if len(found.would) > 1 else ""
+        said = _WOULD.get(decision.step, f"{_WAITS} submitted now, it would wait:")
+        tree.add(f"{said} {escape(decision.reason)}{escape(where)}")
+
+
+def _add_plan(tree: Tree, known: Known, plan: Resolution) -> None:
+    """What a submission now would run, in order."""
+    runs = plan.runs
+    if not runs:
+        tree.add("[dim]nothing has to run[/]")
+        return
+    branch = tree.add(f"{counted(len(runs), 'run')} until it is fresh, in this order")
+    for name in runs[:_SHOWN]:
+        waits = ", ".join(edge.parent for edge in plan.stale.get(name, ()))
+        text = escape(name) + (f" [dim]after {escape(waits)}[/]" if waits else "")
+        if known.views[name].holder is not None:
+            text += " [dim](runs already)[/]"
+        for edge in plan.stuck.get(name, ()):
+            reason = "is skipped" if edge.parent in known.views else "is made by no task"
+            text += f" [red]{escape(edge.parent)} {reason}[/]"
+        branch.add(text)
+    if len(runs) > _SHOWN:
+        branch.add(f"[dim]and {len(runs) - _SHOWN} more[/]")
+
+
+def _document(known: Known, found: Explanation, plan: Resolution) -> dict[str, Any]:
+    return {
+        **task_json(known, found.task),
+        "would": [
+            {"place": place, "step": one.step.value, "reason": one.reason}
+            for place, one in found.would
+        ],
+        "submissions": [submission_json(one) for one in found.latest],
+        "runs": list(plan.runs),
+        "waits": {name: [edge.parent for edge in edges] for name, edges in plan.stale.items()},
+        "nothing_renews": {
+            name: [edge.parent for edge in edges] for name, edges in plan.stuck.items()
+        },
+        "parents": [edge_json(known, edge) for edge in found.task.parents],
+    }

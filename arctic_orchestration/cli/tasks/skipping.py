@@ -1,0 +1,40 @@
+"""``arctic tasks skip`` and ``unskip``: the list of tasks that are not to be made for now."""
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from arctic_orchestration.cli.display import console, print_json
+from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.tasks.opened import TaskArgument, opened_tasks
+from arctic_orchestration.freshness import skips
+from arctic_orchestration.scheduling.views.texts import iso
+
+
+def skip(
+    task: TaskArgument,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who reads it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Puts a task on the skip list of all clusters; what runs goes on.
+
+    Its submissions end as skipped, and people are told. Its children go by its last success: as
+    long as that is fresh enough for them they run, and then they fail, naming it.
+    """
+    with opened_tasks() as opened, opened.database.begin() as tx:
+        done = skips.skip(tx, task, reason, by=opened.person, cluster=opened.settings.cluster)
+    if as_json:
+        print_json({"task": done.task, "reason": done.reason, "by": done.by, "at": iso(done.at)})
+    else:
+        console().print(f"{escape(task)} is on the skip list: {escape(reason)}")
+
+
+def unskip(task: TaskArgument, as_json: JsonOption = False) -> None:
+    """Takes a task off the skip list; nothing is submitted."""
+    with opened_tasks() as opened, opened.database.begin() as tx:
+        skips.unskip(tx, task, by=opened.person, cluster=opened.settings.cluster)
+    if as_json:
+        print_json({"task": task})
+    else:
+        console().print(f"{escape(task)} is off the skip list")

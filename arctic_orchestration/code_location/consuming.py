@@ -1,0 +1,202 @@
+"""A sensor that runs a job or assets for each new partition of a consumer.
+
+A schedule (``on.partitions``, ``partitions: each``) starts a run for each partition as well, but
+it is done when the run has started: a failed run is somebody else's business, as with any other
+event. Here the partition comes back until a run of it has succeeded, or its attempts are used up,
+which is a matter of the consumer's working set and not of jobs that wait. So this is a sensor of
+its own, over the same leases that a program's block has.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+
+from arctic_orchestration.consuming.consumer import PartitionConsumer
+from arctic_orchestration.consuming.following import Delivery, Follower
+from arctic_orchestration.consuming.partition import ConsumedPartition, Where, matcher
+from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
+from arctic_orchestration.events.dagster_log import DagsterLog
+
+CONSUMER_TAG = "arctic/consumer"
+PARTITION_TAG = "arctic/partition"
+ATTEMPT_TAG = "arctic/attempt"
+TOKEN_TAG = "arctic/token"
+
+#: a lease lasts at least so many ticks
+_TICKS = 3
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+
+MakeRequest = Callable[[ConsumedPartition], dg.RunRequest]
+
+
+def consumer_sensor(
+    consumer: PartitionConsumer,
+    *,
+    target: Any,
+    name: str | None = None,
+    at_once: int = 10,
+    where: Where | None = None,
+    request: MakeRequest | None = None,
+    interval_seconds: int = 5,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+) -> dg.SensorDefinition:
+    """A sensor that starts a run of ``target`` for each new partition of a consumer.
+
+    A run that succeeds acknowledges its partition. One that fails or is canceled counts as an
+    attempt: the partition rests, comes again, and is discarded and listed after the last. While
+    the run waits or works, the sensor renews its lease.
+
+    A target that is partitioned is run for the partition's key; any other is told it by the tag
+    ``arctic/partition``. Dagster's own retries are off for these runs: the consumer tries again.
+
+    Args:
+        consumer: whose partitions; the sensor registers it with its first tick.
+        target: a job, its name, assets, or a selection of assets.
+        name: of the sensor; none: the consumer's name.
+        at_once: at most so many partitions have a run that has not ended.
+        where: which partitions; see :meth:`PartitionConsumer.consume`.
+        request: makes the request of a partition's run, for a run configuration or tags of its
+            own; the run key and the tags of the consumer are added to it.
+        interval_seconds: the least time between two ticks.
+        default_status: whether it runs without having been started.
+
+    Errors:
+        InvalidDefinition: a value cannot be used; each is named.
+    """
+    _check(consumer, at_once, where, interval_seconds)
+    following = _Following(consumer, at_once, where, request)
+    by_name: Any = {"job_name": target} if isinstance(target, str) else {"target": target}
+    return dg.SensorDefinition(
+        name=name or _NOT_IN_NAMES.sub("_", consumer.name),
+        evaluation_fn=following.evaluate,
+        minimum_interval_seconds=interval_seconds,
+        default_status=default_status,
+        description=f"Runs each new partition of {consumer.spec.asset} for consumer "
+        f"{consumer.name}.",
+        **by_name,
+    )
+
+
+def _check(consumer: object, at_once: object, where: Any, interval_seconds: object) -> None:
+    problems = []
+    if not isinstance(consumer, PartitionConsumer):
+        problems.append(InvalidInput("consumer", consumer, "a PartitionConsumer"))
+    for field, value in (("at_once", at_once), ("interval_seconds", interval_seconds)):
+        if type(value) is not int or value < 1:
+            problems.append(InvalidInput(field, value, "a whole number of at least 1"))
+    try:
+        matcher(where)
+    except InvalidInput as problem:
+        problems.append(problem)
+    if not problems and isinstance(consumer, PartitionConsumer):
+        least = _TICKS * int(str(interval_seconds))
+        if consumer.spec.lease.total_seconds() < least:
+            field = f"PartitionConsumer({consumer.name}).lease"
+            expected = f"at least {least} s: the sensor renews it every {interval_seconds} s"
+            problems.append(InvalidInput(field, consumer.spec.lease, expected))
+    if problems:
+        raise InvalidDefinition(problems)
+
+
+class _Following:
+    """What the sensor of one consumer does, and keeps from tick to tick."""
+
+    def __init__(
+        self,
+        consumer: PartitionConsumer,
+        at_once: int,
+        where: Where | None,
+        request: MakeRequest | None,
+    ) -> None:
+        self._consumer = consumer
+        self._at_once = at_once
+        self._where = where
+        self._request = request
+        self._followers: dict[tuple[str, ...], Follower] = {}
+
+    def evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            follower = self._follower(context)
+            followed = follower.tick()
+            requests = [
+                request
+                for delivery in followed.deliveries
+                if (request := self._request_or_refusal(delivery, follower, context)) is not None
+            ]
+        except ArcticError as error:
+            # What was taken is in the state database: the next tick asks for its runs.
+            context.log.warning(f"the next tick tries again: {error}")
+            return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
+        counts = {what: number for what, number in sorted(followed.counts.items()) if number}
+        said = ", ".join(f"{what} {number}" for what, number in counts.items())
+        if requests:
+            return dg.SensorResult(run_requests=requests, cursor=said)
+        return dg.SensorResult(skip_reason=said or "nothing new", cursor=said or context.cursor)
+
+    def _request_or_refusal(
+        self, delivery: Delivery, follower: Follower, context: dg.SensorEvaluationContext
+    ) -> dg.RunRequest | None:
+        # One request that Dagster refuses would fail the tick, and all ticks after it.
+        try:
+            return self._run_request(delivery, context)
+        except Exception as error:
+            reason = f"its run cannot be asked for: {error}"
+            context.log.error(f"{delivery.partition.key}: {reason}")
+            follower.refuse(delivery, reason)
+            return None
+
+    def _run_request(
+        self, delivery: Delivery, context: dg.SensorEvaluationContext
+    ) -> dg.RunRequest:
+        partition = delivery.partition
+        repository = context.repository_def
+        assert repository is not None
+        sensor = repository.get_sensor_def(context.sensor_name)
+        job = repository.get_job(str(sensor.job_name))
+        made = self._request(partition) if self._request is not None else dg.RunRequest()
+        is_partitioned = job.partitions_def is not None
+        if made.partition_key is None and is_partitioned:
+            made = made.with_replaced_attrs(partition_key=partition.key)
+        made = made.with_replaced_attrs(
+            run_key=delivery.run_key,
+            tags={
+                **made.tags,
+                CONSUMER_TAG: self._consumer.name,
+                PARTITION_TAG: partition.key,
+                ATTEMPT_TAG: str(partition.attempt),
+                TOKEN_TAG: str(delivery.token),
+                "dagster/max_retries": "0",
+            },
+        )
+        if not is_partitioned:
+            return made
+        return made.with_resolved_tags_and_config(
+            target_definition=job,
+            dynamic_partitions_requests=[],
+            dynamic_partitions_store=context.instance,
+        )
+
+    def _follower(self, context: dg.SensorEvaluationContext) -> Follower:
+        settings = self._consumer.settings
+        # The instance is made when it is first asked for, and costs more than an idle tick.
+        reference = context.instance_ref or context.instance.get_ref()
+        key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
+        if key not in self._followers:
+            log = DagsterLog(context.instance)
+            origin = context.code_location_origin
+            # Sensors of one name in two locations have leases of their own.
+            location = origin.location_name if origin else "local"
+            self._followers[key] = Follower(
+                engine=self._consumer.engine_on(context.instance, log),
+                owner=f"sensor {context.sensor_name} of {location}",
+                runs=log,
+                at_once=self._at_once,
+                where=self._where,
+            )
+        follower = self._followers[key]
+        # The instance of a tick ends with it; the log has connections of its own.
+        follower.engine.existing = self._consumer.existing_in(lambda: context.instance)
+        return follower

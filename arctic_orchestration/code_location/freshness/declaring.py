@@ -1,0 +1,287 @@
+"""`fresh_parents`: an asset or a job becomes a task with parents that have to be fresh for it.
+
+What is declared stands as metadata on the asset or job, under :data:`DECLARED`; the location's
+sensor finds it there, and nothing has to be listed a second time.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar, cast
+
+import dagster as dg
+from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
+from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.definitions.unresolved_asset_job_definition import (
+    UnresolvedAssetJobDefinition,
+)
+from dagster._core.execution.plan.compute_generator import (
+    validate_and_coerce_op_result_to_iterator,
+)
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.freshness.criteria import Parent, TaskSpec
+from arctic_orchestration.settings import Settings
+
+#: The metadata entry of an asset or job that is a task: its spec, as JSON.
+DECLARED = "arctic/task"
+
+
+class Held(Protocol):
+    """The right to make a task, while it is made."""
+
+    def check(self) -> None:
+        """Returns while it may be trusted, and raises when it is lost."""
+        ...
+
+
+#: What surrounds the making of an asset that is a task: entered before its function is called, left
+#: when Dagster has taken all that came of it. An exception passes through it.
+Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Held]]
+
+#: What the task has that is being made here; none: none is.
+_held: ContextVar[Held | None] = ContextVar("arctic_task", default=None)
+
+_Declarable = TypeVar(
+    "_Declarable", AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition
+)
+
+
+def fresh_parents(
+    parents: Mapping[str, float | None],
+    *,
+    freshness_hours: float | None = None,
+    name: str | None = None,
+    batch: str | None = None,
+    timezone: str | None = None,
+    concurrency: int | None = None,
+    retries: int = 0,
+    skip: str | None = None,
+    recheck: timedelta = timedelta(minutes=2),
+    patience: timedelta = timedelta(minutes=30),
+) -> Callable[[_Declarable], _Declarable]:
+    """Makes a task of an asset or a job, which runs when its parents are fresh enough for it.
+
+    ::
+
+        @fresh_parents({"flights": 24, "weather": None}, freshness_hours=12)
+        @dg.asset
+        def punctuality(): ...
+
+    Args:
+        parents: tasks, or plain assets, each with the hours that its last success may be old;
+            None: it was made since the start of today.
+        freshness_hours: how old its own last success may be; None: made since the start of today.
+        name: its name in all clusters; by default the asset's key with slashes, or the job's name.
+        batch: the batch it belongs to; tasks of a batch that are stale are submitted for each
+            other, whichever location they are in.
+        timezone: where today starts; by default ``ARCTIC_TIMEZONE``, or UTC.
+        concurrency: at most so many tasks of the batch run at the same time.
+        retries: so many times it is run again when a run fails.
+        skip: why it is not to run; None: it runs.
+        recheck: so often stale parents that others make are looked at again.
+        patience: after so long, they make it fail.
+
+    Errors:
+        InvalidDefinition: a value that cannot be used, or something that is neither an asset of
+            one key with a function of its own, nor a job.
+    """
+
+    def declare(definition: _Declarable) -> _Declarable:
+        kind, target = _target_of(definition)
+        spec = TaskSpec.parse(
+            {
+                "name": name if name is not None else target,
+                "kind": kind,
+                "target": target,
+                "batch": batch,
+                "freshness_hours": freshness_hours,
+                "parents": _parents(parents),
+                "timezone": timezone or Settings.from_environment().timezone,
+                "concurrency": concurrency,
+                "retries": retries,
+                "skip": skip,
+                "recheck": recheck,
+                "patience": patience,
+            },
+            field=f"fresh_parents({target})",
+        )
+        return declared(definition, spec)
+
+    return declare
+
+
+def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
+    """The asset or job with a spec as its metadata."""
+    entry = {DECLARED: dg.MetadataValue.json(spec.to_form())}
+    if isinstance(definition, AssetsDefinition):
+        _require_one_function(definition, spec.name)
+        with_entry: Any = definition.map_asset_specs(
+            lambda one: one.merge_attributes(metadata=entry)
+        )
+    else:
+        with_entry = definition.with_metadata({**(definition.metadata or {}), **entry})
+    return cast(_Declarable, with_entry)
+
+
+def spec_of(
+    definition: AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition,
+) -> TaskSpec | None:
+    """What was declared of an asset or job; none: it is no task."""
+    if isinstance(definition, AssetsDefinition):
+        specs = list(definition.specs)
+        return _spec_in(specs[0].metadata) if len(specs) == 1 else None
+    return _spec_in(definition.metadata or {})
+
+
+def declared_tasks(repository: RepositoryDefinition) -> tuple[TaskSpec, ...]:
+    """The tasks of a loaded code location: its assets by their keys, then its jobs by their names.
+
+    Errors:
+        InvalidDefinition: two of them have one name.
+    """
+    graph = repository.asset_graph
+    keys = sorted(graph.executable_asset_keys, key=lambda key: key.to_user_string())
+    found = [_spec_in(graph.get(key).metadata) for key in keys]
+    names = sorted(name for name in repository.job_names if not name.startswith("__"))
+    found += [_spec_in(repository.get_job(name).metadata) for name in names]
+    specs = tuple(spec for spec in found if spec is not None)
+    seen: dict[str, TaskSpec] = {}
+    problems = [
+        InvalidInput(f"task of {spec.kind} {spec.target}", spec.name, "a name used once")
+        for spec in specs
+        if seen.setdefault(spec.name, spec) is not spec
+    ]
+    if problems:
+        raise InvalidDefinition(problems)
+    return specs
+
+
+def check_lease() -> None:
+    """Returns as long as the run may go on; called before something is written for good.
+
+    Where no task is being made, as in a test of an asset's function, it always returns.
+
+    Errors:
+        LeaseLost: another run has taken the task over, or the database was away for too long.
+    """
+    held = _held.get()
+    if held is not None:
+        held.check()
+
+
+def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datetime) -> str | None:
+    """The partition that a run of a task is for: the one in which ``now`` lies, or the last before.
+
+    None where there are no partitions, or where time says nothing about which is meant.
+    """
+    if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return None
+    with partition_loading_context(effective_dt=now):
+        current = definition.get_partition_key_for_timestamp(now.timestamp())
+        if definition.has_partition_key(current):
+            return current
+        return definition.get_last_partition_key()
+
+
+def guarded(definition: AssetsDefinition, spec: TaskSpec, guard: Guard) -> AssetsDefinition:
+    """The asset with a guard around its function.
+
+    Called directly, as in a test of the function, it is called without the guard.
+    """
+    op = _require_one_function(definition, spec.name)
+    function = cast(DecoratedOpFunction, op.compute_fn)
+    inner = function.decorated_fn
+
+    @functools.wraps(inner)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        context = _current_context()
+        if context is None:
+            return inner(*args, **kwargs)
+        return _events(context, spec, guard, functools.partial(inner, *args, **kwargs))
+
+    replaced = dg.OpDefinition(
+        compute_fn=type(function)(outer),
+        name=op.name,
+        ins={one.name: dg.In.from_definition(one) for one in op.input_defs},
+        outs={one.name: dg.Out.from_definition(one) for one in op.output_defs},
+        description=op.description,
+        config_schema=op.config_schema,
+        required_resource_keys=set(op.required_resource_keys),
+        tags=op.tags,
+        retry_policy=op.retry_policy,
+        code_version=op._version,
+        pool=op.pool,
+    )
+    functools.update_wrapper(replaced, inner)
+    attributes = {**definition.get_attributes_dict(), "node_def": replaced}
+    return AssetsDefinition.dagster_internal_init(**attributes)
+
+
+def _events(
+    context: dg.AssetExecutionContext,
+    spec: TaskSpec,
+    guard: Guard,
+    function: Callable[[], Any],
+) -> Iterator[Any]:
+    # Dagster asks for the next event when it has taken the one before: what comes after the last
+    # one comes after the materialization is stored.
+    with guard(context, spec) as held:
+        _held.set(held)
+        try:
+            result = function()
+            if not inspect.isgenerator(result):
+                outputs = context.op_execution_context.op_def.output_defs
+                result = validate_and_coerce_op_result_to_iterator(result, context, outputs)
+            yield from result
+        finally:
+            _held.set(None)
+
+
+def _current_context() -> dg.AssetExecutionContext | None:
+    try:
+        return dg.AssetExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        return None
+
+
+def _target_of(definition: object) -> tuple[str, str]:
+    if isinstance(definition, AssetsDefinition) and len(set(definition.keys)) == 1:
+        return "asset", definition.key.to_user_string()
+    if isinstance(definition, (dg.JobDefinition, UnresolvedAssetJobDefinition)):
+        return "job", definition.name
+    expected = "above @dg.asset or @dg.job: an asset of one key, or a job"
+    raise InvalidDefinition([InvalidInput("fresh_parents", definition, expected)])
+
+
+def _require_one_function(definition: AssetsDefinition, name: str) -> dg.OpDefinition:
+    """The op of an asset, whose function is one that can be surrounded."""
+    op = definition.node_def if definition.is_executable else None
+    function = op.compute_fn if isinstance(op, dg.OpDefinition) else None
+    if not isinstance(op, dg.OpDefinition) or not isinstance(function, DecoratedOpFunction):
+        expected = "an asset that one function makes"
+        raise InvalidDefinition([InvalidInput("task", name, expected)])
+    inner = function.decorated_fn
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        expected = "an asset whose function is not async"
+        raise InvalidDefinition([InvalidInput("task", name, expected)])
+    return op
+
+
+def _parents(parents: object) -> list[Parent | dict[str, Any]]:
+    if not isinstance(parents, Mapping):
+        expected = 'a mapping of parents to hours, such as {"flights": 24}'
+        raise InvalidDefinition([InvalidInput("fresh_parents", parents, expected)])
+    return [{"name": name, "hours": hours} for name, hours in parents.items()]
+
+
+def _spec_in(metadata: Mapping[str, Any]) -> TaskSpec | None:
+    entry = metadata.get(DECLARED)
+    if not isinstance(entry, dg.JsonMetadataValue):
+        return None
+    return TaskSpec.parse(entry.data, field=DECLARED)

@@ -1,0 +1,138 @@
+"""What people do to a consumer: have partitions delivered again, let it begin anew."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consuming import consumers
+from arctic_orchestration.consuming.consumers import Consumer
+from arctic_orchestration.consuming.leasing import LIVE, LOST
+from arctic_orchestration.consuming.partition import PartitionState
+from arctic_orchestration.consuming.specification import FROM_NOW, format_start, parse_start
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.consumer_tables import (
+    consumer_leases,
+    consumer_partitions,
+)
+from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
+from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+
+_BY_HAND = "delivered again by hand"
+_p = consumer_partitions.c
+
+
+def retry(
+    tx: sa.Connection, consumer: Consumer, keys: Sequence[str] | None, now: datetime
+) -> list[str]:
+    """Has partitions delivered again, with all their attempts.
+
+    What is discarded or rests waits again under the name of its delivery, so that what was
+    recorded of it is recognised; what is acknowledged becomes a delivery of its own.
+
+    Args:
+        tx: the transaction.
+        consumer: of the partitions.
+        keys: which; none: all that are discarded.
+        now: the moment.
+
+    Returns:
+        their keys, in the order of delivery.
+
+    Errors:
+        NotFound: the consumer does not know one of them. Nothing was changed.
+        TransitionRefused: somebody has one of them. Nothing was changed.
+    """
+    held = consumers.locked(tx, consumer.id)
+    mine = _p.consumer_id == held.id
+    if keys is None:
+        which = _p.state == PartitionState.DISCARDED.value
+    else:
+        which = dialect.among(tx, _p.partition, keys)
+    query = sa.select(_p.partition, _p.state, _p.token).where(mine, which).order_by(_p.place)
+    rows = tx.execute(query).all()
+    unknown = sorted(set(keys or ()) - {row.partition for row in rows})
+    if unknown:
+        raise NotFound(
+            f"consumer {held.name} knows no partition {', '.join(unknown)}; nothing was changed"
+        )
+    leased = [row.partition for row in rows if row.state == PartitionState.LEASED]
+    if leased:
+        raise TransitionRefused(
+            f"{', '.join(leased)} of consumer {held.name} is somebody's: it comes again when it "
+            "is put back, fails or arrives again; nothing was changed"
+        )
+    again: dict[str, Any] = {
+        "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
+        "not_before": None, "reason": _BY_HAND,
+    }  # fmt: skip
+    number = held.next_number
+    for row in rows:
+        values = again
+        if row.state == PartitionState.ACKNOWLEDGED:
+            values = {**again, "place": number, "number": number, "arrivals": 1, "first_at": _p.at}
+            number += 1
+        this = sa.update(consumer_partitions).where(mine, _p.partition == row.partition)
+        tx.execute(this.values(values))
+    if number != held.next_number:
+        this = sa.update(consumer_rows).where(consumer_rows.c.id == held.id)
+        # The version, too: a reading that is under way has the old number.
+        tx.execute(this.values(next_number=number, version=consumer_rows.c.version + 1))
+    return [row.partition for row in rows]
+
+
+def reset(
+    tx: sa.Connection,
+    consumer: Consumer,
+    start: str | datetime,
+    now: datetime,
+    *,
+    asset: str | None = None,
+) -> Consumer:
+    """Lets a consumer begin anew: its working set and what it acknowledged are forgotten.
+
+    Whoever has partitions of it at the moment can acknowledge nothing more.
+
+    Args:
+        tx: the transaction.
+        consumer: which.
+        start: where it begins: ``from_beginning`` or a moment; ``from_now`` is this moment.
+        now: the moment.
+        asset: what it reads from now on; none: what it did.
+
+    Errors:
+        InvalidInput: ``start`` or ``asset`` cannot be used.
+    """
+    try:
+        begins = parse_start(start)
+    except ValueError as error:
+        raise InvalidInput("start", start, str(error)) from None
+    if asset is not None and not all(asset.split("/")):
+        raise InvalidInput("asset", asset, "an asset key such as raw/flights")
+    held = consumers.locked(tx, consumer.id)
+    here = consumer_leases.c
+    # One that its owner ends at this moment finds its partitions gone.
+    free = (
+        sa.select(here.token)
+        .where(here.consumer_id == held.id, here.state == LIVE)
+        .with_for_update(skip_locked=True)
+    )
+    tokens = list(tx.execute(free).scalars())
+    tx.execute(
+        sa.update(consumer_leases)
+        .where(here.consumer_id == held.id, dialect.among(tx, here.token, tokens))
+        .values(state=LOST, reason="the consumer was reset", ended_at=now)
+    )
+    tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
+    since = now if begins == FROM_NOW else begins if isinstance(begins, datetime) else None
+    tx.execute(
+        sa.update(consumer_rows)
+        .where(consumer_rows.c.id == held.id)
+        .values(
+            asset=asset or held.asset, start=format_start(begins), since=since, position=None,
+            storage_id=None, version=consumer_rows.c.version + 1, at_end=False, read_at=None,
+            passed_over=0, passed_over_reason=None,
+        )
+    )  # fmt: skip
+    return consumers.locked(tx, held.id)

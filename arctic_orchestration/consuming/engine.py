@@ -1,0 +1,301 @@
+"""The engine of a consumer: reads on, takes partitions, and ends what was taken."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consuming import consumers, leasing, working_set
+from arctic_orchestration.consuming.consumers import Consumer, Time
+from arctic_orchestration.consuming.leasing import Taken
+from arctic_orchestration.consuming.partition import ConsumedPartition, Where, matcher
+from arctic_orchestration.consuming.partitions import Partitions
+from arctic_orchestration.consuming.progress import Progress, counted
+from arctic_orchestration.consuming.specification import FROM_NOW, ConsumerSpec
+from arctic_orchestration.consuming.working_set import Existing
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, InvalidInput, LeaseLost
+from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.leases import Lease, Renewal
+
+_log = logging.getLogger("arctic.consuming")
+
+#: events that are read and stored in one transaction
+EVENTS_AT_ONCE = 1_000
+#: how often one looks whether something has arrived, while one waits for it
+POLL = timedelta(seconds=1)
+#: how long one waits until something is said again
+_AGAIN_SECONDS = 1.0
+#: of an error's text so much is kept
+_LETTERS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taking:
+    """Partitions that were taken, and the right to them as its owner may trust it."""
+
+    taken: Taken
+    lease: Lease
+
+
+@dataclass(kw_only=True)
+class ConsumerEngine:
+    """One consumer, with the databases it works on. Several threads may use it at once."""
+
+    spec: ConsumerSpec
+    cluster: str
+    database: Database
+    feed: Feed
+    #: which keys Dagster has among the partitions; none: they cannot be deleted there
+    existing: Existing | None = None
+    #: what tells the moment; in tests a clock that stands
+    time: Time = database_time
+    events_at_once: int = field(default=EVENTS_AT_ONCE)
+
+    def register(self) -> Consumer:
+        """Makes the consumer, if it is not there: from here on its ``start`` is decided.
+
+        Errors:
+            InvalidInput: a consumer of this name reads another asset.
+            ConfigurationError: it has read another event log.
+            DatabaseUnavailable: a database did not answer.
+        """
+        storage_id = self.feed.storage_id
+        with self.database.read() as tx:
+            known = consumers.found(tx, self.cluster, self.spec.name)
+        position = None
+        if known is None and self.spec.start == FROM_NOW:
+            # Asked before the consumer is there: what comes in between is delivered.
+            position = self.feed.end().to_json()
+        with self.database.begin() as tx:
+            return consumers.register(
+                tx, self.spec, self.cluster, storage_id=storage_id, position=position,
+                now=self.time(tx),
+            )  # fmt: skip
+
+    def seen(self, tx: sa.Connection) -> Consumer:
+        """The consumer's row, as it is now."""
+        return consumers.named(tx, self.cluster, self.spec.name)
+
+    def read_on(self, *, at_most: int | None = None, though_full: bool = False) -> bool:
+        """Reads the event log on, until its end or until enough partitions wait.
+
+        Args:
+            at_most: so many readings; none: as many as it takes.
+            though_full: however many wait already.
+
+        Returns:
+            whether there is more in the log.
+
+        Errors:
+            ConfigurationError: the consumer has read another event log.
+            DatabaseUnavailable: a database did not answer; what was stored stands.
+        """
+        readings = 0
+        while at_most is None or readings < at_most:
+            with self.database.read() as tx:
+                known = self.seen(tx)
+                number = working_set.waiting(tx, known.id)
+            if known.storage_id is None:
+                known = self.register()
+            consumers.check(known, self.spec, self.feed.storage_id)
+            if number >= self.spec.working_set and not though_full:
+                return True
+            readings += 1
+            if not self._read(known):
+                return False
+        return True
+
+    def _read(self, known: Consumer) -> bool:
+        position = None if known.position is None else Position.from_json(known.position)
+        batch = self.feed.read(position, self.events_at_once)
+        moved, at_end = batch.position.to_json(), not batch.more
+        if moved == known.position and at_end == known.at_end:
+            return batch.more
+        with self.database.begin() as tx:
+            now = self.time(tx)
+            if not consumers.moved(tx, known, moved, at_end=at_end, now=now):
+                # Another one has read the same meanwhile: what it left is read next.
+                return True
+            working_set.take_in(tx, known, batch.events, now)
+        return batch.more
+
+    def take(
+        self,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        owner: str | None = None,
+        reads: bool = True,
+    ) -> Taking | None:
+        """Reads on, and takes what waits; see :func:`leasing.take`.
+
+        Args:
+            limit: at most so many partitions; none: all that wait.
+            where: which ones; what it passes over waits on.
+            owner: who takes them, for people; none: this process.
+            reads: false: only what was read already.
+
+        Returns:
+            none: there is nothing new.
+        """
+        wanted = matcher(where)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidInput("limit", limit, "a whole number of at least 1")
+        more = self.read_on() if reads else False
+        taking = self._claim(limit, wanted, owner)
+        while taking is None and more and wanted is not None:
+            # All that fills the working set is passed over: it must not hide what follows.
+            more = self.read_on(at_most=1, though_full=True)
+            taking = self._claim(limit, wanted, owner)
+        return taking
+
+    def _claim(
+        self,
+        limit: int | None,
+        wanted: Callable[[ConsumedPartition], bool] | None,
+        owner: str | None,
+    ) -> Taking | None:
+        with self.database.read() as tx:
+            known = self.seen(tx)
+            if not leasing.may_take(tx, known.id, self.time(tx)):
+                return None
+        asked = time.monotonic()
+        with self.database.begin() as tx:
+            taken = leasing.take(
+                tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
+                wanted=wanted, existing=self.existing, time=self.time,
+            )  # fmt: skip
+        if taken is None:
+            return None
+        lease = Lease.taken(owner=taken.owner, token=taken.token, asked=asked, life=self.spec.lease)
+        return Taking(taken=taken, lease=lease)
+
+    @contextmanager
+    def consume(
+        self,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        wait: timedelta | None = None,
+        poll: timedelta = POLL,
+        owner: str | None = None,
+    ) -> Iterator[Partitions]:
+        """Takes partitions for a block; see :meth:`PartitionConsumer.consume`."""
+        taking = self._waited_for(limit, where, wait, poll, owner)
+        name = self.spec.name
+        if taking is None:
+            yield Partitions(name, None, self.database.begin, None)
+            return
+        renewal = Renewal(
+            taking.lease,
+            lambda: self.renew(taking.taken),
+            life=self.spec.lease,
+            what=f"the lease of consumer {name} with token {taking.taken.token}",
+        )
+        partitions = Partitions(name, taking.taken, self.database.begin, renewal, self.time)
+        with renewal:
+            try:
+                yield partitions
+            except BaseException as error:
+                self._give_back(partitions, renewal, error)
+                raise
+            self._insist(partitions, renewal)
+
+    def renew(self, taken: Taken) -> bool:
+        """Lets a lease hold for another life; false: it is another one's, or was ended."""
+        with self.database.begin() as tx:
+            return leasing.renew(
+                tx, taken.consumer_id, taken.token, life=self.spec.lease, time=self.time
+            )
+
+    def progress(self) -> Progress:
+        """How far it is, with what the log has and was not read yet; changes nothing."""
+        with self.database.read() as tx:
+            known = self.seen(tx)
+            pending = working_set.pending_keys(tx, known.id)
+        position = None if known.position is None else Position.from_json(known.position)
+        unread: dict[str, datetime] = {}
+        more = True
+        while more:
+            batch = self.feed.read(position, self.events_at_once)
+            for event in batch.events:
+                if working_set.is_own(known, event) and event.partition not in pending:
+                    unread.setdefault(str(event.partition), event.at)
+            position, more = batch.position, batch.more
+        with self.database.read() as tx:
+            return counted(tx, known.id, self.time(tx), unread=unread)
+
+    def _waited_for(
+        self,
+        limit: int | None,
+        where: Where | None,
+        wait: timedelta | None,
+        poll: timedelta,
+        owner: str | None,
+    ) -> Taking | None:
+        give_up_at = time.monotonic() + (wait.total_seconds() if wait is not None else 0)
+        while True:
+            taking = self.take(limit=limit, where=where, owner=owner)
+            left = give_up_at - time.monotonic()
+            if taking is not None or left <= 0:
+                return taking
+            time.sleep(min(poll.total_seconds(), left))
+
+    def _insist(self, partitions: Partitions, renewal: Renewal) -> None:
+        """Ends the lease, for as long as it may hold while the database does not answer.
+
+        Errors:
+            LeaseLost: others have taken over.
+            DatabaseUnavailable: it could not be said; what is not said is delivered again.
+        """
+        said_before = False
+        while True:
+            try:
+                partitions._settle()
+                return
+            except LeaseLost:
+                # An answer that was lost may have been that all is well.
+                if said_before and partitions._was_settled():
+                    return
+                raise
+            except DatabaseUnavailable as error:
+                if not renewal.lease.trusted:
+                    raise
+                said_before = True
+                _log.warning("consumer %s: said again in a moment: %s", self.spec.name, error)
+                time.sleep(_AGAIN_SECONDS)
+
+    def _give_back(self, partitions: Partitions, renewal: Renewal, error: BaseException) -> None:
+        """Says that a block ended with an exception, which is raised on whatever comes of it."""
+        if partitions.settled is not None:
+            return
+        text = _text_of(error)
+        if isinstance(error, Exception):
+            partitions.failed(reason=text)
+        else:
+            # Its process or its run is to end: that is no fault of the partitions.
+            partitions.put_back(reason=text)
+        try:
+            self._insist(partitions, renewal)
+        except ArcticError as unsaid:
+            # What could not be said is delivered again when the lease is over.
+            if not isinstance(error, LeaseLost):
+                _log.warning("after %s: %s", text, unsaid)
+
+
+def this_process() -> str:
+    """What this process is called as an owner."""
+    return f"{socket.gethostname()} pid {os.getpid()}"
+
+
+def _text_of(error: BaseException) -> str:
+    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
+    return " ".join(filter(None, lines))[:_LETTERS].removesuffix(":")

@@ -1,0 +1,376 @@
+"""Leases of partitions: taking them, renewing, giving back with what came of them.
+
+A taking is one lease with one fencing token, however many partitions it has. The owner's word
+counts as long as the lease's row says ``live``, and that is decided under the lock of that row: by
+the owner who ends it, or by whoever takes its partitions because its time is over. So of the two
+one finds it ended, and changes nothing. A lease whose time is over and which nobody has taken over
+is still its owner's: nobody else has had the partitions.
+
+Locks are taken in the order lease, consumer, partitions. Who takes over has the consumer's row
+first, and therefore passes over leases that their owners have locked.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consuming import consumers, working_set
+from arctic_orchestration.consuming.consumers import Consumer, Time
+from arctic_orchestration.consuming.partition import ConsumedPartition, PartitionState
+from arctic_orchestration.consuming.working_set import Existing
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.consumer_tables import consumer_leases, consumer_partitions
+from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.quantities import format_moment
+
+LIVE, ENDED, LOST = "live", "ended", "lost"
+_TAKEN_OVER = "its time was over, and others were given its partitions"
+#: rows looked at at once where a filter decides
+_ROWS_AT_ONCE = 1_000
+#: so many leases that have ended are remembered
+_REMEMBERED = 1_000
+
+_p, _l = consumer_partitions.c, consumer_leases.c
+_waiting = _p.state == sa.literal_column(f"'{PartitionState.WAITING.value}'")
+_leased = _p.state == sa.literal_column(f"'{PartitionState.LEASED.value}'")
+_live = _l.state == sa.literal_column(f"'{LIVE}'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """Partitions that were taken together, and the token they are held by."""
+
+    consumer_id: int
+    token: int
+    owner: str
+    partitions: tuple[ConsumedPartition, ...]
+    taken_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """What became of the partitions of a lease."""
+
+    acknowledged: int
+    failed: int
+    put_back: int
+
+    def __str__(self) -> str:
+        said = [
+            f"{number} {what}"
+            for number, what in (
+                (self.acknowledged, "acknowledged"),
+                (self.failed, "failed"),
+                (self.put_back, "put back"),
+            )
+            if number
+        ]
+        return ", ".join(said) or "nothing was left"
+
+
+def may_take(tx: sa.Connection, consumer_id: int, now: datetime) -> bool:
+    """Whether there may be something to take: a look that locks nothing."""
+    due = sa.exists().where(
+        _p.consumer_id == consumer_id, _waiting, sa.or_(_p.not_before.is_(None), _due(now))
+    )
+    over = sa.exists().where(_l.consumer_id == consumer_id, _live, _l.expires_at <= now)
+    return bool(tx.execute(sa.select(sa.or_(due, over))).scalar())
+
+
+def take(
+    tx: sa.Connection,
+    consumer_id: int,
+    owner: str,
+    *,
+    life: timedelta,
+    limit: int | None = None,
+    wanted: Callable[[ConsumedPartition], bool] | None = None,
+    existing: Existing | None = None,
+    time: Time = database_time,
+) -> Taken | None:
+    """Takes partitions that wait, in the order of their arrival, for nobody else to have.
+
+    Those of leases whose time is over are waiting again first; for each that was an attempt.
+
+    Args:
+        tx: the transaction.
+        consumer_id: of the consumer.
+        owner: who takes them, for people.
+        life: how long the lease holds until it is renewed.
+        limit: at most so many; none: all that wait.
+        wanted: only partitions it says yes to. Called while the consumer is locked.
+        existing: which keys Dagster has; none: it has all.
+        time: what tells the moment.
+
+    Returns:
+        none: there is nothing to take.
+    """
+    consumer = consumers.locked(tx, consumer_id)
+    now = time(tx)
+    expire(tx, consumer, now)
+    if existing is not None:
+        working_set.keep(tx, consumer_id, existing, now)
+    found: list[ConsumedPartition] = []
+    for row in _ready(tx, consumer_id, now, limit if wanted is None else None):
+        partition = ConsumedPartition.from_row(row, consumer.name)
+        if wanted is None or wanted(partition):
+            found.append(partition)
+            if len(found) == limit:
+                break
+    if not found:
+        return None
+    token, keys = consumer.next_token, [partition.key for partition in found]
+    tx.execute(
+        sa.update(consumer_rows)
+        .where(consumer_rows.c.id == consumer_id)
+        .values(next_token=token + 1)
+    )
+    tx.execute(
+        sa.insert(consumer_leases).values(
+            consumer_id=consumer_id, token=token, owner=owner, state=LIVE, reason="",
+            partitions=len(keys), taken_at=now, expires_at=now + life,
+        )
+    )  # fmt: skip
+    old = (_l.consumer_id == consumer_id, _l.token < token - _REMEMBERED, ~_live)
+    tx.execute(sa.delete(consumer_leases).where(*old))
+    tx.execute(
+        sa.update(consumer_partitions)
+        .where(_p.consumer_id == consumer_id, dialect.among(tx, _p.partition, keys))
+        .values(state=PartitionState.LEASED.value, token=token, state_at=now)
+    )
+    return Taken(
+        consumer_id=consumer_id, token=token, owner=owner, partitions=tuple(found), taken_at=now,
+        expires_at=now + life,
+    )  # fmt: skip
+
+
+def renew(
+    tx: sa.Connection,
+    consumer_id: int,
+    token: int,
+    *,
+    life: timedelta,
+    time: Time = database_time,
+) -> bool:
+    """Lets a lease hold for another ``life`` from now.
+
+    Returns:
+        false: it was taken over, or ended.
+    """
+    changed = tx.execute(
+        sa.update(consumer_leases)
+        .where(_l.consumer_id == consumer_id, _l.token == token, _live)
+        .values(expires_at=time(tx) + life)
+    )
+    return changed.rowcount == 1
+
+
+def hold(tx: sa.Connection, consumer_id: int, token: int) -> None:
+    """Locks a lease until the transaction ends: nobody takes it over meanwhile.
+
+    Errors:
+        LeaseLost: it was taken over, or ended.
+    """
+    query = sa.select(_l.state).where(_l.consumer_id == consumer_id, _l.token == token)
+    if tx.execute(query.with_for_update()).scalar() != LIVE:
+        raise LeaseLost(_why_lost(tx, consumer_id, token))
+
+
+def settle(
+    tx: sa.Connection,
+    consumer_id: int,
+    token: int,
+    *,
+    failed: Mapping[str, str] | None = None,
+    put_back: Mapping[str, str] | None = None,
+    time: Time = database_time,
+) -> Settled:
+    """Ends a lease: its partitions are acknowledged, but for those that are named.
+
+    Args:
+        tx: the transaction; what else is written in it stands and falls with this.
+        consumer_id: of the consumer.
+        token: of the lease.
+        failed: why, by key: the attempt counts, and the partition rests or is discarded.
+        put_back: why, by key: it waits again as if it had not been taken.
+        time: what tells the moment.
+
+    Errors:
+        LeaseLost: another one has taken over, or it was ended. Nothing was changed.
+    """
+    hold(tx, consumer_id, token)
+    consumer = consumers.locked(tx, consumer_id)
+    now = time(tx)
+    here = (_p.consumer_id == consumer_id, _p.token == token, _leased)
+    counts = {"failed": 0, "put_back": 0}
+    for reason, keys in _by_reason(failed):
+        these = (*here, dialect.among(tx, _p.partition, keys))
+        counts["failed"] += _fail(tx, consumer, these, reason, now, rests=True)
+    for reason, keys in _by_reason(put_back):
+        these = (*here, dialect.among(tx, _p.partition, keys))
+        counts["put_back"] += _put_back(tx, these, reason, now)
+    settled = Settled(acknowledged=_acknowledge(tx, here, now), **counts)
+    tx.execute(
+        sa.update(consumer_leases)
+        .where(_l.consumer_id == consumer_id, _l.token == token)
+        .values(state=ENDED, reason=str(settled), ended_at=now)
+    )
+    return settled
+
+
+def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
+    """Takes partitions from leases whose time is over; the consumer's row is locked.
+
+    For each partition that was an attempt: what kills its process must not do so for ever.
+
+    Returns:
+        how many leases were lost.
+    """
+    query = sa.select(_l.token, _l.owner, _l.expires_at).where(
+        _l.consumer_id == consumer.id, _live, _l.expires_at <= now
+    )
+    over = tx.execute(query.with_for_update(skip_locked=True)).all()
+    for row in over:
+        reason = f"{row.owner} was silent: its lease was over at {format_moment(row.expires_at)}"
+        these = (_p.consumer_id == consumer.id, _p.token == row.token, _leased)
+        _fail(tx, consumer, these, reason, now, rests=False)
+        tx.execute(
+            sa.update(consumer_leases)
+            .where(_l.consumer_id == consumer.id, _l.token == row.token)
+            .values(
+                state=LOST,
+                reason="its time was over, and others were given its partitions",
+                ended_at=now,
+            )
+        )
+    return len(over)
+
+
+def live_leases(tx: sa.Connection, consumer_id: int) -> list[Any]:
+    """The rows of the leases that somebody has, in the order in which they were taken."""
+    query = sa.select(consumer_leases).where(_l.consumer_id == consumer_id, _live)
+    return list(tx.execute(query.order_by(_l.token)))
+
+
+def ended_by_its_owner(tx: sa.Connection, consumer_id: int, token: int) -> bool:
+    """Whether a lease was ended by who had it: nobody else could have."""
+    query = sa.select(_l.state).where(_l.consumer_id == consumer_id, _l.token == token)
+    return tx.execute(query).scalar() == ENDED
+
+
+def _due(now: datetime) -> sa.ColumnElement[bool]:
+    return _p.not_before <= now
+
+
+def _ready(tx: sa.Connection, consumer_id: int, now: datetime, limit: int | None) -> Iterator[Any]:
+    """Rows that can be taken, by their place, so many at once as are likely to be needed."""
+    after = 0
+    while True:
+        query = (
+            sa.select(consumer_partitions)
+            .where(
+                _p.consumer_id == consumer_id, _waiting, _p.place > after, _p.held.is_(False),
+                sa.or_(_p.not_before.is_(None), _due(now)),
+            )
+            .order_by(_p.place)
+            .limit(_ROWS_AT_ONCE if limit is None else min(limit, _ROWS_AT_ONCE))
+        )  # fmt: skip
+        rows = tx.execute(query).all()
+        if not rows:
+            return
+        yield from rows
+        after = rows[-1].place
+
+
+def _by_reason(named: Mapping[str, str] | None) -> Iterator[tuple[str, Sequence[str]]]:
+    """The keys that share a reason."""
+    reasons: dict[str, list[str]] = {}
+    for key, reason in (named or {}).items():
+        reasons.setdefault(reason, []).append(key)
+    yield from reasons.items()
+
+
+_Where = Sequence[sa.ColumnElement[bool]]
+_free: Mapping[str, Any] = {
+    "token": None, "next_number": None, "next_arrivals": None, "next_first_at": None,
+    "next_at": None, "next_details": None,
+}  # fmt: skip
+#: Of what arrived while somebody had the partition: it begins anew.
+_as_arrived: Mapping[str, Any] = {
+    **_free, "state": PartitionState.WAITING.value, "number": _p.next_number, "at": _p.next_at,
+    "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
+}  # fmt: skip
+_and_before: Mapping[str, Any] = {"arrivals": _p.arrivals + _p.next_arrivals}
+
+
+def _acknowledge(tx: sa.Connection, these: _Where, now: datetime) -> int:
+    done = {
+        "state_at": now, "acknowledged_at": now, "acknowledgements": _p.acknowledgements + 1,
+    }  # fmt: skip
+    again = _changed(
+        tx,
+        (*these, _p.next_number.is_not(None)),
+        {
+            **_as_arrived, **done, "place": _p.next_number, "arrivals": _p.next_arrivals,
+            "first_at": _p.next_first_at,
+        },
+    )  # fmt: skip
+    return again + _changed(
+        tx,
+        these,
+        {
+            **_free, **done, "state": PartitionState.ACKNOWLEDGED.value,
+            "attempts": 0, "not_before": None, "reason": "",
+        },
+    )  # fmt: skip
+
+
+def _put_back(tx: sa.Connection, these: _Where, reason: str, now: datetime) -> int:
+    again = _arrived_meanwhile(tx, these, now)
+    values = {"state": PartitionState.WAITING.value, "not_before": None, "reason": reason}
+    return again + _changed(tx, these, {**_free, **values, "state_at": now})
+
+
+def _fail(
+    tx: sa.Connection, consumer: Consumer, these: _Where, reason: str, now: datetime, *, rests: bool
+) -> int:
+    again = _arrived_meanwhile(tx, these, now)
+    counted = {**_free, "attempts": _p.attempts + 1, "reason": reason, "state_at": now}
+    last = (*these, _p.attempts + 1 >= consumer.max_attempts)
+    given_up = _changed(
+        tx, last, {**counted, "state": PartitionState.DISCARDED.value, "not_before": None}
+    )
+    waits = {
+        "state": PartitionState.WAITING.value,
+        "not_before": now + consumer.retry_after if rests and consumer.retry_seconds else None,
+    }
+    return again + given_up + _changed(tx, these, {**counted, **waits})
+
+
+def _arrived_meanwhile(tx: sa.Connection, these: _Where, now: datetime) -> int:
+    """What arrived again keeps its place; that what it was before failed says nothing of it."""
+    return _changed(
+        tx, (*these, _p.next_number.is_not(None)), {**_as_arrived, **_and_before, "state_at": now}
+    )
+
+
+def _changed(tx: sa.Connection, these: _Where, values: Mapping[str, Any]) -> int:
+    return tx.execute(sa.update(consumer_partitions).where(*these).values(dict(values))).rowcount
+
+
+def _why_lost(tx: sa.Connection, consumer_id: int, token: int) -> str:
+    query = sa.select(consumer_leases).where(_l.consumer_id == consumer_id, _l.token == token)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        return f"the consumer was reset: there is no lease with token {token}; nothing was changed"
+    how = "taken from its owner" if row.state == LOST else "ended"
+    return (
+        f"the lease with token {token} was {how} at {format_moment(row.ended_at)}: {row.reason}; "
+        "nothing was changed"
+    )

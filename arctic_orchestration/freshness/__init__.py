@@ -1,0 +1,1 @@
+"""Tasks that run only when their parents are fresh enough, and once for all clusters."""

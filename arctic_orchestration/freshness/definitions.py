@@ -1,0 +1,256 @@
+"""What code locations declare about tasks, as rows that all clusters read.
+
+A location's definitions are registered whole or not at all: if they close a cycle with what other
+locations have registered, what was registered before stays, and the trouble is noted on the
+location's row. Registrations take turns, so that two locations cannot each bring half of a cycle.
+"""
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.freshness_tables import task_definitions, task_locations
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
+
+_log = logging.getLogger("arctic.freshness")
+
+#: the row by which registrations of all clusters take turns
+_ALL = {"cluster": "", "location": ""}
+#: so many similar names are offered
+_OFFERED = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Definition:
+    """What one location declares about a task."""
+
+    cluster: str
+    location: str
+    spec: TaskSpec
+    declared_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What came of it."""
+
+    #: tasks that are new or changed, and tasks that are gone
+    written: int = 0
+    removed: int = 0
+    #: why nothing was registered; none: it was
+    problem: InvalidInput | None = None
+
+
+def digest(specs: Iterable[TaskSpec]) -> str:
+    """The same for the same definitions, in whatever order."""
+    forms = sorted(json.dumps(spec.to_form(), sort_keys=True) for spec in specs)
+    return hashlib.sha256("\n".join(forms).encode()).hexdigest()
+
+
+def checked(specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
+    """The specs themselves, if they can be together in one location.
+
+    Errors:
+        InvalidDefinition: two of one name, or a cycle, which is named.
+    """
+    counts = Counter(spec.name for spec in specs)
+    problems = [
+        InvalidInput(f"tasks[{number}].name", spec.name, "a name that no other task has")
+        for number, spec in enumerate(specs)
+        if counts[spec.name] > 1
+    ]
+    cycle = TaskGraph(specs).cycle()
+    if cycle is not None:
+        problems.append(cycle_problem("tasks", cycle))
+    if problems:
+        raise InvalidDefinition(problems)
+    return tuple(specs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredLocation:
+    """What is known of a location that has tasks."""
+
+    cluster: str
+    location: str
+    digest: str | None
+    ticked_at: datetime | None
+    trouble: str | None
+
+
+def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:
+    """What is known of a location; none: it was never there."""
+    row = tx.execute(_LOCATION, {"cluster_": cluster, "location_": location}).mappings()
+    found = row.one_or_none()
+    return None if found is None else RegisteredLocation(**found)
+
+
+def locations(tx: sa.Connection) -> list[RegisteredLocation]:
+    """All locations that have tasks, by cluster and name."""
+    here = task_locations.c
+    query = sa.select(task_locations).where(here.cluster != _ALL["cluster"])
+    rows = tx.execute(query.order_by(here.cluster, here.location)).mappings()
+    return [RegisteredLocation(**row) for row in rows]
+
+
+_LOCATION = sa.select(task_locations).where(
+    task_locations.c.cluster == sa.bindparam("cluster_"),
+    task_locations.c.location == sa.bindparam("location_"),
+)
+
+
+def register(
+    tx: sa.Connection, cluster: str, location: str, specs: Sequence[TaskSpec], now: datetime
+) -> Registration:
+    """Makes the rows of a location agree with what it declares.
+
+    Cost: reads all definitions of all locations once, and writes those that changed.
+    """
+    _take_turn(tx)
+    _ensure(tx, cluster, location)
+    problem = _problem(tx, cluster, location, specs)
+    here = sa.update(task_locations).where(*_here(task_locations, cluster, location))
+    if problem is not None:
+        tx.execute(here.values(trouble=f"its definitions are not registered: {problem}"))
+        return Registration(problem=problem)
+    query = sa.select(task_definitions.c.task, task_definitions.c.digest).where(
+        *_here(task_definitions, cluster, location)
+    )
+    known = {row.task: row.digest for row in tx.execute(query)}
+    wanted = {spec.name: spec for spec in specs}
+    gone = sorted(set(known) - set(wanted))
+    changed = [spec for spec in specs if known.get(spec.name) != digest([spec])]
+    replaced = [*gone, *(spec.name for spec in changed if spec.name in known)]
+    if replaced:
+        tx.execute(
+            sa.delete(task_definitions).where(
+                *_here(task_definitions, cluster, location),
+                dialect.among(tx, task_definitions.c.task, replaced),
+            )
+        )
+    if changed:
+        rows = [
+            {
+                "task": spec.name,
+                "cluster": cluster,
+                "location": location,
+                "batch": spec.batch,
+                "spec": json.dumps(spec.to_form(), sort_keys=True),
+                "digest": digest([spec]),
+                "declared_at": now,
+            }
+            for spec in changed
+        ]
+        tx.execute(sa.insert(task_definitions), rows)
+    tx.execute(here.values(trouble=None, digest=digest(specs)))
+    return Registration(written=len(changed), removed=len(gone))
+
+
+def ticked(tx: sa.Connection, cluster: str, location: str, now: datetime) -> None:
+    """Says that a location's sensor is there."""
+    _ensure(tx, cluster, location)
+    here = sa.update(task_locations).where(*_here(task_locations, cluster, location))
+    tx.execute(here.values(ticked_at=now))
+
+
+def definitions(
+    tx: sa.Connection, names: Iterable[str] | None = None, *, batch: str | None = None
+) -> list[Definition]:
+    """What locations declare about some tasks, or about all; by task, cluster, location.
+
+    What another version of the package has declared and this one cannot read is passed over.
+    """
+    here = task_definitions.c
+    query = sa.select(task_definitions).order_by(here.task, here.cluster, here.location)
+    if names is not None:
+        query = query.where(dialect.among(tx, here.task, list(names)))
+    if batch is not None:
+        query = query.where(here.batch == batch)
+    found = [_definition(row) for row in tx.execute(query).mappings()]
+    return [one for one in found if one is not None]
+
+
+def _definition(row: Mapping[Any, Any]) -> Definition | None:
+    try:
+        # What was written by us needs no second look at what no JSON could say.
+        spec = TaskSpec.model_validate_json(row["spec"])
+    except ValidationError as error:
+        where = f"location {row['location']} of cluster {row['cluster']}"
+        _log.warning("what %s declares about task %s: %s", where, row["task"], error)
+        return None
+    return Definition(
+        cluster=row["cluster"],
+        location=row["location"],
+        spec=spec,
+        declared_at=row["declared_at"],
+    )
+
+
+def declared(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Which clusters and locations declare each of some tasks; others are left out."""
+    if not names:
+        return {}
+    here = task_definitions.c
+    query = sa.select(here.task, here.cluster, here.location).where(
+        dialect.among(tx, here.task, names)
+    )
+    found: dict[str, list[tuple[str, str]]] = {}
+    for row in tx.execute(query):
+        found.setdefault(row.task, []).append((row.cluster, row.location))
+    return found
+
+
+def spec_of(tx: sa.Connection, task: str, cluster: str, location: str) -> TaskSpec | None:
+    """What a location declares about a task; none: nothing, or no more."""
+    query = sa.select(task_definitions.c.spec).where(
+        task_definitions.c.task == task, *_here(task_definitions, cluster, location)
+    )
+    found = tx.execute(query).scalar()
+    return None if found is None else TaskSpec.parse(json.loads(found), field=task)
+
+
+def unknown(tx: sa.Connection, field: str, name: str) -> NotFound:
+    """What is said of a name that no location of any cluster declares."""
+    known = tx.execute(sa.select(task_definitions.c.task).distinct()).scalars().all()
+    if not known:
+        return NotFound(f"{field}: no code location has declared a task yet, and so not {name!r}")
+    close = get_close_matches(name, known, n=_OFFERED, cutoff=0.5) or sorted(known)[:_OFFERED]
+    return NotFound(f"{field}: no task has the name {name!r}; there is {', '.join(close)}")
+
+
+def _problem(
+    tx: sa.Connection, cluster: str, location: str, specs: Sequence[TaskSpec]
+) -> InvalidInput | None:
+    others = [
+        one.spec for one in definitions(tx) if (one.cluster, one.location) != (cluster, location)
+    ]
+    # Ours come first, so that the cycle is told from one of ours on, if it has one of them.
+    cycle = TaskGraph([*specs, *others]).cycle()
+    return None if cycle is None else cycle_problem("tasks", cycle)
+
+
+def _take_turn(tx: sa.Connection) -> None:
+    _ensure(tx, **_ALL)
+    query = sa.select(task_locations.c.cluster).where(*_here(task_locations, **_ALL))
+    tx.execute(query.with_for_update()).one()
+
+
+def _ensure(tx: sa.Connection, cluster: str, location: str) -> None:
+    new = dialect.insert(tx, task_locations).values(cluster=cluster, location=location)
+    tx.execute(new.on_conflict_do_nothing())
+
+
+def _here(table: sa.Table, cluster: str, location: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return table.c.cluster == cluster, table.c.location == location

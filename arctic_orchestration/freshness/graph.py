@@ -1,0 +1,278 @@
+"""The tasks and their parents as a graph: cycles, order, who needs what how fresh, what must run.
+
+Everything here is a loop over lists: a chain of ten thousand tasks is as good as a flat one.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound
+from arctic_orchestration.freshness.criteria import (
+    TaskSpec,
+    is_fresh,
+    need_in_words,
+    required_since,
+    strictness,
+)
+
+#: So many names of a cycle are shown.
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How fresh something has to be: so many hours, or made today in the zone."""
+
+    hours: float | None
+    zone: str
+
+    def since(self, now: datetime) -> datetime:
+        """The moment since which a success is fresh enough."""
+        return required_since(self.hours, self.zone, now)
+
+    def __str__(self) -> str:
+        return need_in_words(self.hours, self.zone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A child that needs a parent."""
+
+    child: str
+    parent: str
+    need: Need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What has to happen so that the wanted tasks are fresh."""
+
+    #: tasks to run, parents before children
+    runs: tuple[str, ...] = ()
+    #: the edges for which a task of ``runs`` waits; one that is not here can run at once
+    stale: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
+    #: the edges among them whose parent is skipped, or is no task here: nothing here renews it
+    stuck: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
+    #: tasks that would run and are skipped
+    skipped: tuple[str, ...] = ()
+
+
+class TaskGraph:
+    """Tasks by their names. Parents that are no tasks, as plain assets, are part of it too.
+
+    A task that several locations declare is one task, with the needs of all of them.
+    """
+
+    def __init__(self, specs: Iterable[TaskSpec]) -> None:
+        needs: dict[tuple[float | None, str], Need] = {}
+        own: dict[str, tuple[Need, ...]] = {}
+        up: dict[str, tuple[Edge, ...]] = {}
+
+        def need_of(hours: float | None, zone: str) -> Need:
+            # One object for equal needs: there are few of them, and many edges.
+            found = needs.get((hours, zone))
+            return found or needs.setdefault((hours, zone), Need(hours=hours, zone=zone))
+
+        for spec in specs:
+            name, zone = spec.name, spec.timezone
+            need = need_of(spec.freshness_hours, zone)
+            edges = tuple(
+                Edge(child=name, parent=parent.name, need=need_of(parent.hours, zone))
+                for parent in spec.parents
+            )
+            if name not in own:
+                own[name], up[name] = (need,), edges
+                continue
+            known = up[name]
+            up[name] = (*known, *(edge for edge in edges if edge not in known))
+            if need not in own[name]:
+                own[name] = (*own[name], need)
+        self._own = own
+        self._up = up
+        down: dict[str, list[Edge]] = {}
+        for found in self._up.values():
+            for edge in found:
+                down.setdefault(edge.parent, []).append(edge)
+        self._down = {name: tuple(found) for name, found in down.items()}
+        self._order: tuple[str, ...] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        """The tasks, as they were given."""
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def parents(self, name: str) -> tuple[Edge, ...]:
+        """What a task needs; nothing for a parent that is no task."""
+        return self._up.get(name, ())
+
+    def children(self, name: str) -> tuple[Edge, ...]:
+        """Who needs a task, or a parent that is none."""
+        return self._down.get(name, ())
+
+    def needs(self, name: str) -> tuple[Need, ...]:
+        """How fresh a task itself is to be: one answer, unless locations differ about it."""
+        return self._own.get(name, ())
+
+    def elsewhere(self) -> tuple[str, ...]:
+        """The parents that are no tasks here."""
+        return tuple(name for name in self._down if name not in self._own)
+
+    def strictest_need(self, name: str) -> timedelta:
+        """How old a task, or a parent that is none, may become before somebody finds it stale.
+
+        The least of what its children need and of its own; a day stands for "made today".
+
+        Errors:
+            NotFound: nothing here has that name.
+        """
+        if name not in self._own and name not in self._down:
+            raise NotFound(f"no task has the name {name!r}")
+        needs = [*self.needs(name), *(edge.need for edge in self.children(name))]
+        return min(strictness(need.hours) for need in needs)
+
+    def above(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The tasks that these need, directly or not, in no order; none of ``names`` itself
+        unless another of them needs it."""
+        found: dict[str, None] = {}
+        waiting = list(names)
+        while waiting:
+            for edge in self.parents(waiting.pop()):
+                if edge.parent in self._own and edge.parent not in found:
+                    found[edge.parent] = None
+                    waiting.append(edge.parent)
+        return tuple(found)
+
+    def cycle(self) -> tuple[str, ...] | None:
+        """The names along a cycle, each needing the next, the first also last; none: no cycle."""
+        left = self._left_over()
+        if not left:
+            return None
+        # Whoever is left has a parent that is left: going up comes back to a place seen before.
+        place: dict[str, int] = {}
+        path: list[str] = []
+        name = next(task for task in self._own if task in left)
+        while name not in place:
+            place[name] = len(path)
+            path.append(name)
+            name = next(edge.parent for edge in self._up[name] if edge.parent in left)
+        around = path[place[name] :]
+        # The one that was given first comes first, so that the same cycle is always told alike.
+        members = set(around)
+        first = around.index(next(task for task in self._own if task in members))
+        return (*around[first:], *around[:first], around[first])
+
+    def order(self) -> tuple[str, ...]:
+        """All tasks, parents before children, else as they were given.
+
+        Errors:
+            InvalidDefinition: there is a cycle; names it.
+        """
+        cycle = self.cycle()
+        if cycle is not None:
+            raise InvalidDefinition([cycle_problem("tasks", cycle)])
+        assert self._order is not None
+        return self._order
+
+    def resolve(
+        self,
+        successes: Mapping[str, datetime | None],
+        now: datetime,
+        *,
+        wanted: Iterable[str] | None = None,
+        skipped: Collection[str] = (),
+    ) -> Resolution:
+        """What has to run so that the wanted tasks are fresh.
+
+        A task that is fresh enough does not run, whatever its parents are. One that is not waits
+        for the parents that are too old for it; those run if they are too old for somebody who
+        waits. Each task runs once, however many want it.
+
+        Args:
+            successes: the moment of the last success by name; parents that are no tasks too.
+            wanted: none: all of them.
+            skipped: they do not run, and whoever waits for them is stuck.
+
+        Errors:
+            NotFound: a name that is wanted is no task.
+            InvalidDefinition: there is a cycle; names it.
+        """
+        known: dict[int, datetime] = {}
+
+        def since(need: Need) -> datetime:
+            # Equal needs are one object here, and its address is found faster than its hash.
+            return known.get(id(need)) or known.setdefault(id(need), need.since(now))
+
+        asked: dict[str, datetime] = {}
+        for name in self._own if wanted is None else wanted:
+            if name not in self._own:
+                raise NotFound(f"no task has the name {name!r}")
+            asked[name] = max(since(need) for need in self._own[name])
+        runs: list[str] = []
+        left_out: list[str] = []
+        stale: dict[str, tuple[Edge, ...]] = {}
+        stuck: dict[str, tuple[Edge, ...]] = {}
+        out = frozenset(skipped)
+        # Children first: when a task's turn comes, everybody who may want it has spoken.
+        for name in reversed(self.order()):
+            if name not in asked or is_fresh(successes.get(name), asked[name]):
+                continue
+            if name in out:
+                left_out.append(name)
+                continue
+            runs.append(name)
+            old = tuple(
+                edge
+                for edge in self._up[name]
+                if not is_fresh(successes.get(edge.parent), since(edge.need))
+            )
+            if not old:
+                continue
+            stale[name] = old
+            lost = tuple(e for e in old if e.parent in out or e.parent not in self._own)
+            if lost:
+                stuck[name] = lost
+            for edge in old:
+                if edge.parent in self._own:
+                    needed = since(edge.need)
+                    asked[edge.parent] = max(needed, asked.get(edge.parent, needed))
+        runs.reverse()
+        left_out.reverse()
+        return Resolution(runs=tuple(runs), stale=stale, stuck=stuck, skipped=tuple(left_out))
+
+    def _left_over(self) -> frozenset[str]:
+        """Those that come in no order, because of a cycle; notes the order of all others.
+
+        Source: Kahn, Topological sorting of large networks, CACM 5 (1962).
+        """
+        if self._order is not None and len(self._order) == len(self._own):
+            return frozenset()
+        waits_for = {
+            name: sum(edge.parent in self._own for edge in found)
+            for name, found in self._up.items()
+        }
+        ready = deque(name for name, count in waits_for.items() if not count)
+        done: list[str] = []
+        while ready:
+            name = ready.popleft()
+            done.append(name)
+            for edge in self.children(name):
+                waits_for[edge.child] -= 1
+                if not waits_for[edge.child]:
+                    ready.append(edge.child)
+        self._order = tuple(done)
+        return frozenset(self._own).difference(done)
+
+
+def cycle_problem(where: str, cycle: tuple[str, ...]) -> InvalidInput:
+    """What is said of a cycle that stands at ``where``; a long one is shown in part."""
+    shown = list(cycle)
+    if len(shown) > _SHOWN:
+        shown = [*shown[: _SHOWN - 2], f"({len(shown) - _SHOWN + 1} more)", shown[-1]]
+    return InvalidInput(where, " needs ".join(shown), "tasks that do not need themselves")

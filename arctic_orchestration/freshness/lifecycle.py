@@ -1,0 +1,349 @@
+"""The life of tasks in one code location: a tick looks at what is due, and asks for runs.
+
+A tick is a handful of short transactions: one for each submission that is looked at, so that
+nobody holds the rows of two tasks. What a submission waits for holds no process and no place: it is
+a row with the moment at which it is looked at again, and the end of what it waits for wakes it.
+
+A crash between them, or before Dagster has stored the requests, loses nothing: what was committed
+is found by the next tick, and a request handed out twice has the same run key.
+"""
+
+import logging
+import time as steady
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import is_live, task_submissions
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable
+from arctic_orchestration.freshness import (
+    definitions,
+    owning,
+    requesting,
+    retention,
+    submissions,
+    waits,
+)
+from arctic_orchestration.freshness.checking import NO_ASSETS, Assets, facts_of
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.decision import Decision, decide, edge_since
+from arctic_orchestration.freshness.outcomes import Outcomes, wake
+from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, Time
+from arctic_orchestration.freshness.requesting import TaskRequest
+from arctic_orchestration.freshness.settling import RunLookup, Settler
+from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
+from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
+from arctic_orchestration.freshness.submissions import Wish
+
+__all__ = [
+    "Assets",
+    "Decision",
+    "Lifecycle",
+    "TaskRequest",
+    "TickResult",
+    "decide",
+]
+
+_log = logging.getLogger("arctic.freshness")
+
+#: submissions that are read at once
+_READ_AT_ONCE = 200
+#: after so long a tick leaves the rest to the next; Dagster gives one up after 60 s
+_TICK_SECONDS = 10.0
+#: how often a location says that it is there
+_SEEN_EVERY = timedelta(seconds=30)
+#: who has just begun to wait may have missed the end of what it waits for
+_SOON = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TickResult:
+    """What a tick did, and what it asks of Dagster."""
+
+    counts: Counter[str]
+    requests: Sequence[TaskRequest]
+    #: the database's time, by which partitions are chosen
+    now: datetime
+    #: why the location's definitions are not registered; none: they are
+    trouble: str | None = None
+
+
+@dataclass(kw_only=True)
+class Lifecycle:
+    """The tasks of one code location of one cluster.
+
+    Args:
+        database: the state database.
+        cluster: the name of this Dagster instance.
+        location: the code location.
+        declared: what it declares; none: what is registered stays as it is.
+        runs: where Dagster's runs are looked up.
+        assets: what is known of assets that are no tasks.
+        life: how long a lease holds until it is renewed.
+        time: what tells the moment.
+        sinks: who is told of steps.
+    """
+
+    database: Database
+    cluster: str
+    location: str
+    runs: RunLookup
+    declared: Sequence[TaskSpec] | None = None
+    assets: Assets = NO_ASSETS
+    life: timedelta = LEASE
+    time: Time = database_time
+    sinks: Sequence[StatusSink] = SINKS
+    _digest: str | None = field(default=None, init=False)
+    _trouble: str | None = field(default=None, init=False)
+    _tried_at: datetime | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._outcomes = Outcomes(life=self.life, time=self.time, sinks=self.sinks)
+        self._settler = Settler(self.database, self.cluster, self.location, self._outcomes)
+
+    def tick(self) -> TickResult:
+        """One round: definitions, runs that ended, submissions that are due, requests.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer; what was committed stands, and the
+                next tick goes on from there.
+        """
+        counts: Counter[str] = Counter()
+        now = self._register(counts)
+        self._settler.settle(self.runs, counts)
+        self._look_at_due(counts)
+        requests = self._hand_out()
+        counts["requested"] = len(requests)
+        return TickResult(counts=counts, requests=requests, now=now, trouble=self._trouble)
+
+    def refuse(self, submission: str, problem: str) -> None:
+        """Ends a submission whose run Dagster turned out to refuse."""
+        with self.database.begin() as tx:
+            asked = submissions.by_id(tx, submission, lock=True)
+            if asked is None or asked.state is not SubmissionState.ACQUIRED:
+                return
+            self._outcomes.failed(tx, asked, f"Dagster refuses its run: {problem}", retries=0)
+        self._wake(asked)
+
+    def _register(self, counts: Counter[str]) -> datetime:
+        if self.declared is not None and self._digest is None:
+            self._digest = definitions.digest(self.declared)
+        with self.database.read() as tx:
+            known = definitions.location_of(tx, self.cluster, self.location)
+            now = self.time(tx)
+        wanted = self.declared is not None and (
+            known is None or known.digest != self._digest or known.trouble is not None
+        )
+        late = known is None or known.ticked_at is None or now - known.ticked_at > _SEEN_EVERY
+        if self._tried_at is not None and now - self._tried_at < _SEEN_EVERY:
+            # The trouble may be mended by another location; that is seen soon enough.
+            wanted = False
+        if not wanted and not late:
+            return now
+        with self.database.begin() as tx:
+            now = self.time(tx)
+            if wanted and self.declared is not None:
+                done = definitions.register(tx, self.cluster, self.location, self.declared, now)
+                counts["registered"] += done.written
+                counts["unregistered"] += done.removed
+                self._trouble = str(done.problem) if done.problem is not None else None
+                self._tried_at = now if done.problem is not None else None
+            definitions.ticked(tx, self.cluster, self.location, now)
+            counts["pruned"] += retention.prune(tx, now)
+        return now
+
+    def _look_at_due(self, counts: Counter[str]) -> None:
+        give_up_at = steady.monotonic() + _TICK_SECONDS
+        while steady.monotonic() < give_up_at:
+            with self.database.read() as tx:
+                given = {"cluster_": self.cluster, "location_": self.location, "now": self.time(tx)}
+                due = list(tx.execute(_DUE, given).scalars())
+            for id in due:
+                if steady.monotonic() > give_up_at:
+                    return
+                self._look_at(id, counts)
+            if not due:
+                return
+
+    def _look_at(self, id: str, counts: Counter[str]) -> None:
+        """One submission, in a transaction of its own; one that cannot be is put off."""
+        try:
+            with self.database.begin() as tx:
+                asked = submissions.by_id(tx, id, lock=True)
+                now = self.time(tx)
+                if asked is None or not _is_due(asked, now):
+                    return
+                facts = facts_of(tx, asked, self.assets)
+                decision = decide(facts, now)
+                ended = self._apply(tx, asked, facts.spec, decision, now, counts)
+            if ended:
+                self._wake(asked)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            _log.warning("submission %s could not be looked at", id, exc_info=error)
+            text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}"
+            self._put_off(id, text)
+            counts["troubled"] += 1
+
+    def _put_off(self, id: str, problem: str) -> None:
+        with self.database.begin() as tx:
+            asked = submissions.by_id(tx, id, lock=True)
+            if asked is not None and not asked.state.ended and not asked.state.owns:
+                again = self.time(tx) + timedelta(minutes=2)
+                reason = f"could not be looked at, and is again at {again:%H:%M:%S}Z: {problem}"
+                submissions.update(tx, id, reason=reason, next_check_at=again)
+
+    def _apply(
+        self,
+        tx: sa.Connection,
+        asked: Submission,
+        spec: TaskSpec | None,
+        decision: Decision,
+        now: datetime,
+        counts: Counter[str],
+    ) -> bool:
+        """Writes what was decided; returns whether the submission has ended."""
+        counts[decision.step.value] += 1
+        if decision.step is Step.ACQUIRED:
+            return self._acquire(tx, asked, spec, decision, now, counts)
+        if decision.state is not SubmissionState.WAITING:
+            self._outcomes.move(tx, asked, decision.state, decision.step, decision.reason, now)
+            return True
+        made = self._submit_parents(tx, asked, spec, decision, now)
+        news = waits.note(tx, asked, decision, made, now)
+        again = decision.look_again_at
+        if news and again is not None:
+            again = min(again, now + _SOON)
+        self._outcomes.move(
+            tx, asked, SubmissionState.WAITING, decision.step, decision.reason, now,
+            look_again_at=again, deadline_at=decision.deadline_at, told=news, shares=None,
+            details={"waits_for": list(decision.waits_for)},
+        )  # fmt: skip
+        return False
+
+    def _acquire(
+        self,
+        tx: sa.Connection,
+        asked: Submission,
+        spec: TaskSpec | None,
+        decision: Decision,
+        now: datetime,
+        counts: Counter[str],
+    ) -> bool:
+        attempt = asked.attempt + 1
+        before = owning.row_of(tx, asked.task)
+        found = owning.acquire(
+            tx,
+            asked.task,
+            owner_of(asked.id, attempt),
+            Holder(cluster=self.cluster, location=self.location, submission=asked.id),
+            since=asked.required_since,
+            force=asked.force,
+            life=self.life,
+            time=self.time,
+        )
+        if isinstance(found, Acquired):
+            if before.owner is not None and before.token + 1 == found.token:
+                text = f"{before.holder} was silent, and its lease was over"
+                details = {"from": before.owner, "token": found.token}
+                self._outcomes.tell(tx, asked, Step.TOOK_OVER, text, now, details)
+            self._outcomes.move(
+                tx, asked, SubmissionState.ACQUIRED, Step.ACQUIRED, decision.reason, now,
+                attempt=attempt, token=found.token, run_id=None, shares=None, deadline_at=None,
+            )  # fmt: skip
+            return False
+        if isinstance(found, owning.FreshMeanwhile):
+            # Nobody had it when the facts were read, somebody has made it since.
+            submissions.update(tx, asked.id, next_check_at=now)
+            return False
+        row = found.row
+        counts["shares"] += 1
+        text = f"shares {row.holder}"
+        if row.submission is not None:
+            text += f" (submission {row.submission}, token {row.token})"
+        # The lease may end unnoticed; its renewals are at a third of its life.
+        again = max(row.expires_at or now, now + timedelta(milliseconds=100))
+        news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
+        self._outcomes.move(
+            tx, asked, SubmissionState.SHARING, Step.SHARES, text, now,
+            look_again_at=min(again, now + _SOON) if news else again,
+            shares=row.submission, told=news, deadline_at=None,
+            details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
+        )  # fmt: skip
+        return False
+
+    def _submit_parents(
+        self,
+        tx: sa.Connection,
+        asked: Submission,
+        spec: TaskSpec | None,
+        decision: Decision,
+        now: datetime,
+    ) -> dict[str, str]:
+        """Submits stale parents of the location; returns the submissions by their task."""
+        if not decision.submits or spec is None:
+            return {}
+        wishes = []
+        for one in decision.submits:
+            assert one.ours is not None
+            wishes.append(
+                Wish(
+                    task=one.name,
+                    cluster=one.ours.cluster,
+                    location=one.ours.location,
+                    batch=one.ours.spec.batch,
+                    required_since=edge_since(one.parent, spec, asked.submitted_at, now),
+                    reason=f"submitted for {asked.task}",
+                    by=f"submission {asked.id} of {asked.task}",
+                    wanted_by=asked.id,
+                )
+            )
+        made = submissions.make(tx, wishes, now=now, sinks=self.sinks, group=asked.group_id)
+        return {one.task: one.id for one in made}
+
+    def _hand_out(self) -> list[TaskRequest]:
+        """The runs of acquired tasks, again and again until they are seen."""
+        with self.database.read() as tx:
+            if not requesting.has_some(tx, self.cluster, self.location):
+                return []
+        with self.database.begin() as tx:
+            requests, gone = requesting.hand_out(tx, self.cluster, self.location, self._outcomes)
+        for id in gone:
+            self.refuse(id, "its location does not declare it any more")
+        return requests
+
+    def _wake(self, asked: Submission) -> None:
+        with self.database.begin() as tx:
+            wake(tx, asked.task, asked.batch, self.time(tx))
+
+
+def _is_due(asked: Submission, now: datetime) -> bool:
+    return (
+        not asked.state.ended
+        and not asked.state.owns
+        and asked.next_check_at is not None
+        and asked.next_check_at <= now
+    )
+
+
+_HERE = (
+    task_submissions.c.cluster == sa.bindparam("cluster_"),
+    task_submissions.c.location == sa.bindparam("location_"),
+    is_live,
+)
+_DUE = (
+    sa.select(task_submissions.c.id)
+    .where(
+        *_HERE,
+        task_submissions.c.next_check_at <= sa.bindparam("now"),
+        task_submissions.c.state.in_(["submitted", "waiting", "sharing"]),
+    )
+    .order_by(task_submissions.c.next_check_at, task_submissions.c.id)
+    .limit(_READ_AT_ONCE)
+)

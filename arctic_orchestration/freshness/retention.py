@@ -1,0 +1,37 @@
+"""How long what has ended is kept: submissions, steps, publications."""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.freshness_tables import (
+    task_events,
+    task_publications,
+    task_submissions,
+)
+
+#: how long
+KEEP = timedelta(days=30)
+_PRUNED_AT_ONCE = 500
+
+
+def prune(tx: sa.Connection, now: datetime) -> int:
+    """Deletes some of what has ended before the retention; returns how much.
+
+    A task's row, with its token and last success, is kept for ever: tokens are never used again.
+    """
+    before, here = now - KEEP, task_submissions.c
+    ended = sa.select(here.id).where(here.ended_at < before).order_by(here.ended_at)
+    ids = list(tx.execute(ended.limit(_PRUNED_AT_ONCE)).scalars())
+    pruned = len(ids)
+    if ids:
+        tx.execute(sa.delete(task_submissions).where(dialect.among(tx, here.id, ids)))
+    told = sa.select(task_events.c.id).where(task_events.c.at < before).order_by(task_events.c.at)
+    events = list(tx.execute(told.limit(_PRUNED_AT_ONCE)).scalars())
+    if events:
+        pruned += len(events)
+        tx.execute(sa.delete(task_events).where(dialect.among(tx, task_events.c.id, events)))
+    publications = task_publications.c
+    gone = tx.execute(sa.delete(task_publications).where(publications.at < before))
+    return pruned + gone.rowcount

@@ -1,0 +1,223 @@
+"""What Dagster's runs mean for the submissions they were asked for.
+
+A run that has begun as a task tells itself how it ends, and renews its own lease. Until then, and
+for jobs, whose code knows nothing of tasks, the ticks of the location do both. A run that can tell
+no more, since its process was killed, is recognised by what Dagster says of it, or by its lease.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import is_live, task_submissions
+from arctic_orchestration.errors import Refused
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness import definitions, owning, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.outcomes import Outcomes, wake
+from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.status import Step
+from arctic_orchestration.freshness.submission import Submission
+
+SUBMISSION_TAG = "arctic/submission"
+_RUN_KEY_TAG = "dagster/run_key"
+
+#: how a run says what was raised in it, as the reason of its submission, before it ends
+RAISED = "failed: "
+#: how long the run of an asset may take, since it was seen to have started, to begin as a task
+BEGINS_WITHIN = timedelta(minutes=15)
+
+
+class RunView(Protocol):
+    """What is known of a run in Dagster's storage."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def status(self) -> RunStatus | None: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+
+class RunLookup(Protocol):
+    """Where runs are looked up."""
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
+        """The runs with these ids; those that are gone are left out."""
+        ...
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
+        """The runs that carry a tag with one of the values, by value."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settler:
+    """Settles what has become of runs, for one code location."""
+
+    database: Database
+    cluster: str
+    location: str
+    outcomes: Outcomes
+
+    def settle(self, runs: RunLookup, counts: Counter[str]) -> None:
+        """Looks up the runs of all submissions that own their task.
+
+        Cost: two statements of the state database and at most two of Dagster's, and a transaction
+        for each submission about which there is something new.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer.
+        """
+        given = {"cluster_": self.cluster, "location_": self.location}
+        with self.database.read() as tx:
+            owning_ones = [Submission.from_row(row) for row in tx.execute(_OWN, given).mappings()]
+            if not owning_ones:
+                return
+            now = self.outcomes.time(tx)
+            rows = owning.rows_of(tx, sorted({one.task for one in owning_ones}))
+        by_hand = [one.run_id for one in owning_ones if one.by_hand and one.run_id]
+        found = dict(runs.run_statuses(by_hand)) if by_hand else {}
+        asked_for = [one.id for one in owning_ones if not one.by_hand]
+        tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
+        for asked in owning_ones:
+            if asked.by_hand:
+                run = found.get(asked.run_id or "")
+            else:
+                run = _of_attempt(asked, tagged.get(asked.id, ()))
+            row = rows.get(asked.task) or TaskRow(task=asked.task)
+            if self._has_news(asked, row, run, now):
+                self._settle(asked.id, run, counts)
+
+    def _has_news(
+        self, asked: Submission, row: TaskRow, run: RunView | None, now: datetime
+    ) -> bool:
+        """Whether something is to be written; looked at again once the rows are locked."""
+        if row.owner != asked.owner or row.token != asked.token or row.expires_at is None:
+            return True
+        if row.expires_at - now <= self.outcomes.life * 2 / 3 and row.begun_at is None:
+            return True
+        if row.expires_at <= now:
+            return True
+        if run is None or run.status is None:
+            return False
+        return run.status.ended or asked.run_id is None
+
+    def _settle(self, id: str, run: RunView | None, counts: Counter[str]) -> None:
+        with self.database.begin() as tx:
+            asked = submissions.by_id(tx, id, lock=True)
+            if asked is None or not asked.state.owns or asked.token is None:
+                # The run was quicker to tell.
+                return
+            if run is not None and not asked.by_hand and _of_attempt(asked, (run,)) is None:
+                return
+            what = self._apply(tx, asked, run)
+            counts[what] += 1
+        if what not in _STILL:
+            with self.database.begin() as tx:
+                wake(tx, asked.task, asked.batch, self.outcomes.time(tx))
+
+    def _apply(self, tx: sa.Connection, asked: Submission, run: RunView | None) -> str:
+        out, now = self.outcomes, self.outcomes.time(tx)
+        row = owning.row_of(tx, asked.task)
+        mine = row.owner == asked.owner and row.token == asked.token
+        spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
+        retries = spec.retries if spec is not None else 0
+        begun = row.begun_at is not None
+        late = row.expires_at is None or row.expires_at <= now
+        ended = run is not None and run.status is not None and run.status.ended
+        if not mine:
+            out.silent(tx, asked, retries)
+            return "lost"
+        if run is not None and ended:
+            return self._run_ended(tx, asked, run, retries, begun=begun, late=late)
+        if late and begun:
+            out.silent(tx, asked, retries)
+            return "lost"
+        if begun:
+            return "running"
+        if run is not None and asked.deadline_at is not None and now >= asked.deadline_at:
+            out.failed(tx, asked, f"run {run.run_id} has not begun as a task", retries)
+            return "failed"
+        # Until it has begun, nobody else says that somebody is on the way.
+        seen: dict[str, Any] = {}
+        if run is not None and asked.run_id is None:
+            seen["run_id"] = run.run_id
+            submissions.update(tx, asked.id, run_id=run.run_id)
+        if asked.deadline_at is None and _is_to_begin(run, spec):
+            # By the database's time, since Dagster's are those of the processes.
+            submissions.update(tx, asked.id, deadline_at=now + BEGINS_WITHIN)
+        assert asked.token is not None
+        owning.renew(tx, asked.task, asked.owner, asked.token, life=out.life, time=out.time, **seen)
+        return "renewed"
+
+    def _run_ended(
+        self,
+        tx: sa.Connection,
+        asked: Submission,
+        run: RunView,
+        retries: int,
+        *,
+        begun: bool,
+        late: bool,
+    ) -> str:
+        out = self.outcomes
+        token = asked.token
+        assert token is not None
+        if asked.run_id is None:
+            submissions.update(tx, asked.id, run_id=run.run_id)
+            asked = replace(asked, run_id=run.run_id)
+        if run.status is RunStatus.SUCCESS:
+            if begun and late:
+                out.silent(tx, asked, retries)
+                return "lost"
+            # Nobody has taken it over, so that it is still this run's to publish.
+            owning.renew(
+                tx, asked.task, asked.owner, token, life=out.life, time=out.time,
+                run_id=run.run_id,
+            )  # fmt: skip
+            try:
+                out.published(tx, asked, token=token, owner=asked.owner)
+            except Refused as error:
+                out.tell(tx, asked, Step.REFUSED, str(error), out.time(tx))
+                return "lost"
+            return "published"
+        if run.status is RunStatus.CANCELED:
+            out.canceled(tx, asked, f"run {run.run_id} was canceled")
+            return "canceled"
+        why = asked.reason if asked.reason.startswith(RAISED) else "failed"
+        again = out.failed(tx, asked, f"run {run.run_id} {why}", retries)
+        return "repeated" if again else "failed"
+
+
+def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
+    """Whether a run has started whose asset begins as a task; a job knows nothing of that."""
+    if run is None or spec is None or spec.kind != "asset":
+        return False
+    return run.status is RunStatus.STARTED
+
+
+def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:
+    """The run of the present attempt; what a person started anew from it is another one."""
+    for run in runs:
+        if run.tags.get(_RUN_KEY_TAG) == asked.run_key and _PARENT_TAG not in run.tags:
+            return run
+    return None
+
+
+_PARENT_TAG = "dagster/parent_run_id"
+
+#: nobody waits for these
+_STILL = frozenset({"renewed", "running", "repeated"})
+
+_OWN = sa.select(task_submissions).where(
+    task_submissions.c.cluster == sa.bindparam("cluster_"),
+    task_submissions.c.location == sa.bindparam("location_"),
+    is_live,
+    task_submissions.c.state.in_(["acquired", "running"]),
+)

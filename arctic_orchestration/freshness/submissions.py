@@ -1,0 +1,294 @@
+"""Submissions: the wish that a task be fresh, made by a person, a schedule, code or a child.
+
+Anybody may submit as often as they like. A submission belongs to one code location of one
+cluster, whose ticks look after it; what is submitted twice, there or elsewhere, is made once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.freshness_tables import (
+    is_live,
+    task_submissions,
+)
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness.criteria import required_since
+from arctic_orchestration.freshness.definitions import Definition
+from arctic_orchestration.freshness.owning import Time
+from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.identifiers import new_id
+
+#: up to 100 years, as criteria have it
+_MOST_HOURS = 876_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """One submission to be made."""
+
+    task: str
+    cluster: str
+    location: str
+    batch: str | None
+    required_since: datetime
+    reason: str
+    by: str
+    force: bool = False
+    submits_parents: bool = True
+    wanted_by: str | None = None
+
+
+def submit(
+    tx: sa.Connection,
+    names: Sequence[str],
+    *,
+    cluster: str,
+    location: str | None = None,
+    by: str = "somebody",
+    force: bool = False,
+    freshness_hours: float | None = None,
+    only: Sequence[str] | None = None,
+    with_parents: bool = False,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+) -> list[Submission]:
+    """Wishes that tasks be fresh; all of them, or nothing if one cannot be.
+
+    Args:
+        tx: the transaction.
+        names: tasks, or batches, which stand for all of their tasks.
+        cluster: a task that several clusters declare is made by this one.
+        location: and by this code location; needed only if several of the cluster declare it.
+        by: who wishes, for people.
+        force: what was made before now does not count, and neither does what was begun before.
+        freshness_hours: how old the last success may be, instead of what the task says.
+        only: of all that is named, only these; their parents are waited for, not submitted.
+        with_parents: all parents are submitted too, theirs as well, in whatever location.
+        time: what tells the moment.
+        sinks: who is told.
+
+    Errors:
+        NotFound: a name that no location of any cluster declares.
+        InvalidInput: two contradicting wishes, hours that are none, a task of several locations.
+    """
+    _check(names, force, freshness_hours, only, with_parents)
+    found = _named(tx, names)
+    if only is not None:
+        left_out = [name for name in only if name not in found]
+        if left_out:
+            listed = ", ".join(sorted(found))
+            raise InvalidInput("only", left_out[0], f"one of the tasks that are named: {listed}")
+        found = {name: found[name] for name in only}
+    if with_parents:
+        found = _with_parents(tx, found)
+    now, wishes = time(tx), []
+    for name, places in found.items():
+        one = _place_of(name, places, cluster, location)
+        hours = 0.0 if force else freshness_hours
+        if hours is None:
+            hours = one.spec.freshness_hours
+        wishes.append(
+            Wish(
+                task=name,
+                cluster=one.cluster,
+                location=one.location,
+                batch=one.spec.batch,
+                required_since=required_since(hours, one.spec.timezone, now),
+                reason=f"submitted by {by}" + (", whatever was made before" if force else ""),
+                by=by,
+                force=force,
+                submits_parents=only is None,
+            )
+        )
+    return make(tx, wishes, now=now, sinks=sinks)
+
+
+def make(
+    tx: sa.Connection,
+    wishes: Sequence[Wish],
+    *,
+    now: datetime,
+    sinks: Sequence[StatusSink],
+    group: str | None = None,
+) -> list[Submission]:
+    """Writes submissions, which are looked at at once."""
+    group = group or new_id(now)
+    made = [
+        Submission(
+            id=new_id(now),
+            task=wish.task,
+            cluster=wish.cluster,
+            location=wish.location,
+            batch=wish.batch,
+            group_id=group,
+            by=wish.by,
+            wanted_by=wish.wanted_by,
+            state=SubmissionState.SUBMITTED,
+            reason=wish.reason,
+            state_at=now,
+            required_since=wish.required_since,
+            force=wish.force,
+            submits_parents=wish.submits_parents,
+            submitted_at=now,
+            next_check_at=now,
+        )
+        for wish in wishes
+    ]
+    if made:
+        tx.execute(_NEW, [one.as_row() for one in made])
+    tell(
+        tx,
+        [
+            StatusEvent(
+                task=one.task, step=Step.SUBMITTED, reason=one.reason, at=now,
+                cluster=one.cluster, location=one.location, submission=one.id,
+                details={"required_since": one.required_since, "force": one.force, "by": one.by,
+                         "wanted_by": one.wanted_by},
+            )
+            for one in made
+        ],
+        sinks,
+    )  # fmt: skip
+    return made
+
+
+def by_id(tx: sa.Connection, id: str, *, lock: bool = False) -> Submission | None:
+    """A submission; with ``lock``, nobody changes it until the transaction ends."""
+    query = _LOCKED_BY_ID if lock else _BY_ID
+    row = tx.execute(query, {"of": id}).mappings().one_or_none()
+    return None if row is None else Submission.from_row(row)
+
+
+def by_ids(tx: sa.Connection, ids: Iterable[str]) -> dict[str, Submission]:
+    """Some submissions, by id."""
+    wanted = list(ids)
+    if not wanted:
+        return {}
+    query = sa.select(task_submissions).where(dialect.among(tx, task_submissions.c.id, wanted))
+    return {row["id"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
+
+
+def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submission]]:
+    """The submissions of some tasks that have not ended, in all clusters, oldest first."""
+    if not names:
+        return {}
+    query = (
+        sa.select(task_submissions)
+        .where(dialect.among(tx, task_submissions.c.task, names), is_live)
+        .order_by(task_submissions.c.id)
+    )
+    found: dict[str, list[Submission]] = {}
+    for row in tx.execute(query).mappings():
+        found.setdefault(row["task"], []).append(Submission.from_row(row))
+    return found
+
+
+def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]:
+    """The last submissions of a task, the newest first."""
+    here = task_submissions.c
+    query = sa.select(task_submissions).where(here.task == task)
+    rows = tx.execute(query.order_by(here.submitted_at.desc(), here.id.desc()).limit(limit))
+    return [Submission.from_row(row) for row in rows.mappings()]
+
+
+def of_group(tx: sa.Connection, group: str) -> list[Submission]:
+    """What was submitted together, and what was submitted for it since."""
+    here = task_submissions.c
+    query = sa.select(task_submissions).where(here.group_id == group).order_by(here.id)
+    return [Submission.from_row(row) for row in tx.execute(query).mappings()]
+
+
+def update(tx: sa.Connection, id: str, **values: Any) -> None:
+    """Writes fields of a submission that is locked."""
+    tx.execute(sa.update(task_submissions).where(task_submissions.c.id == id).values(**values))
+
+
+_NEW = sa.insert(task_submissions)
+_BY_ID = sa.select(task_submissions).where(task_submissions.c.id == sa.bindparam("of"))
+_LOCKED_BY_ID = _BY_ID.with_for_update()
+
+
+def _check(
+    names: object,
+    force: bool,
+    hours: object,
+    only: object,
+    with_parents: bool,
+) -> None:
+    for field, value in (("names", names), ("only", only)):
+        if field == "only" and value is None:
+            continue
+        if (
+            not isinstance(value, (list, tuple))
+            or not value
+            or not all(isinstance(one, str) and one for one in value)
+        ):
+            raise InvalidInput(field, value, "at least one name of a task")
+    if hours is not None:
+        if isinstance(hours, bool) or not isinstance(hours, (int, float)):
+            raise InvalidInput("freshness_hours", hours, "a number of hours")
+        if not 0 < hours <= _MOST_HOURS:
+            expected = f"more than 0 and at most {_MOST_HOURS} hours; to run it anyway, force it"
+            raise InvalidInput("freshness_hours", hours, expected)
+        if force:
+            expected = "no hours when it is forced: what was made before does not count then"
+            raise InvalidInput("freshness_hours", hours, expected)
+    if only is not None and with_parents:
+        raise InvalidInput("with_parents", True, "false where only some tasks are to run")
+
+
+def _named(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Definition]]:
+    """The declarations of what was named, by task."""
+    found: dict[str, list[Definition]] = {}
+    for one in definitions.definitions(tx, names):
+        found.setdefault(one.spec.name, []).append(one)
+    ordered: dict[str, list[Definition]] = {}
+    for number, name in enumerate(names):
+        if name in found:
+            ordered[name] = found[name]
+            continue
+        batch = definitions.definitions(tx, batch=name)
+        if not batch:
+            raise definitions.unknown(tx, f"names[{number}]", name)
+        for one in batch:
+            places = ordered.setdefault(one.spec.name, [])
+            if one not in places:
+                places.append(one)
+    return ordered
+
+
+def _with_parents(
+    tx: sa.Connection, found: Mapping[str, list[Definition]]
+) -> dict[str, list[Definition]]:
+    """These tasks and all above them that are tasks; parents of none are waited for."""
+    whole, last = dict(found), dict(found)
+    while last:
+        parents = {
+            parent.name for places in last.values() for one in places for parent in one.spec.parents
+        }
+        last = {}
+        for one in definitions.definitions(tx, sorted(parents - set(whole))):
+            last.setdefault(one.spec.name, []).append(one)
+        whole.update(last)
+    return whole
+
+
+def _place_of(
+    name: str, places: Sequence[Definition], cluster: str, location: str | None
+) -> Definition:
+    """Which of the declarations of a task is to make it."""
+    near = [one for one in places if one.cluster == cluster] or list(places)
+    if location is not None:
+        near = [one for one in near if one.location == location] or near
+    if len(near) == 1:
+        return near[0]
+    listed = ", ".join(f"{one.location} of cluster {one.cluster}" for one in places)
+    raise InvalidInput("location", location, f"one that declares task {name}: {listed}")

@@ -1,0 +1,209 @@
+"""Tasks as people see them: how fresh each is, who makes it, and how fresh its parents are for it.
+
+One reading of the database for any number of tasks; what is shown belongs together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.freshness import definitions, owning, skips, submissions
+from arctic_orchestration.freshness.checking import NO_ASSETS, Assets
+from arctic_orchestration.freshness.criteria import (
+    Parent,
+    TaskSpec,
+    age_in_words,
+    fresh_until,
+    is_fresh,
+    need_in_words,
+    required_since,
+)
+from arctic_orchestration.freshness.definitions import Definition
+from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.submission import Submission
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EdgeView:
+    """One parent, and how fresh it is for one child.
+
+    Attributes:
+        child: the task that needs it.
+        parent: its name.
+        hours: how old it may be; none: made since the start of today.
+        need: the same in words.
+        kind: ``task``, ``asset`` for one that is no task, or ``missing``.
+        last_success_at: when it was made last.
+        age: the same in words.
+        fresh: whether that is fresh enough.
+        fresh_until: until when it will be, if it is not made again; none: it never was made.
+        places: who declares it, as ``cluster/location``.
+        skipped: why it is not to be made; none: it may be.
+        holder: whose run makes it now; none: nobody's.
+    """
+
+    child: str
+    parent: str
+    hours: float | None
+    need: str
+    kind: str
+    last_success_at: datetime | None
+    age: str
+    fresh: bool
+    fresh_until: datetime | None
+    places: tuple[str, ...]
+    skipped: str | None
+    holder: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView:
+    """One task.
+
+    Attributes:
+        name: its name in all clusters.
+        spec: what is declared; of several locations that do, the first one's.
+        places: all that declare it, as ``cluster/location``.
+        row: lease, token and last success.
+        need: how fresh it is to be by itself, in words.
+        age: how old it is, in words.
+        fresh: whether it is as fresh as it is to be by itself.
+        fresh_until: until when it is; none: it never was made.
+        holder: whose run makes it now; none: nobody's.
+        skipped: why it is not to be made; none: it may be.
+        live: its submissions that have not ended, oldest first.
+        parents: how fresh each is for it.
+    """
+
+    name: str
+    spec: TaskSpec
+    places: tuple[str, ...]
+    row: TaskRow
+    need: str
+    age: str
+    fresh: bool
+    fresh_until: datetime | None
+    holder: str | None
+    skipped: str | None
+    live: tuple[Submission, ...]
+    parents: tuple[EdgeView, ...]
+
+    @property
+    def state(self) -> str:
+        """One word: ``running``, ``waiting``, ``skipped``, ``fresh``, ``stale`` or ``never``."""
+        if self.holder is not None:
+            return "running"
+        if self.live:
+            return "waiting"
+        if self.skipped is not None:
+            return "skipped"
+        if self.row.last_success_at is None:
+            return "never"
+        return "fresh" if self.fresh else "stale"
+
+
+def task_views(
+    tx: sa.Connection,
+    now: datetime,
+    *,
+    names: Sequence[str] | None = None,
+    batch: str | None = None,
+    assets: Assets = NO_ASSETS,
+) -> list[TaskView]:
+    """All tasks, or some of them, by name.
+
+    Args:
+        tx: the transaction.
+        now: the database's time.
+        names: only these.
+        batch: only of this batch.
+        assets: what is known of assets that are no tasks.
+
+    Errors:
+        NotFound: one of the names is no task's.
+    """
+    found = definitions.definitions(tx, names, batch=batch)
+    by_name: dict[str, list[Definition]] = {}
+    for one in found:
+        by_name.setdefault(one.spec.name, []).append(one)
+    for number, name in enumerate(names or ()):
+        if name not in by_name:
+            raise definitions.unknown(tx, f"names[{number}]", name)
+    parents = {parent.name for one in found for parent in one.spec.parents}
+    whole = sorted(parents | set(by_name))
+    known = _Known(tx, whole, now, assets)
+    return [_view(name, places, known) for name, places in sorted(by_name.items())]
+
+
+class _Known:
+    """What is known of tasks and their parents."""
+
+    def __init__(
+        self, tx: sa.Connection, names: Sequence[str], now: datetime, assets: Assets
+    ) -> None:
+        self.now = now
+        self.rows: Mapping[str, TaskRow] = owning.rows_of(tx, list(names))
+        self.places = definitions.declared(tx, names)
+        self.skips = {
+            one.task: f"{one.reason} (by {one.by})" for one in skips.skips(tx, list(names))
+        }
+        self.live = submissions.live_of(tx, names)
+        others = [name for name in names if name not in self.places]
+        self.made = assets.materialized_at(others) if others else {}
+        self.assets = (assets.known(others) if others else frozenset()) | set(self.made)
+
+    def holder(self, name: str) -> str | None:
+        row = self.rows.get(name)
+        return row.holder if row is not None and row.is_held(self.now) else None
+
+    def places_of(self, name: str) -> tuple[str, ...]:
+        return tuple(f"{cluster}/{location}" for cluster, location in self.places.get(name, ()))
+
+
+def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
+    spec = places[0].spec
+    row = known.rows.get(name) or TaskRow(task=name)
+    at, now = row.last_success_at, known.now
+    since = required_since(spec.freshness_hours, spec.timezone, now)
+    until = fresh_until(at, spec.freshness_hours, spec.timezone) if at is not None else None
+    return TaskView(
+        name=name,
+        spec=spec,
+        places=known.places_of(name),
+        row=row,
+        need=need_in_words(spec.freshness_hours, spec.timezone),
+        age=age_in_words(at, now),
+        fresh=is_fresh(at, since),
+        fresh_until=until,
+        holder=known.holder(name),
+        skipped=known.skips.get(name) or spec.skip,
+        live=tuple(known.live.get(name, ())),
+        parents=tuple(_edge(spec, parent, known) for parent in spec.parents),
+    )
+
+
+def _edge(spec: TaskSpec, parent: Parent, known: _Known) -> EdgeView:
+    name = parent.name
+    if name in known.places:
+        row = known.rows.get(name)
+        kind, at = "task", row.last_success_at if row is not None else None
+    else:
+        kind, at = ("asset" if name in known.assets else "missing"), known.made.get(name)
+    since = required_since(parent.hours, spec.timezone, known.now)
+    until = fresh_until(at, parent.hours, spec.timezone) if at is not None else None
+    return EdgeView(
+        child=spec.name,
+        parent=name,
+        hours=parent.hours,
+        need=need_in_words(parent.hours, spec.timezone),
+        kind=kind,
+        last_success_at=at,
+        age=age_in_words(at, known.now),
+        fresh=is_fresh(at, since),
+        fresh_until=until,
+        places=known.places_of(name),
+        skipped=known.skips.get(name),
+        holder=known.holder(name),
+    )

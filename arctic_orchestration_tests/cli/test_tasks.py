@@ -1,0 +1,255 @@
+"""``arctic tasks list``, ``show``, ``explain``, ``graph`` and ``schema``."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from jsonschema import Draft202012Validator
+
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.freshness import definitions, skips, submissions
+from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked, three
+
+__all__ = ["tasked", "three"]
+
+Command = Callable[..., Outcome]
+
+
+def document(arctic: Command, *arguments: str) -> dict[str, Any]:
+    """What a command says to programs."""
+    said = arctic("tasks", *arguments, "--json")
+    assert said.code == 0, said.err
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+def lines(outcome: Outcome) -> list[list[str]]:
+    """The lines of a table, in its columns."""
+    assert outcome.code == 0, outcome.err
+    split = [line.split("  ") for line in outcome.out.splitlines()]
+    return [[cell.strip() for cell in line if cell.strip()] for line in split]
+
+
+def test_tasks_are_listed_with_how_they_stand(three: Tasked, arctic: Command) -> None:
+    """Fresh by their own need; what is being made says by whom."""
+    said = arctic("tasks", "list")
+    title, _, middle, raw, top = lines(said)
+    assert title == ["3 tasks: 2 fresh, 1 never"]
+    assert middle[:4] == ["middle", "daily", "lake", "fresh"]
+    assert middle[4].startswith("made 1d6h") and middle[4].endswith(", to be at most 48 hours old")
+    assert raw[:4] == ["raw", "landing", "feeds", "fresh"]
+    assert top[3:] == ["never", "never made, to be made since the start of today (UTC)"]
+    assert [one["task"] for one in document(arctic, "list", "--stale")["tasks"]] == ["top"]
+    of_batch = document(arctic, "list", "--batch", "landing")["tasks"]
+    assert [one["task"] for one in of_batch] == ["raw"]
+
+    three.acquired("top", cluster="west", run="run-9")
+    listed = {one["task"]: one for one in document(arctic, "list")["tasks"]}
+    assert [one["state"] for one in listed.values()] == ["fresh", "fresh", "running"]
+    assert listed["top"]["holder"]["run_id"] == "run-9"
+    assert "run run-9 of cluster west, location lake makes it" in arctic("tasks", "list").out
+
+
+@ON_SQLITE
+def test_a_list_without_tasks_says_so(tasked: Tasked, arctic: Command) -> None:
+    """Nothing declared, nothing of that kind, no batch of that name."""
+    assert arctic("tasks", "list").out == "no location has declared a task yet\n"
+    assert arctic("tasks", "graph").out == "no location has declared a task yet\n"
+    refused = arctic("tasks", "show", "top")
+    assert refused.code == 2
+    assert "no code location has declared a task yet" in refused.err
+    tasked.declare(task("raw", 12))
+    tasked.made("raw", 1)
+    assert arctic("tasks", "list", "--stale").out == "no such tasks\n"
+    refused = arctic("tasks", "list", "--batch", "hourly")
+    assert (refused.code, refused.out) == (2, "")
+    assert "no batch has the name 'hourly'; there is: daily" in refused.err
+
+
+def test_one_task_is_shown_with_edges_submissions_and_history(
+    three: Tasked, arctic: Command
+) -> None:
+    """From both ends of its edges; and what was done with it, with the reasons."""
+    with three.database.begin() as tx:
+        (asked,) = submissions.submit(tx, ["middle"], cluster="default", by="ann")
+    found = document(arctic, "show", "middle")
+    assert (found["state"], found["fresh"], found["last_success_cluster"]) == (
+        "waiting", True, "west",
+    )  # fmt: skip
+    assert [(one["parent"], one["fresh"], one["hours"]) for one in found["parents"]] == [
+        ("raw", True, 6)
+    ]
+    assert found["children"] == [
+        {"child": "top", "hours": 24, "need": "at most 24 hours old", "fresh": False}
+    ]
+    assert [one["submission"] for one in found["submissions"]] == [asked.id]
+    assert [(event["step"], event["reason"]) for event in found["history"]] == [
+        ("submitted", "submitted by ann")
+    ]
+    (declared,) = found["declared"]
+    assert (declared["location"], declared["retries"]) == ("lake", 2)
+
+    text = arctic("tasks", "show", "middle").out
+    assert "asset middle of location lake, cluster default, batch daily; 2 retries" in text
+    assert "by run run-7 of cluster west" in text
+    assert "✗  top" in text
+    assert "✓  raw" in text
+    assert "submitted by ann" in text
+
+
+@ON_SQLITE
+def test_names_that_no_task_has_are_refused(three: Tasked, arctic: Command) -> None:
+    """With those that look like it; a parent that is no task is none."""
+    for name in ("tops", "plain"):
+        for command in ("show", "explain", "graph"):
+            refused = arctic("tasks", command, name)
+            assert (refused.code, refused.out) == (2, "")
+            assert f"no task has the name '{name}'; there is" in " ".join(refused.err.split())
+
+
+def test_an_explanation_follows_the_life_of_a_task(three: Tasked, arctic: Command) -> None:
+    """Freshness, skip list, parents and what is done about each, holder, what would run."""
+    text = arctic("tasks", "explain", "top").out
+    assert "top: never\n" in text
+    assert "✗ never made, to be made since the start of today (UTC)" in text
+    assert "✓ not on the skip list" in text
+    assert "✗ middle: made 1d6h" in text
+    assert "to be at most 24 hours old; it is submitted first" in text
+    assert "? plain: not known here, without DAGSTER_HOME, to be at most 2 hours old" in text
+    assert "✓ nobody makes it" in text
+    assert "2 runs until it is fresh, in this order" in text
+    found = document(arctic, "explain", "top")
+    assert found["runs"] == ["middle", "top"]
+    assert found["waits"] == {"top": ["middle"]}
+    assert found["nothing_renews"] == {}
+    text = arctic("tasks", "explain", "middle").out
+    assert "submitted now, it would not run: made 1d6h" in text
+    assert "by run run-7 of cluster west" in text
+    assert "nothing has to run" in text
+    text = arctic("tasks", "explain", "raw").out
+    assert "it has no parents" in text
+    assert "to be at most 12 hours old: fresh until 20" in text
+
+
+@ON_SQLITE
+def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Command) -> None:
+    """A skipped parent; a parent of another location; one that is being made; a submission."""
+    with three.database.begin() as tx:
+        skips.skip(tx, "middle", "the source is wrong", by="ann", cluster="default")
+    found = arctic("tasks", "explain", "top").out
+    assert "it is skipped, so the task will fail" in found
+    assert "middle is skipped" in found
+    three.made("middle", 60)
+    assert "would be skipped: the source is wrong" in arctic("tasks", "explain", "middle").out
+    own = arctic("tasks", "explain", "middle").out
+    assert "✗ on the skip list: the source is wrong (by ann)" in own
+    assert document(arctic, "explain", "top")["nothing_renews"] == {"top": ["middle"]}
+    with three.database.begin() as tx:
+        skips.unskip(tx, "middle", by="ann", cluster="default")
+        (asked,) = submissions.submit(tx, ["top"], cluster="default", by="ann")
+    three.made("raw", 7)
+    found = arctic("tasks", "explain", "middle").out
+    assert "it is of location feeds of cluster default, and is waited for 30m" in found
+    three.acquired("raw", run="run-8", location="feeds")
+    found = arctic("tasks", "explain", "middle").out
+    assert "raw: made 7h" in found
+    assert "run run-8 of cluster default, location feeds makes it" in found
+    found = arctic("tasks", "explain", "top").out
+    assert f"submission {asked.id} by ann at" in found
+    assert "is submitted: submitted by ann; looked at again at" in found
+
+
+def test_the_graph_draws_each_edge_with_its_freshness(three: Tasked, arctic: Command) -> None:
+    """What nobody needs at the top; from a task on; the other way around."""
+    drawn = arctic("tasks", "graph").out.splitlines()
+    assert drawn[0] == "top never made"
+    assert drawn[1].startswith("├── ✗ middle made 1d6h")
+    assert drawn[2].startswith("│   └── ✓ raw made 5h")
+    assert drawn[3].startswith("└── ? plain (asset) not known here")
+    assert drawn[4] == "3 tasks, 3 edges, 1 stale"
+    assert arctic("tasks", "graph", "middle").out.splitlines()[0].startswith("middle fresh, made ")
+    upwards = arctic("tasks", "graph", "raw", "--children").out.splitlines()
+    assert [line.split(" made")[0] for line in upwards[:3]] == [
+        "raw fresh,",
+        "└── ✓ middle",
+        "    └── ✗ top",
+    ]
+    found = document(arctic, "graph", "middle")
+    assert [one["task"] for one in found["tasks"]] == ["raw", "middle"]
+    assert [(edge["child"], edge["parent"], edge["fresh"]) for edge in found["edges"]] == [
+        ("middle", "raw", True)
+    ]
+
+
+@ON_SQLITE
+def test_a_deep_and_a_tangled_graph_are_drawn(tasked: Tasked, arctic: Command) -> None:
+    """What is drawn already is drawn once more without what is below it; the depth has an end."""
+    chain = [task(f"t{i}", 24, **({f"t{i + 1}": 24} if i < 79 else {})) for i in range(80)]
+    tasked.declare(*chain, task("a", 24, t0=1), task("b", 24, t0=2))
+    drawn = arctic("tasks", "graph").out.splitlines()
+    assert drawn[0] == "a never made"
+    (end,) = [line for line in drawn if "arctic tasks graph" in line]
+    assert end.endswith("1 parent: arctic tasks graph t11")
+    (again,) = [line for line in drawn if "drawn above" in line]
+    assert again.endswith("1 parent, drawn above")
+    assert drawn[-1] == "82 tasks, 81 edges, 81 stale"
+    all_of_it = arctic("tasks", "graph", "--depth", "200").out
+    assert "arctic tasks graph" not in all_of_it
+    assert "t79 never made" in all_of_it
+
+
+@ON_SQLITE
+def test_plain_assets_are_asked_for_in_the_dagster_instance(
+    three: Tasked,
+    arctic: Command,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By when they were materialized last."""
+    instance = dagster_instance("sqlite")
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    (edge,) = [
+        edge for edge in document(arctic, "show", "top")["parents"] if edge["parent"] == "plain"
+    ]
+    assert (edge["kind"], edge["fresh"], edge["last_success_at"]) == ("asset", False, None)
+    explained = arctic("tasks", "explain", "top").out
+    assert "plain: never made" in explained
+    assert "it is no task, and is waited for" in explained
+    assert "submitted now, it would wait: waits for middle" in explained
+    instance.report_runless_asset_event(dg.AssetMaterialization("plain"))
+    (edge,) = [
+        edge for edge in document(arctic, "show", "top")["parents"] if edge["parent"] == "plain"
+    ]
+    assert edge["fresh"] is True
+    assert edge["last_success_at"] is not None
+
+
+def test_the_schema_is_written(arctic: Command, tmp_path: Path) -> None:
+    """To the terminal, or into a file; it is a schema."""
+    schema = json.loads(arctic("tasks", "schema").out)
+    Draft202012Validator.check_schema(schema)
+    file = tmp_path / "batch.schema.json"
+    assert arctic("tasks", "schema", "--output", str(file)).code == 0
+    assert json.loads(file.read_text()) == schema
+    refused = arctic("tasks", "schema", "--output", str(tmp_path))
+    assert refused.code == 2
+    assert "expected a file that can be written" in " ".join(refused.err.split())
+
+
+@ON_SQLITE
+def test_a_location_that_is_not_registered_says_why(three: Tasked, arctic: Command) -> None:
+    """The cycle that it would close; in the list, and where one of its tasks is explained."""
+    with three.database.begin() as tx:
+        closing = [task("raw", 12, top=1).model_copy(update={"batch": "landing"})]
+        done = definitions.register(tx, "default", "feeds", closing, database_time(tx))
+    assert done.problem is not None
+    listed = arctic("tasks", "list").out
+    assert "default/feeds: its definitions are not registered" in listed
+    assert "raw needs top needs middle needs raw" in listed
+    assert "raw needs top" in arctic("tasks", "explain", "raw").out
+    trouble = document(arctic, "list")["trouble"]
+    assert list(trouble) == ["default/feeds"]

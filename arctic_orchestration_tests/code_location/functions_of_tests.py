@@ -1,0 +1,21 @@
+"""Functions that batches of tests name."""
+
+from typing import Any
+
+from arctic_orchestration.code_location.freshness.making import TaskRun
+
+CONSTANT = 7
+
+
+def told(run: TaskRun) -> dict[str, Any]:
+    """What the run knows, as metadata."""
+    return {"name": run.name, "partition": str(run.partition)}
+
+
+def silent(run: TaskRun) -> None:
+    """Nothing to say."""
+
+
+def wrong(run: TaskRun) -> list[int]:
+    """What no task can be."""
+    return [1, 2]

@@ -1,0 +1,244 @@
+"""The sensor ``arctic_tasks`` over a real instance, and runs that are tasks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.freshness.declaring import fresh_parents
+from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN, defs
+
+SENSOR = "arctic_tasks"
+
+
+@dataclass
+class Tasks:
+    """An instance and a state database, as the daemon and a code server would share them."""
+
+    instance: dg.DagsterInstance
+    database: Database
+
+    def __post_init__(self) -> None:
+        self.repository = defs.get_repository_def()
+
+    def tick(self) -> SensorExecutionData:
+        """The sensor's tick, as a code server evaluates it."""
+        with dg.SensorEvaluationContext(
+            instance_ref=self.instance.get_ref(),
+            repository_name=self.repository.name,
+            repository_def=self.repository,
+            sensor_name=SENSOR,
+        ) as context:
+            return self.repository.get_sensor_def(SENSOR).evaluate_tick(context)
+
+    def run(self, request: dg.RunRequest, **tags: str) -> Any:
+        """The run that the daemon makes of a request, in this process."""
+        job = self.repository.get_job(str(request.job_name))
+        return job.execute_in_process(
+            instance=self.instance,
+            asset_selection=request.asset_selection,
+            tags={**request.tags, "dagster/run_key": str(request.run_key), **tags},
+            raise_on_error=False,
+        )
+
+    def by_hand(self, asset: dg.AssetKey) -> Any:
+        """A run that a person starts in Dagster."""
+        job = self.repository.get_job("__ASSET_JOB")
+        return job.execute_in_process(
+            instance=self.instance, asset_selection=[asset], raise_on_error=False
+        )
+
+    def submit(self, task: str, **how: Any) -> Submission:
+        with self.database.begin() as tx:
+            (made,) = submissions.submit(tx, [task], cluster="default", by="ann", **how)
+        return made
+
+    def again(self, asked: Submission) -> Submission:
+        with self.database.read() as tx:
+            found = submissions.by_id(tx, asked.id)
+        assert found is not None
+        return found
+
+    def row(self, task: str) -> TaskRow:
+        with self.database.read() as tx:
+            return owning.row_of(tx, task)
+
+    def run_all(self) -> list[str]:
+        """Ticks and runs until nothing is left to run; returns the tasks in their order."""
+        made: list[str] = []
+        while requests := self.tick().run_requests:
+            for request in requests:
+                assert self.run(request).success
+                made.append(request.tags["arctic/task"])
+        return made
+
+
+@pytest.fixture
+def tasks(
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Tasks]:
+    """Dagster's storage and the state database, both on SQLite or both on Postgres."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    database = Database(database_url)
+    database.upgrade()
+    made = Tasks(instance=instance, database=database)
+    made.tick()
+    yield made
+    database.close()
+
+
+def test_a_task_runs_after_its_parents_and_says_so_on_run_and_asset(tasks: Tasks) -> None:
+    """An asset under an asset, and a job under both; the parent that is no task was made."""
+    tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
+    asked = tasks.submit("report")
+    assert tasks.run_all() == ["flights", "nyc/delays", "report"]
+    # The job knows nothing of tasks: the next tick publishes it.
+    tasks.tick()
+    ended = tasks.again(asked)
+    assert (ended.state, ended.token) == ("succeeded", 1)
+
+    row = tasks.row("nyc/delays")
+    event = tasks.instance.get_latest_materialization_event(dg.AssetKey(["nyc", "delays"]))
+    assert event is not None
+    assert event.run_id == row.last_success_run
+    assert event.asset_materialization is not None
+    metadata = event.asset_materialization.metadata
+    assert metadata["arctic/token"].value == 1
+    assert metadata["rows"].value == 3
+    history = metadata["arctic/history"].value
+    assert isinstance(history, list)
+    assert [step["step"] for step in history] == [
+        "submitted", "waits_for_parents", "acquired", "requested", "begun",
+    ]  # fmt: skip
+    assert "parents are fresh: flights (made" in history[2]["reason"]
+    run = tasks.instance.get_run_by_id(event.run_id)
+    assert run is not None
+    assert (run.tags["arctic/task"], run.tags["arctic/token"]) == ("nyc/delays", "1")
+    assert run.tags["arctic/submission"] == metadata["arctic/submission"].value
+
+
+def test_a_run_that_fails_says_what_was_raised(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster repeats the step in its run, under the same token; the submission says why."""
+    monkeypatch.setenv(BROKEN, "yes")
+    tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
+    tasks.by_hand(dg.AssetKey("flights"))
+    asked = tasks.submit("nyc/delays")
+    (request,) = tasks.tick().run_requests or ()
+    ran = tasks.run(request)
+    assert not ran.success
+    tasks.tick()
+    ended = tasks.again(asked)
+    assert (ended.state, ended.run_id) == ("failed", ran.run_id)
+    assert ended.reason == f"run {ran.run_id} failed: ValueError: the flights are upside down"
+    assert tasks.row("nyc/delays").owner is None
+
+
+def test_a_run_from_dagsters_ui_acquires_for_itself(tasks: Tasks) -> None:
+    """However fresh the task is; and its tags say what it was."""
+    for token in (1, 2):
+        ran = tasks.by_hand(dg.AssetKey("flights"))
+        assert ran.success
+        row = tasks.row("flights")
+        assert (row.last_token, row.last_success_run) == (token, ran.run_id)
+        run = tasks.instance.get_run_by_id(ran.run_id)
+        assert run is not None
+        assert run.tags["arctic/token"] == str(token)
+
+
+def test_a_run_from_dagsters_ui_fails_while_another_has_the_task(tasks: Tasks) -> None:
+    """And says whose run is in the way."""
+    asked = tasks.submit("flights")
+    tasks.tick()
+    ran = tasks.by_hand(dg.AssetKey("flights"))
+    assert not ran.success
+    (failure,) = ran.get_step_failure_events()
+    said = failure.step_failure_data.user_failure_data.description
+    assert f"being made by a run for submission {asked.id} of cluster default" in said
+    assert tasks.row("flights").last_success_at is None
+
+
+def test_a_run_that_is_started_again_from_another_acquires_for_itself(tasks: Tasks) -> None:
+    """It has the other's tags, and not its token."""
+    tasks.submit("flights")
+    (request,) = tasks.tick().run_requests or ()
+    first = tasks.run(request)
+    again = tasks.run(request, **{"dagster/parent_run_id": first.run_id})
+    assert again.success
+    assert tasks.row("flights").last_token == 2
+    # Without that tag it is the token of before, and over.
+    late = tasks.run(request)
+    assert not late.success
+    assert tasks.row("flights").last_token == 2
+
+
+ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+
+
+@ON_SQLITE
+def test_a_tick_without_the_state_database_says_so_and_loses_nothing(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails nothing, and the next one goes on."""
+    tasks.submit("flights")
+
+    def away(database: Database) -> None:
+        raise DatabaseUnavailable("The state database did not answer: it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "read", away)
+        tick = tasks.tick()
+        assert tick.run_requests == []
+        assert tick.skip_message == (
+            "nothing new was begun: The state database did not answer: it is away"
+        )
+    assert tasks.run_all() == ["flights"]
+
+
+@ON_SQLITE
+def test_a_parent_that_is_only_named_does_not_exist(tasks: Tasks) -> None:
+    """Dagster shows it as an asset, because another one depends on it."""
+
+    @fresh_parents({"fligths": 24})
+    @dg.asset(deps=["fligths"])
+    def child() -> None: ...
+
+    tasks.repository = task_definitions(tasks=[child]).get_repository_def()
+    tasks.tick()
+    asked = tasks.submit("child")
+    tasks.tick()
+    assert "fligths does not exist" in tasks.again(asked).reason
+
+
+@ON_SQLITE
+def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
+    """Also one that has begun only."""
+    days = dg.DailyPartitionsDefinition("2026-01-01", end_offset=1)
+
+    @fresh_parents({})
+    @dg.asset(partitions_def=days)
+    def daily() -> None: ...
+
+    tasks.repository = task_definitions(tasks=[daily]).get_repository_def()
+    tasks.tick()
+    tasks.submit("daily")
+    (request,) = tasks.tick().run_requests or ()
+    assert request.partition_key == f"{utc_now():%Y-%m-%d}"
+    assert tasks.run(request).success
+    assert tasks.row("daily").last_token == 1

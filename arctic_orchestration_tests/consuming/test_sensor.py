@@ -1,0 +1,221 @@
+"""A run for each new partition: what the sensor asks for, and what becomes of the runs."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import ConsumedPartition, PartitionConsumer, consumer_sensor
+from arctic_orchestration.consuming.progress import Progress
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration_tests.consuming.dagster_assets import DAYS, arrive
+
+#: Tests of what is the same whatever the storages are.
+ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])
+BROKEN = "ARCTIC_TEST_BROKEN"
+
+
+@dg.asset(partitions_def=DAYS, key="report")
+def report(context: dg.AssetExecutionContext) -> None:
+    """Fails for the day that the environment names."""
+    if context.partition_key == os.environ.get(BROKEN):
+        raise RuntimeError("no report of this day")
+
+
+@dg.op
+def say(context: dg.OpExecutionContext) -> None:
+    """Says what it is for."""
+
+
+@dg.job
+def unpartitioned() -> None:
+    """Is told its partition by a tag."""
+    say()
+
+
+def definitions(target: Any, consumer: PartitionConsumer, **named: Any) -> dg.Definitions:
+    """A code location with one sensor."""
+    sensor = consumer_sensor(consumer, target=target, name="each_day", **named)
+    return dg.Definitions(assets=[report], jobs=[unpartitioned], sensors=[sensor])
+
+
+@dataclass
+class Place:
+    """A Dagster instance and a code location, and what the daemon would do."""
+
+    instance: dg.DagsterInstance
+    #: why the last tick asked for nothing
+    said: str = ""
+
+    def tick(self, location: dg.Definitions) -> list[dg.RunRequest]:
+        """What the sensor asks for."""
+        repository = location.get_repository_def()
+        with dg.SensorEvaluationContext(
+            instance_ref=self.instance.get_ref(),
+            repository_name=repository.name,
+            repository_def=repository,
+            sensor_name="each_day",
+        ) as context:
+            result = repository.get_sensor_def("each_day").evaluate_tick(context)
+        self.said = str(result.skip_message)
+        return list(result.run_requests or ())
+
+    def run(self, location: dg.Definitions, *requests: dg.RunRequest) -> None:
+        """Makes a run of each request, as the daemon does, and lets it end."""
+        repository = location.get_repository_def()
+        name = str(repository.get_sensor_def("each_day").job_name)
+        for request in requests:
+            tags = {**request.tags, "dagster/run_key": str(request.run_key)}
+            repository.get_job(name).execute_in_process(
+                instance=self.instance,
+                partition_key=request.partition_key,
+                tags=tags,
+                raise_on_error=False,
+            )
+
+
+@pytest.fixture
+def place(
+    backend: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    state: Database,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    """An instance whose environment names the state database, once on each backend."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    return Place(instance)
+
+
+def progress(consumer: PartitionConsumer) -> Progress:
+    """How far it is, by its own connections."""
+    found = consumer.progress()
+    consumer.close()
+    return found
+
+
+def test_success_acknowledges_and_failure_puts_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run for each partition; the one that fails comes again, until its attempts are used up."""
+    consumer = PartitionConsumer("days", name="each", attempts=2, retry_after=timedelta(0))
+    here = definitions([report], consumer)
+    assert place.tick(here) == []
+    arrive(place.instance, "days", "2026-01-01", "2026-01-02", path="/landed")
+    first = place.tick(here)
+    assert [one.partition_key for one in first] == ["2026-01-01", "2026-01-02"]
+    tags = {key: value for key, value in first[0].tags.items() if key.startswith("arctic/")}
+    assert tags == {
+        "arctic/consumer": "each",
+        "arctic/partition": "2026-01-01",
+        "arctic/attempt": "1",
+        "arctic/token": "1",
+    }
+    assert str(first[0].run_key).startswith("each:2026-01-01:1:1:1:")
+    # Until Dagster has the runs they are asked for again, under their keys.
+    assert [one.run_key for one in place.tick(here)] == [one.run_key for one in first]
+    monkeypatch.setenv(BROKEN, "2026-01-02")
+    place.run(here, *first)
+    again = place.tick(here)
+    assert [(one.partition_key, one.tags["arctic/attempt"]) for one in again] == [
+        ("2026-01-02", "2")
+    ]
+    assert again[0].run_key != first[1].run_key
+    place.run(here, *again)
+    assert place.tick(here) == []
+    found = progress(consumer)
+    assert (found.acknowledged, found.discarded, found.left) == (1, 1, 0)
+    # A new arrival is a new chance.
+    monkeypatch.delenv(BROKEN)
+    arrive(place.instance, "days", "2026-01-02")
+    last = place.tick(here)
+    assert [one.tags["arctic/attempt"] for one in last] == ["1"]
+    place.run(here, *last)
+    assert place.tick(here) == []
+    assert progress(consumer).acknowledged == 2
+
+
+@ON_SQLITE
+def test_no_more_runs_at_once_than_allowed(place: Place) -> None:
+    """What has no run yet counts; a job without partitions is told its own by a tag."""
+    consumer = PartitionConsumer("days", name="each")
+    here = definitions("unpartitioned", consumer, at_once=2, where="2026-01-*")
+    arrive(place.instance, "days", "2026-02-01", *(f"2026-01-0{day}" for day in range(1, 5)))
+    first = place.tick(here)
+    assert [one.tags["arctic/partition"] for one in first] == ["2026-01-01", "2026-01-02"]
+    assert {one.partition_key for one in first} == {None}
+    place.run(here, first[0])
+    second = place.tick(here)
+    assert [one.tags["arctic/partition"] for one in second] == ["2026-01-02", "2026-01-03"]
+    place.run(here, *second)
+    last = place.tick(here)
+    assert [one.tags["arctic/partition"] for one in last] == ["2026-01-04"]
+    place.run(here, *last)
+    assert place.tick(here) == []
+    found = progress(consumer)
+    assert (found.acknowledged, found.waiting) == (4, 1)
+
+
+@ON_SQLITE
+def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
+    """The other partitions run; a request of one's own is taken as it is made."""
+
+    def request(partition: ConsumedPartition) -> dg.RunRequest:
+        return dg.RunRequest(tags={"path": str(partition.metadata["path"])})
+
+    consumer = PartitionConsumer("days", name="each", attempts=1)
+    here = definitions([report], consumer, request=request)
+    arrive(place.instance, "days", "not a day", "2026-01-01", path="/landed")
+    arrive(place.instance, "days", "2026-01-02")
+    (made,) = place.tick(here)
+    assert (made.partition_key, made.tags["path"]) == ("2026-01-01", "/landed")
+    found = progress(consumer)
+    assert (found.discarded, found.leased) == (2, 1)
+
+
+def test_a_run_whose_lease_was_taken_over_acknowledges_nothing(place: Place) -> None:
+    """Another one has the partition by then."""
+    consumer = PartitionConsumer("days", name="each", lease=timedelta(seconds=3))
+    here = definitions([report], consumer, interval_seconds=1)
+    arrive(place.instance, "days", "2026-01-01")
+    (request,) = place.tick(here)
+    with consumer.consume(wait=timedelta(seconds=60)) as partitions:
+        assert [(one.key, one.attempt) for one in partitions] == [("2026-01-01", 2)]
+        place.run(here, request)
+        assert place.tick(here) == []
+        assert consumer.progress().acknowledged == 0
+    assert progress(consumer).acknowledged == 1
+
+
+@ON_SQLITE
+def test_a_tick_that_cannot_do_its_work_says_why(place: Place) -> None:
+    """And the next one tries again."""
+    other = PartitionConsumer("feeds", name="each")
+    other.register()
+    other.close()
+    here = definitions([report], PartitionConsumer("days", name="each"))
+    arrive(place.instance, "days", "2026-01-01")
+    assert place.tick(here) == []
+    assert "feeds, which the consumer of this name reads" in place.said
+
+
+def test_what_cannot_be_is_refused_by_name() -> None:
+    """When the sensor is made."""
+    consumer = PartitionConsumer("days", name="each")
+    for arguments, name in (
+        ({"at_once": 0}, "at_once"),
+        ({"interval_seconds": "5"}, "interval_seconds"),
+        ({"where": 5}, "where"),
+        ({"interval_seconds": 30}, "PartitionConsumer(each).lease"),
+        ({"consumer": "each"}, "consumer"),
+    ):
+        with pytest.raises(InvalidDefinition) as refusal:
+            consumer_sensor(**{"consumer": consumer, "target": [report], **arguments})
+        assert refusal.value.field == name

@@ -1,0 +1,23 @@
+"""A state database on each backend, and clusters whose runs are imagined."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.freshness.imagined import World
+
+
+@pytest.fixture
+def state(database_url: str) -> Iterator[Database]:
+    """A fresh state database, once on each backend."""
+    made = Database(database_url)
+    made.upgrade()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world(state: Database) -> World:
+    """Clusters over one state database, and a clock that stands until it is set."""
+    return World(state)

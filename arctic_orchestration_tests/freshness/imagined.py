@@ -1,0 +1,236 @@
+"""Clusters over one state database whose runs are imagined: nothing runs until a test says so."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
+from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.requesting import TOKEN_TAG
+from arctic_orchestration.freshness.running import Running, begun
+from arctic_orchestration.freshness.status import Step, events_of
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LIFE = timedelta(seconds=60)
+
+
+def spec(
+    name: str,
+    parents: Mapping[str, float | None] | Sequence[str] = (),
+    **fields: Any,
+) -> TaskSpec:
+    """A task that is an asset of its own name; parents in a list are needed of today."""
+    needs = parents if isinstance(parents, Mapping) else dict.fromkeys(parents)
+    form = {
+        "name": name,
+        "target": name,
+        "parents": [{"name": parent, "hours": hours} for parent, hours in needs.items()],
+        **fields,
+    }
+    return TaskSpec.parse(form)
+
+
+@dataclass
+class Clock:
+    """A clock that stands until it is set; called with a transaction, as leases want it."""
+
+    now: datetime = NOON
+
+    def __call__(self, tx: sa.Connection) -> datetime:
+        return self.now
+
+    def passes(self, **parts: float) -> None:
+        """Sets it forward."""
+        self.now += timedelta(**parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run as Dagster's storage would show it."""
+
+    run_id: str
+    request: TaskRequest
+    tags: Mapping[str, str]
+    status: RunStatus = RunStatus.QUEUED
+
+
+@dataclass
+class Runs:
+    """The runs of one cluster."""
+
+    prefix: str
+    known: dict[str, Run] = field(default_factory=dict)
+
+    def ask(self, request: TaskRequest) -> None:
+        """Makes one run of a run key, as Dagster does."""
+        if not any(run.request.run_key == request.run_key for run in self.known.values()):
+            id = f"{self.prefix}-{len(self.known) + 1}"
+            tags = {**request.tags, "dagster/run_key": request.run_key}
+            self.known[id] = Run(run_id=id, request=request, tags=tags)
+
+    def becomes(self, run_id: str, status: RunStatus) -> None:
+        self.known[run_id] = replace(self.known[run_id], status=status)
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, Run]:
+        return {id: self.known[id] for id in run_ids if id in self.known}
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[Run]]:
+        found: dict[str, list[Run]] = {}
+        for run in self.known.values():
+            if run.tags.get(key) in values:
+                found.setdefault(run.tags[key], []).append(run)
+        return found
+
+
+@dataclass
+class KnownAssets:
+    """Assets that are no tasks, with their last materialization."""
+
+    made: dict[str, datetime | None] = field(default_factory=dict)
+
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+        return {name: at for name in assets if (at := self.made.get(name)) is not None}
+
+    def known(self, assets: Sequence[str]) -> frozenset[str]:
+        return frozenset(assets) & frozenset(self.made)
+
+
+class Place:
+    """One code location of one cluster."""
+
+    def __init__(self, world: "World", cluster: str, location: str, tasks: Sequence[TaskSpec]):
+        self.world = world
+        self.cluster, self.location = cluster, location
+        self.runs = Runs(prefix=f"{cluster}-{location}")
+        self.assets = KnownAssets()
+        self.lifecycle = self.deployed(tasks)
+
+    def deployed(self, tasks: Sequence[TaskSpec] | None) -> Lifecycle:
+        """Its code server, started anew with these definitions."""
+        self.lifecycle = Lifecycle(
+            database=self.world.state,
+            cluster=self.cluster,
+            location=self.location,
+            declared=tasks,
+            runs=self.runs,
+            assets=self.assets,
+            time=self.world.clock,
+            life=LIFE,
+        )
+        return self.lifecycle
+
+    def tick(self) -> TickResult:
+        """A tick, whose requests Dagster takes."""
+        result = self.lifecycle.tick()
+        for request in result.requests:
+            self.runs.ask(request)
+        return result
+
+    def submit(self, *names: str, **how: Any) -> list[Submission]:
+        """Submits tasks as somebody of this cluster."""
+        with self.world.state.begin() as tx:
+            how = {"by": "ann", "cluster": self.cluster, **how}
+            return submissions.submit(tx, list(names), time=self.world.clock, **how)
+
+    def waiting_runs(self) -> list[Run]:
+        """Runs that nobody has started yet."""
+        return [run for run in self.runs.known.values() if run.status is RunStatus.QUEUED]
+
+    def begin(self, run: Run, stack: ExitStack) -> Running:
+        """The process of a run begins, and has the task until the stack is left."""
+        self.runs.becomes(run.run_id, RunStatus.STARTED)
+        return stack.enter_context(
+            begun(
+                self.world.state,
+                task=run.request.task,
+                submission=run.request.submission,
+                token=int(run.tags[TOKEN_TAG]),
+                run_id=run.run_id,
+                life=LIFE,
+                time=self.world.clock,
+            )
+        )
+
+    def make(self, run: Run) -> None:
+        """A run from its beginning to its success."""
+        with ExitStack() as stack:
+            self.begin(run, stack).publish()
+        self.runs.becomes(run.run_id, RunStatus.SUCCESS)
+
+    def make_all(self) -> list[str]:
+        """All runs that wait; returns their tasks."""
+        made = []
+        for run in self.waiting_runs():
+            self.make(run)
+            made.append(run.request.task)
+        return made
+
+
+class World:
+    """Clusters that share a state database."""
+
+    def __init__(self, state: Database) -> None:
+        self.state = state
+        self.clock = Clock()
+        self.places: list[Place] = []
+
+    def place(self, *tasks: TaskSpec, cluster: str = "east", location: str = "lake") -> Place:
+        """Another code location, whose tasks are registered by its first tick."""
+        made = Place(self, cluster, location, tasks)
+        self.places.append(made)
+        made.tick()
+        return made
+
+    def settle(self) -> list[str]:
+        """Ticks and runs, until nothing happens any more without time passing.
+
+        Returns:
+            the tasks, in the order in which they were made.
+        """
+        made: list[str] = []
+        while True:
+            for place in self.places:
+                place.tick()
+            new = [task for place in self.places for task in place.make_all()]
+            if not new:
+                return made
+            made += new
+
+    def row(self, task: str) -> TaskRow:
+        with self.state.read() as tx:
+            return owning.row_of(tx, task)
+
+    def again(self, asked: Submission) -> Submission:
+        """A submission as it is now."""
+        with self.state.read() as tx:
+            found = submissions.by_id(tx, asked.id)
+        assert found is not None
+        return found
+
+    def state_of(self, asked: Submission) -> SubmissionState:
+        return self.again(asked).state
+
+    def steps(self, asked: Submission) -> list[Step]:
+        """The history of a submission."""
+        with self.state.read() as tx:
+            return [event.step for _, event in events_of(tx, submission=asked.id)]
+
+    def made(self, task: str, **ago: float) -> None:
+        """A success of a task, so long ago, by nobody here."""
+        from arctic_orchestration.database.freshness_tables import tasks
+
+        at = self.clock.now - timedelta(**ago)
+        with self.state.begin() as tx:
+            tx.execute(sa.delete(tasks).where(tasks.c.task == task))
+            tx.execute(sa.insert(tasks).values(
+                task=task, token=1, last_success_at=at, last_acquired_at=at, last_token=1,
+                last_success_run="before", last_success_cluster="east"))  # fmt: skip

@@ -1,0 +1,170 @@
+"""The state database is away: nothing new begins, nothing is lost, what runs goes on for a while.
+
+On Postgres its server is stopped; on SQLite another connection keeps writers out.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
+from arctic_orchestration.freshness import owning
+from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import World, spec
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+Outage = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def impatient(state: Database, database_url: str) -> Iterator[Database]:
+    """The same database, of which nobody waits long for an answer."""
+    made = Database(database_url, busy_seconds=0.1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def outage(backend: str, state: Database, request: pytest.FixtureRequest) -> Outage:
+    """The database is away while the block lasts."""
+
+    @contextmanager
+    def postgres() -> Iterator[None]:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        server.stop(immediate=True)
+        try:
+            yield
+        finally:
+            server.start()
+
+    @contextmanager
+    def sqlite() -> Iterator[None]:
+        other = sqlite3.connect(str(state.engine.url.database), isolation_level=None)
+        other.execute("begin exclusive")
+        try:
+            yield
+        finally:
+            other.execute("rollback")
+            other.close()
+
+    return sqlite if backend == "sqlite" else postgres
+
+
+def _by_hand(database: Database, life: timedelta) -> AbstractContextManager[Running]:
+    return acquired_by_hand(
+        database, task="flights", cluster="east", location="lake", run_id="r", life=life
+    )
+
+
+def test_a_tick_begins_nothing_and_loses_nothing(
+    world: World, impatient: Database, outage: Outage
+) -> None:
+    """What was submitted before is made when the database is back."""
+    east = world.place(spec("flights"))
+    east.lifecycle.database = impatient
+    (asked,) = east.submit("flights")
+    with outage(), pytest.raises(DatabaseUnavailable):
+        east.tick()
+    assert east.runs.known == {}
+    assert world.state_of(asked) is SubmissionState.SUBMITTED
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_goes_on_until_its_lease_can_be_trusted_no_more(
+    state: Database, impatient: Database, outage: Outage
+) -> None:
+    """Then it is stopped, by its own steady clock, and what it would publish is refused."""
+    life = timedelta(seconds=2)
+    with pytest.raises(LeaseLost), _by_hand(impatient, life) as running:
+        with outage():
+            trusted_until = running.renewal.lease.trusted_until
+            while time.monotonic() < trusted_until - 0.2:
+                running.check()
+            until(running.renewal.lost.is_set, 10, "the lease is lost")
+            assert time.monotonic() >= trusted_until
+        running.publish()
+    with state.read() as tx:
+        row = owning.row_of(tx, "flights")
+    assert row.last_success_at is None
+    assert row.token == 1
+
+
+def test_a_publication_waits_for_the_database_while_the_lease_holds(
+    state: Database, impatient: Database, outage: Outage
+) -> None:
+    """It is back in time."""
+    with _by_hand(impatient, timedelta(seconds=60)) as running:
+        with outage(), pytest.raises(DatabaseUnavailable):
+            running._publish()
+        running.publish()
+    with state.read() as tx:
+        assert owning.row_of(tx, "flights").last_token == 1
+
+
+def test_a_publication_whose_answer_was_lost_is_recognised(
+    state: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was committed, and is not made a second time."""
+    real = Running._publish
+    answers = []
+
+    def once_without_answer(running: Running) -> object:
+        answers.append(real(running))
+        if len(answers) == 1:
+            raise DatabaseUnavailable("the answer was lost")
+        return answers[-1]
+
+    monkeypatch.setattr(Running, "_publish", once_without_answer)
+    with _by_hand(state, timedelta(seconds=60)) as running:
+        at = running.publish()
+    assert answers == [at, at]
+    with state.read() as tx:
+        assert owning.row_of(tx, "flights").last_success_at == at
+        told = tx.execute(sa.text("select count(*) from arctic_task_publications")).scalar()
+    assert told == 1
+
+
+def test_a_run_that_has_not_begun_waits_for_the_database(
+    world: World, impatient: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process is there already; it begins as soon as it may."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    answers = iter([DatabaseUnavailable("away"), DatabaseUnavailable("still")])
+    real = Database.begin
+
+    def begin(database: Database) -> AbstractContextManager[sa.Connection]:
+        for error in answers:
+            raise error
+        return real(database)
+
+    monkeypatch.setattr(Database, "begin", begin)
+    monkeypatch.setattr("arctic_orchestration.freshness.running._AGAIN_SECONDS", 0.01)
+    with begun(
+        state_of_run := world.state, task="flights", submission=asked.id, token=1, run_id="r",
+        time=world.clock,
+    ) as running:  # fmt: skip
+        assert state_of_run is running.database
+        running.publish()
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_by_hand_does_not_wait_for_another_run(state: Database) -> None:
+    """Only for the database."""
+    other = acquired_by_hand(state, task="flights", cluster="west", location="lake", run_id="other")
+    with (
+        _by_hand(state, timedelta(seconds=60)),
+        pytest.raises(Refused, match="being made by run r of cluster east"),
+        other,
+    ):
+        raise AssertionError

@@ -1,0 +1,274 @@
+"""The life of a task, from its submission to its end, each step with its reason."""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from arctic_orchestration import clock
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import Refused
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness.running import acquired_by_hand
+from arctic_orchestration.freshness.status import Step, events_of
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
+
+
+def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> None:
+    """The whole life, and what each step left behind."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    first = east.tick()
+    again = east.tick()
+
+    assert [request.run_key for request in first.requests] == [f"{asked.id}-1"]
+    # It is asked for until it is seen, and seen by the next tick.
+    assert again.requests == []
+    row = world.row("flights")
+    assert (row.token, row.run_id, row.submission) == (1, "east-lake-1", asked.id)
+    assert east.make_all() == ["flights"]
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.SUCCEEDED
+    assert ended.ended_at == world.clock.now
+    row = world.row("flights")
+    assert (row.owner, row.last_success_at, row.last_token) == (None, world.clock.now, 1)
+    assert (row.last_success_run, row.last_success_cluster) == ("east-lake-1", "east")
+    assert world.steps(asked) == [
+        Step.SUBMITTED, Step.ACQUIRED, Step.REQUESTED, Step.BEGUN, Step.PUBLISHED,
+    ]  # fmt: skip
+
+
+def test_a_task_that_is_fresh_is_not_run(world: World) -> None:
+    """Made today, for a task that is to be of today."""
+    east = world.place(spec("flights"))
+    world.made("flights", hours=2)
+    (asked,) = east.submit("flights")
+    assert east.tick().requests == []
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.FRESH
+    assert ended.reason == "made 2h ago by run before of cluster east"
+
+
+def test_a_stale_parent_of_the_location_is_submitted_and_waited_for(world: World) -> None:
+    """The child's need of it is the parent's, and the end of the parent wakes the child."""
+    east = world.place(spec("flights"), spec("delays", {"flights": 24}))
+    world.made("flights", hours=25)
+    (asked,) = east.submit("delays")
+    assert [one.task for one in east.tick().requests] == ["flights"]
+    waiting = world.again(asked)
+    assert waiting.state is SubmissionState.WAITING
+    assert waiting.reason == (
+        "waits for flights (made 1d1h ago, to be at most 24 hours old), which is submitted for it"
+    )
+    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.steps(asked)[:3] == [Step.SUBMITTED, Step.WAITS_FOR_PARENTS, Step.ACQUIRED]
+
+
+def test_ten_submissions_on_two_clusters_run_once_and_nine_say_whose_run_they_share(
+    world: World,
+) -> None:
+    """Both clusters declare the task; whoever is first makes it."""
+    east = world.place(spec("flights"), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    asked = [one for place in (east, west) * 5 for one in place.submit("flights")]
+    east.tick()
+    west.tick()
+    owners = [one for one in asked if world.state_of(one) is SubmissionState.ACQUIRED]
+    assert len(owners) == 1
+    east.tick()
+    world.clock.passes(seconds=10)
+    west.tick()
+    east.tick()
+    told = "shares run east-lake-1 of cluster east, location lake "
+    told += f"(submission {owners[0].id}, token 1)"
+    shares = [world.again(one) for one in asked if one.id != owners[0].id]
+    assert [one.reason for one in shares] == [told] * 9
+    assert {one.shares for one in shares} == {owners[0].id}
+
+    assert world.settle() == ["flights"]
+    assert len(east.runs.known) + len(west.runs.known) == 1
+    ends = [world.again(one) for one in shares]
+    assert {one.state for one in ends} == {SubmissionState.FRESH}
+    assert {one.reason for one in ends} == {
+        f"made 0s ago by run east-lake-1 of cluster east, which it shared with submission "
+        f"{owners[0].id}"
+    }
+
+
+def test_a_run_that_is_killed_is_taken_over_after_its_lease_and_publishes_nothing(
+    world: World,
+) -> None:
+    """Another cluster shares the run, and makes the task once the lease is over."""
+    east = world.place(spec("flights"), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    east.submit("flights")
+    east.tick()
+    (other,) = west.submit("flights")
+    west.tick()
+    (run,) = east.waiting_runs()
+    with ExitStack() as stack, pytest.raises(Refused, match="superseded"):
+        running = east.begin(run, stack)
+        world.clock.passes(seconds=61)
+        west.tick()
+        assert world.row("flights").token == 2
+        assert Step.TOOK_OVER in world.steps(other)
+        running.publish()
+    assert west.make_all() == ["flights"]
+    assert world.row("flights").last_token == 2
+
+
+def test_a_run_that_begins_with_an_old_token_touches_nothing(world: World) -> None:
+    """Its location was silent for longer than the lease, and another cluster was faster."""
+    east = world.place(spec("flights"), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    west.submit("flights")
+    world.clock.passes(seconds=61)
+    west.tick()
+    with ExitStack() as stack, pytest.raises(Refused, match="was superseded"):
+        east.begin(run, stack)
+    assert world.row("flights").run_id is None
+    assert world.steps(asked)[-1] is Step.REFUSED
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    east.tick()
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.FRESH
+
+
+def test_a_run_that_a_person_started_gives_its_task_back_when_it_fails(world: World) -> None:
+    """At once, and whoever shared it makes the task instead."""
+    east = world.place(spec("flights"))
+    by_hand = acquired_by_hand(
+        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
+        time=world.clock,
+    )  # fmt: skip
+    with pytest.raises(ZeroDivisionError), by_hand as running:
+        (asked,) = east.submit("flights")
+        east.tick()
+        assert world.again(asked).reason == (
+            f"shares run r of cluster east, location lake (submission {running.asked.id}, token 1)"
+        )
+        world.clock.passes(seconds=1)
+        raise ZeroDivisionError("by nothing")
+    ended = world.again(running.asked)
+    assert (ended.state, ended.reason) == ("failed", "run r failed: ZeroDivisionError: by nothing")
+    assert world.row("flights").owner is None
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_that_is_canceled_is_not_repeated(world: World) -> None:
+    """Whoever canceled it did not want another one."""
+    east = world.place(spec("flights", retries=3))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.CANCELED)
+    assert world.settle() == []
+    assert world.state_of(asked) is SubmissionState.CANCELED
+    assert world.row("flights").owner is None
+
+
+def test_a_location_that_was_away_for_long_goes_on_with_its_run_if_nobody_took_it(
+    world: World,
+) -> None:
+    """A run that waited in Dagster's queue meanwhile begins under its old token."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    world.clock.passes(hours=3)
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.row("flights").last_token == 1
+
+
+def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(world: World) -> None:
+    """For as long as Dagster says that it runs; and published when it says that it succeeded."""
+    east = world.place(spec("report", kind="job"))
+    (asked,) = east.submit("report")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    for _ in range(60):
+        world.clock.passes(seconds=30)
+        east.tick()
+        assert world.row("report").is_held(world.clock.now)
+    east.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.row("report").last_success_run == run.run_id
+
+
+def test_an_asset_that_never_begins_as_a_task_is_given_up(world: World) -> None:
+    """Its process has died before it could say anything, and Dagster does not watch."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    east.tick()
+    world.clock.passes(minutes=14, seconds=59)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    # It is looked at when its lease is to be renewed.
+    world.clock.passes(seconds=21)
+    east.tick()
+    assert world.again(asked).reason == f"run {run.run_id} has not begun as a task"
+
+
+def test_a_run_that_fell_silent_is_repeated_by_its_location(world: World) -> None:
+    """If the task says so; without retries its submission is lost, with the moment."""
+    east = world.place(spec("a", retries=1), spec("b"))
+    (twice,), (once,) = east.submit("a"), east.submit("b")
+    east.tick()
+    with ExitStack() as stack:
+        for run in east.waiting_runs():
+            east.begin(run, stack)
+        east.tick()
+        world.clock.passes(seconds=61)
+        # As if the processes were killed: nobody renews, and Dagster has not noticed.
+        requests = east.tick().requests
+    assert [request.run_key for request in requests] == [f"{twice.id}-2"]
+    assert world.row("a").token == 2
+    lost = world.again(once)
+    assert lost.state is SubmissionState.LOST
+    assert lost.reason == (
+        "run east-lake-2 was silent until 2026-01-01 12:01:00Z, when its lease was over"
+    )
+
+
+def test_no_clock_of_the_process_is_asked(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However wrong it is, nothing depends on it: time is the database's."""
+
+    class Nobody:
+        def now(self, zone: object = None) -> None:
+            raise AssertionError("the clock of the process was asked")
+
+    monkeypatch.setitem(vars(clock), "datetime", Nobody())
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    world = World(state)
+    world.clock = database_time  # type: ignore[assignment]
+    east = world.place(spec("flights", freshness_hours=24), spec("delays", {"flights": 24}))
+    (asked,) = east.submit("delays")
+    assert world.settle() == ["flights", "delays"]
+    (again,) = east.submit("flights")
+    assert world.settle() == []
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(again) is SubmissionState.FRESH
+
+
+def test_the_history_is_a_stream(world: World) -> None:
+    """Who has read up to an id reads on from there."""
+    east = world.place(spec("flights"))
+    east.submit("flights")
+    with world.state.read() as tx:
+        seen = events_of(tx)
+    east.tick()
+    with world.state.read() as tx:
+        new = events_of(tx, after=seen[-1][0])
+    assert [event.step for _, event in new] == [Step.ACQUIRED, Step.REQUESTED]

@@ -1,0 +1,233 @@
+"""Parents of every kind: what they make of the child that waits for them."""
+
+from datetime import timedelta
+
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness.skips import skip
+from arctic_orchestration.freshness.status import Step
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import World, spec
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+
+def test_the_tip_of_a_diamond_is_made_once_and_first(world: World) -> None:
+    """Both sides want it; one of them submits it, and the other waits for the same."""
+    east = world.place(
+        spec("tip"), spec("left", ["tip"]), spec("right", ["tip"]), spec("end", ["left", "right"])
+    )
+    (asked,) = east.submit("end")
+    made = world.settle()
+    assert made[0] == "tip"
+    assert sorted(made[1:3]) == ["left", "right"]
+    assert made[3:] == ["end"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_chain_of_200_tasks_is_made_from_its_root(world: World) -> None:
+    """One submission brings all of them to life, and each waits for the one above."""
+    names = [f"t{number:03}" for number in range(200)]
+    pairs = zip(names, [None, *names[:-1]], strict=True)
+    east = world.place(*(spec(name, [above] if above else []) for name, above in pairs))
+    (asked,) = east.submit(names[-1])
+    # A tick leaves what takes too long to the next.
+    until(lambda: bool(east.tick().requests), 600, "the first run is asked for")
+    assert [run.request.task for run in east.waiting_runs()] == [names[0]]
+    assert world.settle() == names
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert len(east.runs.known) == 200
+
+
+def test_a_parent_that_does_not_exist_fails_the_child_at_once(world: World) -> None:
+    """Nobody declares it, and it is no asset of the instance."""
+    east = world.place(spec("delays", ["fligths"]))
+    (asked,) = east.submit("delays")
+    assert east.tick().requests == []
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason == (
+        "fligths does not exist: no location of any cluster declares it, and it is no asset of "
+        "this Dagster instance"
+    )
+    assert world.steps(asked)[-1] is Step.STALE_PARENTS
+
+
+def test_a_parent_that_is_no_task_counts_by_its_materialization(world: World) -> None:
+    """It is waited for, as whoever makes it is not ours to ask."""
+    east = world.place(spec("delays", {"raw/flights": 3}))
+    east.assets.made["raw/flights"] = world.clock.now - timedelta(hours=4)
+    (asked,) = east.submit("delays")
+    assert east.tick().requests == []
+    assert world.state_of(asked) is SubmissionState.WAITING
+    east.assets.made["raw/flights"] = world.clock.now
+    world.clock.passes(minutes=2)
+    assert world.settle() == ["delays"]
+
+
+def test_a_parent_elsewhere_that_never_ran_is_waited_for_half_an_hour(world: World) -> None:
+    """Looked at every two minutes; then the child fails, naming the parent."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("delays")
+    looks = set()
+    for _ in range(180):
+        east.tick()
+        at = world.again(asked)
+        if at.next_check_at is not None:
+            looks.add(at.next_check_at - world.clock.now)
+        world.clock.passes(seconds=10)
+    assert max(looks) == timedelta(minutes=2)
+    assert world.state_of(asked) is SubmissionState.WAITING
+    east.tick()
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason == (
+        "after 30m still not fresh: flights (never made, to be made since the start of today (UTC))"
+    )
+    assert east.runs.known == {}
+    # Nobody submits what another location makes.
+    assert world.places[1].runs.known == {}
+
+
+def test_recheck_and_patience_are_the_tasks(world: World) -> None:
+    """Every 30 s, for two minutes."""
+    east = world.place(spec("delays", ["flights"], recheck="30s", patience="2m"), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("delays")
+    east.tick()
+    world.clock.passes(seconds=10)
+    east.tick()
+    assert world.again(asked).next_check_at == world.clock.now + timedelta(seconds=30)
+    world.clock.passes(seconds=110)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.FAILED
+
+
+def test_a_parent_on_the_other_cluster_that_finishes_while_we_wait_wakes_the_child(
+    world: World,
+) -> None:
+    """Without waiting for the next look."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("delays")
+    east.tick()
+    world.clock.passes(seconds=11)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.WAITING
+    west.submit("flights")
+    world.clock.passes(seconds=1)
+    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_parent_that_fails_fails_the_child_and_says_why(world: World) -> None:
+    """The grandchild too, each naming its own parent."""
+    east = world.place(spec("flights"), spec("delays", ["flights"]), spec("report", ["delays"]))
+    (asked,) = east.submit("report")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    assert world.settle() == []
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason == (
+        "delays (never made, to be made since the start of today (UTC)) failed: flights (never "
+        "made, to be made since the start of today (UTC)) failed: run east-lake-1 failed"
+    )
+
+
+def test_a_failed_parent_is_tried_again_by_the_next_submission(world: World) -> None:
+    """What failed before the child was submitted says nothing."""
+    east = world.place(spec("flights"), spec("delays", ["flights"]))
+    east.submit("delays")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    world.settle()
+    (again,) = east.submit("delays")
+    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(again) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_that_fails_is_repeated_under_a_new_token(world: World) -> None:
+    """As often as the task says, and the task stays its own meanwhile."""
+    east = world.place(spec("flights", retries=2), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    (asked,), (other,) = east.submit("flights"), west.submit("flights")
+    for attempt in (1, 2, 3):
+        east.tick()
+        west.tick()
+        (run,) = east.waiting_runs()
+        assert run.request.run_key == f"{asked.id}-{attempt}"
+        assert world.row("flights").token == attempt
+        assert world.state_of(other) is SubmissionState.SHARING
+        east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.FAILED
+    west.tick()
+    shared = world.again(other)
+    # What is shared is the outcome, also this one.
+    assert world.steps(other)[-1] is Step.SHARED_FAILURE
+    assert shared.state is SubmissionState.FAILED
+    assert shared.reason == (
+        "shared run east-lake-3 of cluster east, location lake, which failed: run east-lake-3 "
+        "failed"
+    )
+    assert west.runs.known == {}
+
+
+def test_a_skipped_parent_counts_by_its_own_last_success_alone(world: World) -> None:
+    """Fresh enough for one child, too old for the other; it is not run for either."""
+    east = world.place(
+        spec("flights"), spec("weekly", {"flights": 168}), spec("daily", {"flights": 24})
+    )
+    world.made("flights", hours=30)
+    with world.state.begin() as tx:
+        skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
+    (weekly,), (daily,) = east.submit("weekly"), east.submit("daily")
+    assert world.settle() == ["weekly"]
+    assert world.state_of(weekly) is SubmissionState.SUCCEEDED
+    ended = world.again(daily)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason == (
+        "flights (made 1d6h ago, to be at most 24 hours old) is skipped: the feed is broken "
+        "(by ben)"
+    )
+
+
+def test_a_parent_that_its_definition_skips_is_skipped(world: World) -> None:
+    """As if it was on the list, wherever it is declared for us."""
+    east = world.place(spec("flights", skip="until the feed is back"), spec("delays", ["flights"]))
+    (asked,) = east.submit("flights")
+    (child,) = east.submit("delays")
+    assert world.settle() == []
+    assert world.again(asked).reason == "skipped: until the feed is back"
+    assert world.state_of(child) is SubmissionState.FAILED
+
+
+def test_tasks_of_a_batch_wait_for_a_place(world: World) -> None:
+    """Two of three run at once; the third waits without holding anything."""
+    east = world.place(*(spec(name, batch="night", concurrency=2) for name in ("a", "b", "c")))
+    east.submit("a", "b", "c")
+    assert [request.task for request in east.tick().requests] == ["a", "b"]
+    (third,) = [one for one in _live(world) if one.task == "c"]
+    assert third.reason == "2 tasks of batch night run, and 2 may"
+    assert world.row("c").owner is None
+    east.make(east.waiting_runs()[0])
+    east.tick()
+    assert [run.request.task for run in east.waiting_runs()] == ["b", "c"]
+
+
+def test_a_parent_of_the_same_batch_in_another_location_is_submitted_there(world: World) -> None:
+    """A batch is one piece of work, wherever its tasks are."""
+    east = world.place(spec("delays", ["flights"], batch="night"), cluster="east")
+    west = world.place(spec("flights", batch="night"), cluster="west")
+    east.submit("delays")
+    assert world.settle() == ["flights", "delays"]
+    assert [run.request.task for run in west.runs.known.values()] == ["flights"]
+
+
+def _live(world: World) -> list:  # type: ignore[type-arg]
+    from arctic_orchestration.freshness.submissions import live_of
+
+    with world.state.read() as tx:
+        return [one for found in live_of(tx, ["a", "b", "c"]).values() for one in found]

@@ -1,0 +1,114 @@
+"""What locations declare, as rows: whole, or not at all."""
+
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.database.freshness_tables import task_definitions
+from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.freshness.definitions import checked, definitions
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import Place, World, spec
+
+
+def registered(world: World) -> dict[str, list[str]]:
+    """The tasks by the cluster that has registered them."""
+    found: dict[str, list[str]] = {}
+    with world.state.read() as tx:
+        for one in definitions(tx):
+            found.setdefault(one.cluster, []).append(one.spec.name)
+    return found
+
+
+def test_a_cycle_within_a_location_is_refused_by_name() -> None:
+    """Before anything is registered."""
+    with pytest.raises(InvalidDefinition, match="a needs b needs c needs a"):
+        checked([spec("a", ["b"]), spec("b", ["c"]), spec("c", ["a"])])
+    with pytest.raises(InvalidDefinition, match=r"tasks\[1\].name: got 'a'"):
+        checked([spec("a"), spec("a")])
+
+
+def test_a_cycle_across_clusters_is_told_and_nothing_of_the_new_definition_is_registered(
+    world: World,
+) -> None:
+    """What the location has registered before stays, until the cycle is gone."""
+    world.place(spec("a", ["b"]), cluster="east")
+    west = world.place(spec("b"), spec("x"), cluster="west")
+    west.deployed([spec("b", ["a"]), spec("y")])
+    for _ in range(2):
+        result = west.tick()
+        assert result.trouble == (
+            "tasks: got 'b needs a needs b', expected tasks that do not need themselves"
+        )
+    assert registered(world) == {"east": ["a"], "west": ["b", "x"]}
+    (asked,) = west.submit("b")
+    assert world.settle() == ["b"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    west.deployed([spec("b"), spec("y")])
+    assert west.tick().trouble is None
+    assert registered(world) == {"east": ["a"], "west": ["b", "y"]}
+
+
+def test_only_what_changed_is_written(world: World) -> None:
+    """A restart with the same definitions writes nothing."""
+    east = world.place(spec("a"), spec("b"), spec("c"))
+    east.deployed([spec("c"), spec("b"), spec("a")])
+    assert east.tick().counts["registered"] == 0
+    east.deployed([spec("a"), spec("b", ["a"]), spec("d")])
+    counts = east.tick().counts
+    assert (counts["registered"], counts["unregistered"]) == (2, 1)
+
+
+def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -> None:
+    """One that is to be looked at, and one whose run is asked for."""
+    east = world.place(spec("a"), spec("b"))
+    (asked,) = east.submit("a")
+    east.tick()
+    (other,) = east.submit("b")
+    east.runs.known.clear()
+    east.deployed([spec("c")])
+    east.tick()
+    gone = "Dagster refuses its run: its location does not declare it any more"
+    assert world.again(asked).reason == gone
+    assert world.row("a").owner is None
+    assert world.again(other).reason == (
+        "location lake of cluster east does not declare it any more"
+    )
+
+
+def test_two_locations_cannot_each_bring_half_of_a_cycle_at_once(world: World) -> None:
+    """Registrations take turns: one of the two is registered, the other one is told."""
+    east = world.place(spec("x"), cluster="east")
+    west = world.place(spec("y"), cluster="west")
+    for number in range(5):
+        first, second = f"a{number}", f"b{number}"
+        east.deployed([spec(first, [second])])
+        west.deployed([spec(second, [first])])
+        together = threading.Barrier(2, timeout=60)
+        troubles: list[str | None] = []
+
+        def tick(place: Place, together: threading.Barrier = together) -> None:
+            together.wait()
+            troubles.append(place.tick().trouble)  # noqa: B023
+
+        threads = [threading.Thread(target=tick, args=(place,)) for place in (east, west)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(trouble is None for trouble in troubles) == 1
+
+
+def test_a_definition_of_another_version_does_not_keep_others_from_registering(
+    world: World,
+) -> None:
+    """It is passed over, and its task is as if nobody declared it."""
+    world.place(spec("a"), cluster="west")
+    with world.state.begin() as tx:
+        tx.execute(sa.update(task_definitions).values(spec='{"name": "a", "novel": 1}'))
+    east = world.place(spec("b"), spec("c", ["a"]), cluster="east")
+    assert registered(world) == {"east": ["b", "c"]}
+    (asked,) = east.submit("b")
+    assert world.settle() == ["b"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED

@@ -1,0 +1,103 @@
+"""Status events: what each step tells, and to whom."""
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.database.freshness_tables import (
+    task_events,
+    task_publications,
+    task_submissions,
+)
+from arctic_orchestration.database.tables import notices
+from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness import status
+from arctic_orchestration.freshness.skips import skip
+from arctic_orchestration.freshness.status import StatusEvent, Step
+from arctic_orchestration_tests.freshness.imagined import World, spec
+
+
+def test_each_step_has_a_sentence() -> None:
+    """None is without, and none has that of another."""
+    assert len({step.sentence for step in Step}) == len(Step)
+
+
+def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: World) -> None:
+    """Not by everybody who shared the run."""
+    east = world.place(spec("off"), spec("bad"), spec("child", ["nothing"]))
+    with world.state.begin() as tx:
+        skip(tx, "off", "broken", by="ben", cluster="east", time=world.clock)
+    east.submit("off", "bad", "child")
+    east.submit("bad")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    world.settle()
+    with world.state.read() as tx:
+        query = sa.select(notices.c.event, notices.c.schedule, notices.c.reason)
+        told = {(row.event, row.schedule): row.reason for row in tx.execute(query)}
+    assert set(told) == {
+        ("skipped", "task off"), ("run_failed", "task bad"), ("launch_failed", "task child"),
+    }  # fmt: skip
+    assert told["run_failed", "task bad"] == "run east-lake-1 failed"
+
+
+def test_the_log_hears_of_a_step_once_it_is_committed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is rolled back was never told."""
+    event = StatusEvent(
+        task="flights", step=Step.FRESH, reason="so it is", at=world.clock.now, cluster="east"
+    )
+    with caplog.at_level(logging.INFO, "arctic.freshness"):
+        with pytest.raises(ZeroDivisionError), world.state.begin() as tx:
+            status.tell(tx, [event], status.SINKS)
+            raise ZeroDivisionError
+        assert caplog.messages == []
+        with world.state.begin() as tx:
+            status.tell(tx, [event], status.SINKS)
+            assert caplog.messages == []
+        assert caplog.messages == ["task flights: fresh: so it is"]
+
+
+def test_a_sink_of_ones_own_is_one_small_class(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told of each step, in its transaction."""
+
+    class Heard:
+        steps: list[str]
+
+        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+            self.steps += [one.step.value for one in events]
+
+    monkeypatch.setattr(status._added, "sinks", [])
+    heard = Heard()
+    heard.steps = []
+    status.add_sink(heard)
+    status.add_sink(heard)
+    east = world.place(spec("flights"))
+    east.submit("flights")
+    world.settle()
+    assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
+
+
+def test_what_has_ended_is_kept_for_a_month(world: World) -> None:
+    """But the last success and the token of a task are kept for ever."""
+    east = world.place(spec("flights"), spec("child", ["elsewhere"], patience="60d"))
+    world.place(spec("elsewhere"), cluster="west")
+    east.submit("flights", "child")
+    world.settle()
+    world.clock.now += timedelta(days=30)
+    assert east.tick().counts["pruned"] == 0
+    world.clock.now += timedelta(seconds=31)
+    assert east.tick().counts["pruned"] > 0
+    with world.state.read() as tx:
+        assert list(tx.execute(sa.select(task_submissions.c.task)).scalars()) == ["child"]
+        assert tx.execute(sa.select(task_publications)).all() == []
+        old = task_events.c.at < world.clock.now - timedelta(days=30)
+        assert tx.execute(sa.select(task_events).where(old)).all() == []
+    assert world.row("flights").last_token == 1

@@ -1,0 +1,180 @@
+"""Submissions: what may be asked for, and what is refused with nothing written."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.database.freshness_tables import task_events, task_submissions
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.freshness.skips import skip, skips, unskip
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import World, spec
+
+
+def test_what_is_exactly_as_old_as_it_may_be_is_fresh(world: World) -> None:
+    """To the microsecond, for the task itself and for a parent."""
+    east = world.place(spec("flights", freshness_hours=24), spec("delays", {"flights": 24}))
+    world.made("flights", hours=24)
+    (asked,) = east.submit("flights")
+    (child,) = east.submit("delays")
+    assert world.settle() == ["delays"]
+    assert world.state_of(asked) is SubmissionState.FRESH
+    assert world.state_of(child) is SubmissionState.SUCCEEDED
+
+    world.made("delays", hours=48)
+    world.made("flights", hours=24, microseconds=1)
+    (asked,) = east.submit("flights")
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_today_starts_at_midnight_in_the_tasks_zone(world: World) -> None:
+    """In New York the first of January begins at five in UTC."""
+    east = world.place(spec("flights", timezone="America/New_York"))
+    world.clock.now = world.clock.now.replace(hour=4, minute=59)
+    world.made("flights", hours=20)
+    (asked,) = east.submit("flights")
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.FRESH
+    world.clock.passes(minutes=1)
+    (asked,) = east.submit("flights")
+    assert world.settle() == ["flights"]
+
+
+def test_force_makes_what_is_fresh_and_does_not_share_what_was_begun_before(world: World) -> None:
+    """Ten forced ones at once are one run; one that comes while that runs is another."""
+    east = world.place(spec("flights"))
+    world.made("flights", minutes=1)
+    asked = [one for _ in range(10) for one in east.submit("flights", force=True)]
+    east.tick()
+    east.tick()
+    world.clock.passes(seconds=30)
+    (late,) = east.submit("flights", force=True)
+    east.tick()
+    east.make(east.waiting_runs()[0])
+    world.clock.passes(seconds=30)
+    assert world.settle() == ["flights"]
+    states = [world.state_of(one) for one in asked]
+    assert sorted(states) == ["fresh"] * 9 + ["succeeded"]
+    assert world.state_of(late) is SubmissionState.SUCCEEDED
+    assert len(east.runs.known) == 2
+
+
+def test_the_freshness_of_a_submission_is_its_own(world: World) -> None:
+    """Instead of what the task says, stricter or not."""
+    east = world.place(spec("flights", freshness_hours=1))
+    world.made("flights", hours=2)
+    (lenient,) = east.submit("flights", freshness_hours=3)
+    (strict,) = east.submit("flights", freshness_hours=1.5)
+    east.tick()
+    assert world.state_of(lenient) is SubmissionState.FRESH
+    assert world.state_of(strict) is SubmissionState.ACQUIRED
+
+
+def test_only_some_tasks_of_a_batch_run_and_the_others_are_waited_for(world: World) -> None:
+    """Their parents, too, as far as they are not among them."""
+    batch = {"batch": "night"}
+    east = world.place(spec("a", **batch), spec("b", ["a"], **batch), spec("c", ["b"], **batch))
+    asked = east.submit("night", only=["b", "c"])
+    assert [one.task for one in asked] == ["b", "c"]
+    assert world.settle() == []
+    assert "a (never made" in world.again(asked[0]).reason
+    world.made("a")
+    world.clock.passes(minutes=2)
+    assert world.settle() == ["b", "c"]
+
+
+def test_all_parents_are_submitted_with_a_task_wherever_they_are(world: World) -> None:
+    """Also those that are fresh, when it is forced; and children come after their parents."""
+    east = world.place(spec("delays", ["flights"]), spec("report", ["delays"]), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    for name in ("flights", "delays", "report"):
+        world.made(name, minutes=5)
+    asked = east.submit("report", with_parents=True, force=True)
+    assert [(one.task, one.cluster) for one in asked] == [
+        ("report", "east"), ("delays", "east"), ("flights", "west"),
+    ]  # fmt: skip
+    assert world.settle() == ["flights", "delays", "report"]
+    assert len(west.runs.known) == 1
+
+
+def test_a_task_of_several_locations_is_made_by_that_of_the_own_cluster(world: World) -> None:
+    """Or by the one that is named."""
+    here, there = {"cluster": "east"}, {"cluster": "west"}
+    east = world.place(spec("flights"), **here)
+    world.place(spec("flights"), **there)
+    (asked,) = east.submit("flights")
+    assert (asked.cluster, asked.location) == ("east", "lake")
+    world.place(spec("flights"), cluster="east", location="second")
+    with pytest.raises(InvalidInput, match="declares task flights: lake of cluster east, second"):
+        east.submit("flights")
+    (asked,) = east.submit("flights", location="second")
+    assert asked.location == "second"
+
+
+@pytest.mark.parametrize(
+    ("names", "how", "said"),
+    [
+        (["flihgts"], {}, r"names\[0\]: no task has the name 'flihgts'; there is flights"),
+        (["flights", "x"], {}, r"names\[1\]"),
+        ([], {}, "names: got \\[\\], expected at least one name"),
+        (["flights"], {"freshness_hours": 0}, "freshness_hours: got 0, expected more than 0"),
+        (["flights"], {"freshness_hours": -1}, "freshness_hours: got -1"),
+        (["flights"], {"freshness_hours": float("nan")}, "freshness_hours: got nan"),
+        (["flights"], {"freshness_hours": True}, "freshness_hours: got True, expected a number"),
+        (["flights"], {"freshness_hours": 1, "force": True}, "freshness_hours: got 1, expected no"),
+        (["flights"], {"only": ["delays"]}, "only: got 'delays', expected one of the tasks"),
+        (["flights"], {"only": []}, "only: got \\[\\]"),
+        (["flights"], {"only": ["flights"], "with_parents": True}, "with_parents: got True"),
+    ],
+)
+def test_a_bad_submission_is_refused_and_nothing_is_written(
+    world: World, names: list[str], how: dict[str, Any], said: str
+) -> None:
+    """With the field, what was found there, and what was expected."""
+    east = world.place(spec("flights"))
+    with pytest.raises((InvalidInput, NotFound), match=said):
+        east.submit(*names, **how)
+    with world.state.read() as tx:
+        for table in (task_submissions, task_events):
+            assert tx.execute(sa.select(sa.func.count()).select_from(table)).scalar() == 0
+
+
+def test_the_skip_list_ends_a_submission_and_has_a_history(world: World) -> None:
+    """Put on it, given another reason, taken off."""
+    east = world.place(spec("flights"))
+    args: dict[str, Any] = {"by": "ben", "cluster": "east", "time": world.clock}
+    with world.state.begin() as tx:
+        skip(tx, "flights", "broken", **args)
+        skip(tx, "flights", "the feed is broken", **args)
+    (asked,) = east.submit("flights")
+    east.tick()
+    ended = world.again(asked)
+    assert (ended.state, ended.reason) == ("skipped", "skipped: the feed is broken (by ben)")
+    with world.state.begin() as tx:
+        assert [one.task for one in skips(tx)] == ["flights"]
+        unskip(tx, "flights", **args)
+        with pytest.raises(NotFound, match="not on the skip list, which has: nothing"):
+            unskip(tx, "flights", **args)
+        with pytest.raises(NotFound, match="no task has the name 'fligths'; there is flights"):
+            skip(tx, "fligths", "broken", **args)
+        with pytest.raises(InvalidInput, match="reason"):
+            skip(tx, "flights", " ", **args)
+    east.submit("flights")
+    assert world.settle() == ["flights"]
+
+
+def test_a_submission_of_yesterday_is_not_made_fresh_by_midnight(world: World) -> None:
+    """What it required since is what it required when it was submitted."""
+    east = world.place(spec("delays", ["flights"], patience="1d"), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    world.clock.now = world.clock.now.replace(hour=23, minute=59)
+    (asked,) = east.submit("delays")
+    east.tick()
+    world.made("flights")
+    world.clock.passes(minutes=5)
+    # Made since it was submitted: fresh, though another day has begun.
+    assert world.settle() == ["delays"]
+    assert asked.required_since == world.clock.now.replace(day=1, hour=0, minute=0) + timedelta(0)

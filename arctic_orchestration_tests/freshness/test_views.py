@@ -1,0 +1,85 @@
+"""What people are shown of tasks."""
+
+from datetime import timedelta
+
+import pytest
+
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.freshness.views.explanation import Explanation, explain
+from arctic_orchestration.freshness.views.tasks import task_views
+from arctic_orchestration_tests.freshness.imagined import World, spec
+
+
+def explained(world: World, task: str) -> Explanation:
+    with world.state.read() as tx:
+        return explain(tx, task, world.clock.now, assets=world.places[0].assets)
+
+
+def test_the_list_says_of_each_task_how_fresh_it_is(world: World) -> None:
+    """In one word, and how long it stays so."""
+    east = world.place(
+        spec("running"), spec("waiting", ["elsewhere"]), spec("never"), spec("stale"),
+        spec("good", freshness_hours=3), spec("off", skip="not now"),
+    )  # fmt: skip
+    world.place(spec("elsewhere"), cluster="west")
+    world.made("good", hours=1)
+    world.made("stale", hours=13)
+    east.submit("running", "waiting")
+    east.tick()
+    with world.state.read() as tx:
+        views = {view.name: view for view in task_views(tx, world.clock.now)}
+    assert {name: view.state for name, view in views.items()} == {
+        "elsewhere": "never", "good": "fresh", "never": "never", "off": "skipped",
+        "running": "running", "stale": "stale", "waiting": "waiting",
+    }  # fmt: skip
+    assert views["good"].fresh_until == world.clock.now + timedelta(hours=2)
+    assert views["elsewhere"].places == ("west/lake",)
+    with world.state.read() as tx, pytest.raises(NotFound, match=r"names\[0\].*'god'.*good"):
+        task_views(tx, world.clock.now, names=["god"])
+
+
+def test_an_explanation_names_all_parents_and_how_fresh_each_is(world: World) -> None:
+    """A fresh one, a stale one, one that is no task, and one that does not exist."""
+    east = world.place(
+        spec("a"), spec("b"),
+        spec("child", {"a": 24, "b": 1, "raw/c": None, "raw/d": 5}, freshness_hours=2),
+    )  # fmt: skip
+    world.made("a", hours=3)
+    world.made("b", hours=2)
+    world.made("child", hours=4)
+    east.assets.made["raw/c"] = world.clock.now - timedelta(minutes=5)
+    said = explained(world, "child").lines()
+    assert said == [
+        "child is to be at most 2 hours old, and was made 4h ago by run before of cluster east: "
+        "not fresh.",
+        "Parent a is to be at most 24 hours old: made 3h ago, fresh until 2026-01-02 09:00:00Z "
+        "(east/lake).",
+        "Parent b is to be at most 1 hour old: made 2h ago, not fresh (east/lake).",
+        "Parent raw/c is to be made since the start of today (UTC): made 5m ago, fresh until "
+        "2026-01-02 00:00:00Z (no task).",
+        "Parent raw/d does not exist: nobody declares it, and it is no asset here.",
+        "Submitted in east/lake, it would fail (raw/d does not exist: no location of any cluster "
+        "declares it, and it is no asset of this Dagster instance).",
+    ]
+
+
+def test_an_explanation_says_what_a_submission_waits_for_and_who_has_the_task(
+    world: World,
+) -> None:
+    """With the moment at which it is looked at again."""
+    east = world.place(spec("a"), spec("child", {"a": 24}))
+    (asked,) = east.submit("child")
+    east.tick()
+    east.tick()
+    waits = explained(world, "child").lines()
+    assert waits[2] == (
+        f"Submission {asked.id} is waiting: waits for a (never made, to be at most 24 hours old), "
+        "which is submitted for it. Looked at again at 2026-01-01 12:00:10Z."
+    )
+    assert "run east-lake-1 of cluster east, location lake makes it" in waits[1]
+    parent = explained(world, "a")
+    assert parent.lines()[1] == (
+        "It is being made by run east-lake-1 of cluster east, location lake, under token 1."
+    )
+    assert [event.step.value for event in parent.events] == ["submitted", "acquired", "requested"]
+    assert parent.latest[0].wanted_by == asked.id

@@ -1,0 +1,143 @@
+"""The sensor of a consumer under the real daemon, which is killed now and then.
+
+Each partition has one run that succeeds, after one for each attempt that fails. A run whose launch
+died with the daemon is given up by Dagster's run monitoring, and so is an attempt that failed.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster import DagsterInstance, DagsterRunStatus
+
+from arctic_orchestration.consuming import consumers
+from arctic_orchestration.consuming.progress import Progress, counted
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration_tests.events.writers import entry
+from arctic_orchestration_tests.proofs.consuming.flaky_launcher import fails
+from arctic_orchestration_tests.proofs.consuming.sizes import FULL, SECONDS
+from arctic_orchestration_tests.proofs.dagster_processes import (
+    CODE_SERVER,
+    DAEMON,
+    DagsterProcesses,
+    end_with_the_parent,
+    until,
+)
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
+PARTITIONS = 120 if FULL else 6
+KILLS = 10 if FULL else 1
+_HERE = "arctic_orchestration_tests.proofs.consuming"
+
+
+class Processes(DagsterProcesses):
+    """The daemon and the code server of the consumer's code location."""
+
+    def __init__(self, home: Path, database_url: str) -> None:
+        super().__init__(home, database_url, monitored=True)
+        file = home / "dagster.yaml"
+        config = yaml.safe_load(file.read_text())
+        config["run_launcher"] = {"module": f"{_HERE}.flaky_launcher", "class": "FlakyRunLauncher"}
+        file.write_text(yaml.safe_dump(config))
+
+    def start(self, role: str) -> BaseProcess:
+        """Starts the code server, and waits until it listens; or a daemon."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["arctic_orchestration_tests.proofs.dagster_commands"])
+        log = self._home / f"{role}_{len(self._started)}.log"
+        process = context.Process(
+            target=_be, args=(role, str(self._home), self._port, self._environment, str(log))
+        )
+        process.start()
+        self._started.append(process)
+        if role == CODE_SERVER:
+            until(lambda: self._listens(process, log), SECONDS, "the code server listens")
+        return process
+
+
+def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) -> None:
+    end_with_the_parent()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.update(environment)
+    os.chdir(home)
+    from arctic_orchestration_tests.proofs import dagster_commands
+
+    if role == CODE_SERVER:
+        dagster_commands.serve(f"{_HERE}.lake_of_consumers", port)
+    else:
+        dagster_commands.run_daemon()
+
+
+@pytest.fixture
+def instance(backend: str, dagster_instance: Callable[[str], DagsterInstance]) -> DagsterInstance:
+    """A Dagster instance; once on each backend at full size."""
+    return dagster_instance(backend)
+
+
+@pytest.fixture
+def processes(instance: DagsterInstance, database_url: str) -> Iterator[Processes]:
+    """Its processes, none of which is left."""
+    made = Processes(Path(instance.root_directory), database_url)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"] if FULL else ["sqlite"])
+def test_each_partition_has_one_run_that_succeeds(
+    instance: DagsterInstance, processes: Processes, database_url: str
+) -> None:
+    """Whenever the daemon dies."""
+    database = Database(database_url)
+    database.upgrade()
+    keys = [f"p{number:05}" for number in range(PARTITIONS)]
+
+    def progress() -> Progress | None:
+        with database.read() as tx:
+            try:
+                one = consumers.named(tx, "default", "proof")
+            except NotFound:
+                return None
+            return counted(tx, one.id, database_time(tx))
+
+    def acknowledged() -> int:
+        found = progress()
+        return found.acknowledged if found else 0
+
+    processes.start(CODE_SERVER)
+    daemon = processes.start(DAEMON)
+    storage: Any = instance.event_log_storage
+    for kill in range(1, KILLS + 1):
+        share = PARTITIONS // (KILLS + 1)
+        storage.store_event_batch([entry(key) for key in keys[share * (kill - 1) : share * kill]])
+
+        def some_are_done(enough: int = share * (kill - 1) + 1) -> bool:
+            return acknowledged() >= enough
+
+        until(some_are_done, SECONDS, "some of what arrived is done")
+        daemon.kill()
+        daemon.join()
+        daemon = processes.start(DAEMON)
+    storage.store_event_batch([entry(key) for key in keys[share * KILLS :]])
+    until(lambda: acknowledged() == PARTITIONS, SECONDS * 5, "all are acknowledged")
+    runs: dict[str, dict[int, DagsterRunStatus]] = {key: {} for key in keys}
+    for run in instance.get_runs():
+        attempts, attempt = runs[run.tags["arctic/partition"]], int(run.tags["arctic/attempt"])
+        assert attempt not in attempts, "two runs of one attempt"
+        attempts[attempt] = run.status
+    for key, attempts in runs.items():
+        last = max(attempts)
+        assert sorted(attempts) == list(range(1, last + 1))
+        for attempt, status in attempts.items():
+            assert (status is DagsterRunStatus.SUCCESS) == (attempt == last), (key, attempts)
+        assert not fails(key, last)
+    database.close()

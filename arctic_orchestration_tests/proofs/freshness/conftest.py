@@ -1,0 +1,16 @@
+"""A state database on each backend."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from arctic_orchestration.database.engine import Database
+
+
+@pytest.fixture
+def state(database_url: str) -> Iterator[Database]:
+    """A fresh state database, once on each backend."""
+    made = Database(database_url)
+    made.upgrade()
+    yield made
+    made.close()

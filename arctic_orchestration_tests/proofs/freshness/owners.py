@@ -1,0 +1,185 @@
+"""Processes that acquire tasks, make them and publish, while others kill and stop them.
+
+The owners' clocks are hours apart. They do not ask themselves whether their lease may still be
+trusted: what is proven is that the token in the transaction suffices. An audit by triggers of the
+database, which knows nothing of the code under test, says in which order tokens were given and
+used; it is written under the lock of the task's row.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration import clock
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import Refused
+from arctic_orchestration.freshness import owning
+from arctic_orchestration.freshness.running import Running, acquired_by_hand
+from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
+from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
+
+TASKS = ("flights", "delays")
+#: how far the clocks of the owners are from the right time, in hours
+SKEWS = (0, -5, 7, 30)
+
+_AUDIT = {
+    "sqlite": (
+        "create table proof_audit (id integer primary key, task text, what text, token integer)",
+        "create trigger proof_first after insert on arctic_tasks begin insert into proof_audit "
+        "(task, what, token) values (new.task, 'acquired', new.token); end",
+        "create trigger proof_next after update of token on arctic_tasks begin insert into "
+        "proof_audit (task, what, token) values (new.task, 'acquired', new.token); end",
+        "create trigger proof_published after insert on arctic_task_publications begin insert "
+        "into proof_audit (task, what, token) values (new.task, 'published', new.token); end",
+    ),
+    "postgresql": (
+        "create table proof_audit (id bigserial primary key, task text, what text, token bigint)",
+        "create function proof_note() returns trigger language plpgsql as $$ begin insert into "
+        "proof_audit (task, what, token) values (new.task, tg_argv[0], new.token); return new; "
+        "end $$",
+        "create trigger proof_first after insert on arctic_tasks for each row execute function "
+        "proof_note('acquired')",
+        "create trigger proof_next after update of token on arctic_tasks for each row when "
+        "(old.token <> new.token) execute function proof_note('acquired')",
+        "create trigger proof_published after insert on arctic_task_publications for each row "
+        "execute function proof_note('published')",
+    ),
+}
+
+
+class Skewed:
+    """What ``clock`` takes for ``datetime``, some hours off."""
+
+    def __init__(self, hours: float) -> None:
+        self._offset = timedelta(hours=hours)
+
+    def now(self, zone: Any = None) -> datetime:
+        return datetime.now(UTC) + self._offset
+
+
+def skew(hours: float) -> None:
+    """Sets the clock of this process wrong, as far as Python reads it."""
+    vars(clock)["datetime"] = Skewed(hours)
+    right = time.time
+    time.time = lambda: right() + hours * 3600
+
+
+def own(url: str, number: int, checked: bool) -> None:
+    """Makes tasks for ever; ``checked`` is whether the token is checked at publication."""
+    end_with_the_parent()
+    skew(SKEWS[number % len(SKEWS)])
+    # Each is sure of its lease until it publishes.
+    Running.check = lambda self: None  # type: ignore[method-assign]
+    if not checked:
+        owning.why_not = lambda row, owner, token, now: None
+    database = Database(url)
+    luck = random.Random(os.getpid())
+    runs = 0
+    while True:
+        runs += 1
+        try:
+            with acquired_by_hand(
+                database,
+                task=luck.choice(TASKS),
+                cluster=f"cluster{number % 2}",
+                location="lake",
+                run_id=f"{os.getpid()}.{runs}",
+                life=LIFE,
+            ) as running:
+                # This is the work.
+                time.sleep(luck.uniform(0.02, 0.1))
+                running.publish()
+        except Refused:
+            time.sleep(0.01)
+
+
+class Owners:
+    """Some of them, and what disturbs them."""
+
+    def __init__(self, database: Database, url: str, *, checked: bool = True) -> None:
+        self._database, self._url, self._checked = database, url, checked
+        self._processes: dict[int, BaseProcess] = {}
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([__name__])
+        with database.begin() as tx:
+            for statement in _AUDIT[tx.dialect.name]:
+                tx.execute(sa.text(statement.replace(":", "\\:")))
+        for number in range(len(SKEWS)):
+            self._start(number)
+
+    def _start(self, number: int) -> None:
+        process = self._context.Process(target=own, args=(self._url, number, self._checked))
+        process.start()
+        self._processes[number] = process
+
+    def end(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.join()
+
+    def query(self, text: str, **given: Any) -> list[Any]:
+        with self._database.read() as tx:
+            return list(tx.execute(sa.text(text), given))
+
+    def published(self) -> int:
+        return int(self.query("select count(*) from arctic_task_publications")[0][0])
+
+    def refused(self) -> int:
+        return int(self.query("select count(*) from arctic_task_events where step='refused'")[0][0])
+
+    def superseded(self) -> list[Any]:
+        """Publications that came after another one had acquired the task."""
+        return self.query(
+            "select p.task, p.token, a.token from proof_audit p join proof_audit a "
+            "on a.task = p.task and a.id < p.id and a.token > p.token "
+            "where p.what = 'published' and a.what = 'acquired'"
+        )
+
+    def _one_at_work(self) -> tuple[int, int, str, int]:
+        """The number and process of an owner, with its task and token."""
+        found: list[tuple[int, int, str, int]] = []
+
+        def somebody() -> bool:
+            rows = self.query(
+                "select task, token, run_id from arctic_tasks where owner is not null"
+            )
+            pids = {process.pid: number for number, process in self._processes.items()}
+            for task, token, run_id in rows:
+                pid = int(run_id.split(".")[0])
+                if pid in pids:
+                    found.append((pids[pid], pid, task, token))
+            return bool(found)
+
+        until(somebody, SECONDS, "somebody has a task")
+        return found[0]
+
+    def kill_one(self) -> None:
+        """Kills an owner at work, and starts another one."""
+        number, pid, _, _ = self._one_at_work()
+        os.kill(pid, signal.SIGKILL)
+        self._processes[number].join()
+        self._start(number)
+
+    def stop_one_until_it_is_superseded(self) -> None:
+        """Stops an owner at work, and lets it go on when another one has its task."""
+        _, pid, task, token = self._one_at_work()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            until(self._is_over(task, token), 4 * LIFE.total_seconds() + 2, "a take-over")
+        except AssertionError:
+            # It was stopped inside a transaction, for whose end all others wait.
+            pass
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _is_over(self, task: str, token: int) -> Callable[[], bool]:
+        query = "select token from arctic_tasks where task = :task"
+        return lambda: bool(self.query(query, task=task)[0][0] > token)
