@@ -2,8 +2,8 @@
 
 Tasks belong to all clusters that share the database: one row says who may make a task now, under
 which token, and when it was made last, so that freshness and right are decided on one locked row.
-Who locks several rows does so in this order: location, submission, task; and no transaction locks
-the rows of two tasks. So nobody waits in a circle.
+Who locks several rows does so in this order: submission, location, task; and no transaction locks
+the rows of two tasks, or those of live submissions after any of these. So nobody waits in a circle.
 
 ==============================  ===========================================================
 ``arctic_tasks``                lease, token and last success of a task: its lock

@@ -53,8 +53,8 @@ _log = logging.getLogger("arctic.freshness")
 
 #: submissions that are read at once
 _READ_AT_ONCE = 200
-#: after so long a tick leaves the rest to the next; Dagster gives one up after 60 s
-_TICK_SECONDS = 10.0
+#: after so long a tick leaves the rest to the next; Dagster evaluates no other sensor meanwhile
+_TICK_SECONDS = 5.0
 #: how often a location says that it is there
 _SEEN_EVERY = timedelta(seconds=30)
 #: who has just begun to wait may have missed the end of what it waits for

@@ -91,6 +91,10 @@ class Outcomes:
         if row.owner != asked.owner or row.token != asked.token:
             by = f"{row.holder} has taken the task over" if row.is_held(now) else "it was replaced"
             text = f"{run} fell silent, and {by}"
+            if asked.by_hand:
+                # Nobody wished for more than that run.
+                self.move(tx, asked, SubmissionState.LOST, Step.LOST, text, now)
+                return False
             self.tell(tx, asked, Step.LOST, text, now, {"token": asked.token})
             submissions.update(
                 tx, asked.id, state=SubmissionState.SUBMITTED.value, reason=text, state_at=now,

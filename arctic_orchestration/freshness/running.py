@@ -348,6 +348,23 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Holder) 
         return asked
 
 
+def token_problem(database: Database, submission: str, token: int) -> str | None:
+    """Why a run that was asked for is not its task's any more; none: it is.
+
+    Errors:
+        DatabaseUnavailable: it did not answer.
+    """
+    with database.read() as tx:
+        asked = submissions.by_id(tx, submission)
+        if asked is None:
+            return f"there is no submission {submission}: nothing was done"
+        row = owning.row_of(tx, asked.task)
+        if row.owner == asked.owner and row.token == token == asked.token:
+            return None
+        problem = owning.why_not(row, owner_of(submission, asked.attempt), token, database_time(tx))
+        return problem or f"token {token} is over: submission {submission} is {asked.state.value}"
+
+
 def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _Answer:
     """What ``begin`` answers, once the database does.
 
@@ -365,4 +382,4 @@ def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _
             steady.sleep(_AGAIN_SECONDS)
 
 
-__all__ = ["LeaseLost", "Running", "acquired_by_hand", "begun", "insist"]
+__all__ = ["LeaseLost", "Running", "acquired_by_hand", "begun", "insist", "token_problem"]

@@ -27,6 +27,8 @@ from arctic_orchestration.freshness.submission import Submission
 SUBMISSION_TAG = "arctic/submission"
 _RUN_KEY_TAG = "dagster/run_key"
 
+#: the location of a run that was started in none
+NOWHERE = "local"
 #: how a run says what was raised in it, as the reason of its submission, before it ends
 RAISED = "failed: "
 #: how long the run of an asset may take, since it was seen to have started, to begin as a task
@@ -217,7 +219,9 @@ _STILL = frozenset({"renewed", "running", "repeated"})
 
 _OWN = sa.select(task_submissions).where(
     task_submissions.c.cluster == sa.bindparam("cluster_"),
-    task_submissions.c.location == sa.bindparam("location_"),
+    (task_submissions.c.location == sa.bindparam("location_"))
+    # Runs that a person started outside of any location: nobody else looks after them.
+    | (task_submissions.c.by_hand & (task_submissions.c.location == NOWHERE)),
     is_live,
     task_submissions.c.state.in_(["acquired", "running"]),
 )

@@ -6,12 +6,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.freshness.declaring import fresh_parents
 from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.freshness import owning, submissions
 from arctic_orchestration.freshness.owning import TaskRow
@@ -209,6 +211,24 @@ def test_a_tick_without_the_state_database_says_so_and_loses_nothing(
             "nothing new was begun: The state database did not answer: it is away"
         )
     assert tasks.run_all() == ["flights"]
+
+
+@ON_SQLITE
+def test_the_run_of_a_job_that_was_superseded_does_nothing(tasks: Tasks) -> None:
+    """Each of its ops shows the token first; a run that is no task's shows none."""
+    for name in ("flights", "nyc/delays"):
+        assert tasks.by_hand(dg.AssetKey.from_user_string(name)).success
+    tasks.submit("report")
+    (request,) = tasks.tick().run_requests or ()
+    with tasks.database.begin() as tx:
+        tx.execute(sa.update(task_rows).values(token=2, owner="another", run_id="theirs"))
+    ran = tasks.run(request)
+    assert not ran.success
+    (failure,) = ran.get_step_failure_events()
+    said = failure.step_failure_data.user_failure_data.description
+    assert "was superseded: run theirs of cluster default" in said
+    job = tasks.repository.get_job("report")
+    assert job.execute_in_process(instance=tasks.instance).success
 
 
 @ON_SQLITE

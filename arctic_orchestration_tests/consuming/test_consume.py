@@ -1,13 +1,16 @@
 """The block of ``consume``: what it takes, and what becomes of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.consuming import engine as engine_module
 from arctic_orchestration.consuming import leasing
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidInput, LeaseLost
+from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration_tests.consuming.arrivals import NOON, Clock, Log, engine_of
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -179,3 +182,62 @@ def test_ones_own_rows_stand_and_fall_with_the_acknowledgement(
             pytest.fail("the block must not begin")
     assert results() == ["01"]
     assert engine.progress().acknowledged == 3
+
+
+class Away(Database):
+    """A database that does not answer for a while, before or after it has done what was asked."""
+
+    def __init__(self, url: str, *, does_it: bool) -> None:
+        super().__init__(url)
+        self.does_it = does_it
+        self.answers_lost = 0
+
+    @contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        """Fails as often as answers are to be lost."""
+        if not self.answers_lost:
+            with super().begin() as tx:
+                yield tx
+            return
+        self.answers_lost -= 1
+        if self.does_it:
+            with super().begin() as tx:
+                yield tx
+        raise DatabaseUnavailable("gone")
+
+
+@pytest.mark.parametrize("does_it", [False, True])
+def test_the_end_of_the_block_waits_for_a_database_that_is_away(
+    state: Database, database_url: str, log: Log, monkeypatch: pytest.MonkeyPatch, does_it: bool
+) -> None:
+    """As long as the lease may be trusted; also where only the answer was lost."""
+    monkeypatch.setattr(engine_module, "_AGAIN_SECONDS", 0.01)
+    log.arrives("01", "02")
+    away = Away(database_url, does_it=does_it)
+    engine = engine_of(away, log)
+    with engine.consume() as partitions:
+        away.answers_lost = 1 if does_it else 3
+        partitions.failed("02", reason="broken")
+    found = engine_of(state, log).progress()
+    assert (found.acknowledged, found.resting) == (1, 1)
+    away.close()
+
+
+def test_a_database_that_stays_away_leaves_the_partitions_to_others(
+    state: Database, database_url: str, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and they come again when the lease is over."""
+    monkeypatch.setattr(engine_module, "_AGAIN_SECONDS", 0.01)
+    log.arrives("01")
+    away = Away(database_url, does_it=False)
+    engine = engine_of(away, log, clock, lease=timedelta(milliseconds=600))
+    gone = pytest.raises(DatabaseUnavailable)
+    with gone, engine.consume():
+        away.answers_lost = 1_000_000
+    away.close()
+    other = engine_of(state, log, clock)
+    with other.consume() as partitions:
+        assert partitions.keys == []
+    clock.passes(seconds=1)
+    with other.consume() as partitions:
+        assert [(one.key, one.attempt) for one in partitions] == [("01", 2)]

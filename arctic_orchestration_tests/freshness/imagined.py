@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import is_live, task_submissions, tasks
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness import owning, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
@@ -201,9 +202,18 @@ class World:
             for place in self.places:
                 place.tick()
             new = [task for place in self.places for task in place.make_all()]
-            if not new:
+            if not new and not self._some_are_due():
                 return made
             made += new
+
+    def _some_are_due(self) -> bool:
+        """Whether a tick has left something to the next, as it took too long."""
+        here = task_submissions.c
+        with self.state.read() as tx:
+            due = sa.select(here.id).where(
+                is_live, here.next_check_at <= self.clock(tx), here.state.not_in(["acquired"])
+            )
+            return tx.execute(due.limit(1)).first() is not None
 
     def row(self, task: str) -> TaskRow:
         with self.state.read() as tx:
@@ -226,8 +236,6 @@ class World:
 
     def made(self, task: str, **ago: float) -> None:
         """A success of a task, so long ago, by nobody here."""
-        from arctic_orchestration.database.freshness_tables import tasks
-
         at = self.clock.now - timedelta(**ago)
         with self.state.begin() as tx:
             tx.execute(sa.delete(tasks).where(tasks.c.task == task))

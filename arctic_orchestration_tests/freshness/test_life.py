@@ -11,6 +11,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness.running import acquired_by_hand
+from arctic_orchestration.freshness.settling import NOWHERE
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
@@ -160,6 +161,42 @@ def test_a_run_that_a_person_started_gives_its_task_back_when_it_fails(world: Wo
     assert world.row("flights").owner is None
     assert world.settle() == ["flights"]
     assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too(
+    world: World,
+) -> None:
+    """Its process was killed: whichever location of the cluster ticks says so."""
+    east = world.place(spec("flights"))
+    with acquired_by_hand(
+        world.state, task="flights", cluster="east", location=NOWHERE, run_id="r", life=LIFE,
+        time=world.clock,
+    ) as running:  # fmt: skip
+        world.clock.passes(seconds=61)
+        east.tick()
+        assert world.state_of(running.asked) is SubmissionState.LOST
+        with pytest.raises(Refused, match="is lost"):
+            running.publish()
+
+
+def test_a_run_by_hand_that_was_superseded_is_not_asked_for_again(world: World) -> None:
+    """A person started it, and it is over; the other one's run is what there is."""
+    east = world.place(spec("flights"), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    with acquired_by_hand(
+        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
+        time=world.clock,
+    ) as running:  # fmt: skip
+        world.clock.passes(seconds=61)
+        west.submit("flights", force=True)
+        west.tick()
+        east.tick()
+        lost = world.again(running.asked)
+        assert lost.state is SubmissionState.LOST
+        assert lost.reason.startswith("run r fell silent, and a run for submission")
+        assert lost.reason.endswith("of cluster west, location lake has taken the task over")
+    assert world.settle() == ["flights"]
+    assert east.runs.known == {}
 
 
 def test_a_run_that_is_canceled_is_not_repeated(world: World) -> None:

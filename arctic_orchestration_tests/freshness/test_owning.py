@@ -1,5 +1,6 @@
 """Who may make a task: each law of the lease, by a clock that stands."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import owning
 from arctic_orchestration.freshness.owning import Acquired, Busy, FreshMeanwhile, Holder
 from arctic_orchestration_tests.freshness.imagined import NOON, Clock
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 HERE = Holder(cluster="east", location="lake", submission="s", run_id="r")
 SECOND = timedelta(seconds=1)
@@ -147,3 +149,27 @@ def test_what_is_given_back_is_anybodys(owners: Owners) -> None:
     taken = owners.acquire("ben")
     assert isinstance(taken, Acquired)
     assert taken.token == 2
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_take_over_waits_for_a_publication_under_way(owners: Owners) -> None:
+    """And then finds the task fresh. On SQLite there is one writer at a time anyway."""
+    owners.acquire("ann")
+    taken: list[object] = []
+    with owners.state.begin() as tx:
+        owning.publish(tx, "flights", "ann", 1, time=owners.clock)
+        owners.clock.passes(seconds=120)
+        other = threading.Thread(target=lambda: taken.append(owners.acquire("ben")))
+        other.start()
+        until(lambda: _somebody_waits(owners.state), 60, "the other one waits")
+        assert taken == []
+    other.join()
+    (found,) = taken
+    assert isinstance(found, FreshMeanwhile)
+    assert owners.tokens() == [1]
+
+
+def _somebody_waits(state: Database) -> bool:
+    query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+    with state.read() as tx:
+        return bool(tx.execute(sa.text(query + "and datname = current_database()")).scalar())

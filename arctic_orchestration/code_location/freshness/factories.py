@@ -13,6 +13,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 )
 
 from arctic_orchestration.code_location.freshness.declaring import declared, guarded, spec_of
+from arctic_orchestration.code_location.freshness.job_tokens import showing_tokens
 from arctic_orchestration.code_location.freshness.making import (
     SPARK,
     Function,
@@ -113,6 +114,8 @@ def task_definitions(
     for definition, spec in given:
         if isinstance(definition, AssetsDefinition):
             assets.append(_finished(definition, spec, graph))
+        elif isinstance(definition, dg.JobDefinition):
+            jobs.append(showing_tokens(definition))
         else:
             jobs.append(definition)
     sensor = TaskSensor(

@@ -15,8 +15,14 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.requesting import TASK_TAG, TOKEN_TAG
-from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun, insist
-from arctic_orchestration.freshness.settling import SUBMISSION_TAG
+from arctic_orchestration.freshness.running import (
+    Running,
+    acquired_by_hand,
+    begun,
+    insist,
+    token_problem,
+)
+from arctic_orchestration.freshness.settling import NOWHERE, SUBMISSION_TAG
 from arctic_orchestration.settings import Settings
 
 #: Dagster's: set on a run that was started again from another one, whose tags it has
@@ -66,10 +72,26 @@ def _begun(
     )
 
 
+def show_token(context: Context) -> None:
+    """Returns if the run is that of no submission, or still the task's.
+
+    Errors:
+        dg.Failure: another one has taken the task over; its text says who.
+    """
+    tags = context.run.tags
+    token, submission = tags.get(TOKEN_TAG, ""), tags.get(SUBMISSION_TAG)
+    if submission is None or not token.isdigit() or _PARENT_TAG in tags:
+        return
+    database = insist(lambda: _database(Settings.from_environment().database_url))
+    problem = insist(lambda: token_problem(database, submission, int(token)))
+    if problem is not None:
+        raise dg.Failure(description=problem, allow_retries=False)
+
+
 def location_of(run: dg.DagsterRun) -> str:
     """The code location that a run is of; ``local`` for one that none was named for."""
     origin = run.remote_job_origin
-    return origin.location_name if origin is not None else "local"
+    return origin.location_name if origin is not None else NOWHERE
 
 
 def _tell(context: Context, running: Running) -> None:

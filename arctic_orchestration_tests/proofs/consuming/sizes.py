@@ -12,7 +12,7 @@ PARTITIONS = 5_000 if FULL else 40
 KILLS = 60 if FULL else 2
 STOPS = 40 if FULL else 2
 #: how long a lease holds
-LIFE = timedelta(seconds=2)
+LIFE = timedelta(seconds=2 if FULL else 1.2)
 #: how long the work on what was taken lasts at most
 WORK_SECONDS = 0.2
 #: how long a process may take to reach something

@@ -88,6 +88,14 @@ class Scene:
         with self.database.read() as tx:
             return int(tx.execute(sa.select(sa.func.count()).select_from(refused)).scalar_one())
 
+    def deadlocks(self) -> int:
+        """How often Postgres had to end a circle of transactions that waited for each other."""
+        if self.database.engine.dialect.name == "sqlite":
+            return 0
+        query = "select deadlocks from pg_stat_database where datname = current_database()"
+        with self.database.read() as tx:
+            return int(tx.execute(sa.text(query)).scalar_one())
+
 
 @pytest.fixture
 def scene(
@@ -152,6 +160,7 @@ def test_each_partition_is_acknowledged_once(scene: Scene) -> None:
     assert Counter(scene.written()) == Counter(scene.arrived)
     assert scene.progress().caught_up
     assert scene.refusals() >= taken_over
+    assert not scene.deadlocks()
     print(f"{len(scene.arrived)} partitions, {taken_over} leases of stopped processes taken over")
 
 
