@@ -6,9 +6,11 @@ again. ``ARCTIC_PROOF=full`` kills 51 times on each database, by default a rotat
 
 import os
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ KILLS = [
 #: where a daemon may live on beside its successor, and what Dagster has of its requests then
 PAUSES = ("REPLIED", "RUN_IDS_RESERVED", "RUN_CREATED", "RUN_LAUNCHED")
 _SECONDS = 90
+#: how often a pause is tried that hits a write to SQLite
+_TRIES = 4
 _TOO_OLD_TO_RESUME = 25 * 60 * 60
 
 
@@ -102,16 +106,33 @@ class Lake:
     def pause_at(self, point: str) -> None:
         """A daemon is paused at the point, taken for dead, replaced, and goes on after all."""
         paused = self.daemon
-        self.processes.arm(point, how=signal.SIGSTOP)
-        self.announce_two()
-        until(lambda: self.processes.was_reached(point), _SECONDS, f"a daemon paused at {point}")
+        assert paused.pid is not None
+        for _ in range(_TRIES):
+            self.processes.arm(point, how=signal.SIGSTOP)
+            self.announce_two()
+            until(lambda: self.processes.was_reached(point), _SECONDS, f"a pause at {point}")
+            if not self._is_locked():
+                break
+            # Another of its threads was writing to Dagster's SQLite: nobody else could go on.
+            os.kill(paused.pid, signal.SIGCONT)
+            self.wait_for_all()
         self.daemon = self.processes.start(DAEMON)
         self.wait_for_all()
-        assert paused.pid is not None
         self.processes.arm("TICK_LEFT", of=paused.pid)
         os.kill(paused.pid, signal.SIGCONT)
         paused.join(_SECONDS)
         assert paused.exitcode == -signal.SIGKILL, "the paused daemon did not end its tick"
+
+    def _is_locked(self) -> bool:
+        """Whether somebody is in the middle of a write to Dagster's storage in SQLite."""
+        for file in Path(self.instance.root_directory).rglob("*.db"):
+            with closing(sqlite3.connect(file, timeout=2)) as connection:
+                try:
+                    connection.execute("begin immediate")
+                except sqlite3.OperationalError:
+                    return True
+                connection.rollback()
+        return False
 
     def wait_for_all(self) -> None:
         """Returns when as many jobs have succeeded as there have to be."""
