@@ -22,7 +22,7 @@ from arctic_orchestration.events.dagster_log import DagsterLog
 CONSUMER_TAG = "arctic/consumer"
 PARTITION_TAG = "arctic/partition"
 ATTEMPT_TAG = "arctic/attempt"
-TOKEN_TAG = "arctic/token"
+TOKEN_TAG = "arctic/consumer_token"
 
 #: a lease lasts at least so many ticks
 _TICKS = 3

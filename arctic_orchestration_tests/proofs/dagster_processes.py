@@ -53,10 +53,24 @@ class DagsterProcesses:
     """Daemons and the code server of one instance of Dagster."""
 
     def __init__(
-        self, home: Path, database_url: str, *, without_run_key: str = "", monitored: bool = False
+        self,
+        home: Path,
+        database_url: str,
+        *,
+        module: str = f"{_HERE}.lake_of_proofs",
+        launcher: str | None = f"{_HERE}.instant_launcher.InstantRunLauncher",
+        without_run_key: str = "",
+        monitored: bool = False,
+        **environment: str,
     ) -> None:
-        """Prepares ``home``, which has a ``dagster.yaml``; starts nothing."""
-        self._home = home
+        """Prepares ``home``, which has a ``dagster.yaml``; starts nothing.
+
+        Args:
+            module: the code location.
+            launcher: the class of the run launcher; none: Dagster's own, runs are processes.
+            environment: more variables for the processes.
+        """
+        self._home, self._module = home, module
         self._port = free_port()
         self.points = home / "points"
         self.points.mkdir()
@@ -65,14 +79,14 @@ class DagsterProcesses:
             "ARCTIC_DATABASE_URL": database_url,
             crash_points.DIRECTORY: str(self.points),
             crash_points.WITHOUT_RUN_KEY: without_run_key,
+            **environment,
         }
         self._started: list[BaseProcess] = []
         file = home / "dagster.yaml"
         config = yaml.safe_load(file.read_text())
-        config["run_launcher"] = {
-            "module": f"{_HERE}.instant_launcher",
-            "class": "InstantRunLauncher",
-        }
+        if launcher:
+            where, _, name = launcher.rpartition(".")
+            config["run_launcher"] = {"module": where, "class": name}
         config["run_coordinator"] = {
             "module": "dagster",
             "class": "QueuedRunCoordinator",
@@ -95,7 +109,7 @@ class DagsterProcesses:
         context.set_forkserver_preload([f"{_HERE}.dagster_commands"])
         log = self._home / f"{role}_{len(self._started)}.log"
         process = context.Process(
-            target=_be, args=(role, str(self._home), self._port, self._environment, str(log))
+            target=_be, args=(role, self._module, self._port, self._environment, str(log))
         )
         process.start()
         self._started.append(process)
@@ -119,6 +133,13 @@ class DagsterProcesses:
         """Whether the armed point was reached."""
         return crash_points.was_reached(self.points, point)
 
+    def logs(self) -> str:
+        """The ends of what the processes have written, for the message of a failure."""
+        return "\n".join(
+            f"{file.name}:\n{file.read_text(errors='replace')[-3000:]}"
+            for file in sorted(self._home.glob("*.log"))
+        )
+
     def end(self) -> None:
         """Kills whatever is left of them."""
         for process in self._started:
@@ -127,16 +148,16 @@ class DagsterProcesses:
             process.join()
 
 
-def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) -> None:
+def _be(role: str, module: str, port: int, environment: dict[str, str], log: str) -> None:
     end_with_the_parent()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.environ.update(environment)
-    os.chdir(home)
+    os.chdir(environment["DAGSTER_HOME"])
     from arctic_orchestration_tests.proofs import dagster_commands
 
     if role == CODE_SERVER:
-        dagster_commands.serve(f"{_HERE}.lake_of_proofs", port)
+        dagster_commands.serve(module, port)
     else:
         dagster_commands.run_daemon()

@@ -4,15 +4,11 @@ Each partition has one run that succeeds, after one for each attempt that fails.
 died with the daemon is given up by Dagster's run monitoring, and so is an attempt that failed.
 """
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from dagster import DagsterInstance, DagsterRunStatus
 
 from arctic_orchestration.consuming import consumers
@@ -27,7 +23,6 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
-    end_with_the_parent,
     until,
 )
 
@@ -38,46 +33,6 @@ KILLS = 10 if FULL else 1
 _HERE = "arctic_orchestration_tests.proofs.consuming"
 
 
-class Processes(DagsterProcesses):
-    """The daemon and the code server of the consumer's code location."""
-
-    def __init__(self, home: Path, database_url: str) -> None:
-        super().__init__(home, database_url, monitored=True)
-        file = home / "dagster.yaml"
-        config = yaml.safe_load(file.read_text())
-        config["run_launcher"] = {"module": f"{_HERE}.flaky_launcher", "class": "FlakyRunLauncher"}
-        file.write_text(yaml.safe_dump(config))
-
-    def start(self, role: str) -> BaseProcess:
-        """Starts the code server, and waits until it listens; or a daemon."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["arctic_orchestration_tests.proofs.dagster_commands"])
-        log = self._home / f"{role}_{len(self._started)}.log"
-        process = context.Process(
-            target=_be, args=(role, str(self._home), self._port, self._environment, str(log))
-        )
-        process.start()
-        self._started.append(process)
-        if role == CODE_SERVER:
-            until(lambda: self._listens(process, log), SECONDS, "the code server listens")
-        return process
-
-
-def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) -> None:
-    end_with_the_parent()
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.environ.update(environment)
-    os.chdir(home)
-    from arctic_orchestration_tests.proofs import dagster_commands
-
-    if role == CODE_SERVER:
-        dagster_commands.serve(f"{_HERE}.lake_of_consumers", port)
-    else:
-        dagster_commands.run_daemon()
-
-
 @pytest.fixture
 def instance(backend: str, dagster_instance: Callable[[str], DagsterInstance]) -> DagsterInstance:
     """A Dagster instance; once on each backend at full size."""
@@ -85,16 +40,22 @@ def instance(backend: str, dagster_instance: Callable[[str], DagsterInstance]) -
 
 
 @pytest.fixture
-def processes(instance: DagsterInstance, database_url: str) -> Iterator[Processes]:
+def processes(instance: DagsterInstance, database_url: str) -> Iterator[DagsterProcesses]:
     """Its processes, none of which is left."""
-    made = Processes(Path(instance.root_directory), database_url)
+    made = DagsterProcesses(
+        Path(instance.root_directory),
+        database_url,
+        module=f"{_HERE}.lake_of_consumers",
+        launcher=f"{_HERE}.flaky_launcher.FlakyRunLauncher",
+        monitored=True,
+    )
     yield made
     made.end()
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"] if FULL else ["sqlite"])
 def test_each_partition_has_one_run_that_succeeds(
-    instance: DagsterInstance, processes: Processes, database_url: str
+    instance: DagsterInstance, processes: DagsterProcesses, database_url: str
 ) -> None:
     """Whenever the daemon dies."""
     database = Database(database_url)
