@@ -72,15 +72,15 @@ def examine() -> list[Finding]:
 
         instance = DagsterInstance.get()
     except Exception as error:
-        return [
-            *findings,
-            Finding(
-                check="dagster instance",
-                status=BAD,
-                found=told_by_dagster(error),
-                advice="set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that",
-            ),
-        ]
+        advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that"
+        if "DAGSTER_HOME" not in os.environ:
+            findings += _of_dagster("dagster instance", told_by_dagster(error), advice)
+        else:
+            found = told_by_dagster(error)
+            findings.append(
+                Finding(check="dagster instance", status=BAD, found=found, advice=advice)
+            )
+        return findings
     with instance:
         # First of those that ask for the run coordinator.
         findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
@@ -193,13 +193,20 @@ def _feed(instance: "DagsterInstance") -> list[Finding]:
     return [Finding(check="feed", status=status, found=found, advice=advice)]
 
 
+def _of_dagster(check: str, found: str, advice: str) -> list[Finding]:
+    """A part of Dagster that never was: nothing is wrong where compaction goes without it."""
+    if doctor_compaction.needs_no_dagster():
+        advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
+        return [Finding(check=check, status=WARNING, found=found, advice=advice)]
+    return [Finding(check=check, status=BAD, found=found, advice=advice)]
+
+
 def _daemon(instance: "DagsterInstance") -> list[Finding]:
     advice = "start it: dagster-daemon run, or dagster dev"
     sensor = instance.get_daemon_statuses().get("SENSOR")
     beat = sensor.last_heartbeat if sensor else None
     if sensor is None or beat is None:
-        found = "the sensor daemon was never seen"
-        return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+        return _of_dagster("daemon", "the sensor daemon was never seen", advice)
     seen_at = datetime.fromtimestamp(beat.timestamp, UTC)
     found = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%SZ}"
     if sensor.healthy:
@@ -229,16 +236,12 @@ def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
         if state.name == "arctic_dispatcher"
     ]
     if not states:
-        return [
-            Finding(
-                check="dispatcher",
-                # Who uses the run queue alone has none.
-                status=WARNING if doctor_queue.has_rules(instance) else BAD,
-                found="no sensor arctic_dispatcher was ever evaluated",
-                advice="for schedules: merge arctic.definitions() into a code location of "
-                "workspace.yaml",
-            )
-        ]
+        found = "no sensor arctic_dispatcher was ever evaluated"
+        advice = "for schedules: merge arctic.definitions() into a code location of workspace.yaml"
+        if doctor_queue.has_rules(instance):
+            # Who uses the run queue alone has none.
+            return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice)]
+        return _of_dagster("dispatcher", found, advice)
     return [_of_sensor(state) for state in states]
 
 

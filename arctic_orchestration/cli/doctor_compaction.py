@@ -7,18 +7,20 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from arctic_orchestration.cli.compaction.opened import Lake
-from arctic_orchestration.cli.compaction.tables import DISABLED
 from arctic_orchestration.cli.display import counted
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import sqlite_file
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, tables
 from arctic_orchestration.compaction.leftovers import in_trouble, to_clean
+from arctic_orchestration.compaction.policy import DISABLED
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.compaction.workers import live_workers
 from arctic_orchestration.database.compaction_tables import compaction_tasks, in_state, is_merged
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.database.freshness_tables import tasks
+from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.settings import Settings
@@ -41,6 +43,19 @@ def compaction() -> list[Finding]:
         return [_catalog(settings)]
     try:
         return [_catalog(settings), *_found(database, utc_now())]
+    finally:
+        database.close()
+
+
+def needs_no_dagster() -> bool:
+    """Whether tables are compacted, and nothing else is known: ``serve`` is enough for them."""
+    database = _database(Settings.from_environment())
+    if database is None:
+        return False
+    try:
+        with database.read() as tx:
+            others = (sa.select(sa.exists(sa.select(one))) for one in (schedules, tasks))
+            return bool(tables.known_tables(tx)) and not any(map(tx.scalar, others))
     finally:
         database.close()
 
@@ -96,14 +111,14 @@ def _found(database: Database, now: datetime) -> Iterator[Finding]:
 
 
 def _refused(known: Sequence[CompactionTable]) -> Iterator[Finding]:
-    refused = [f"{row.name}: {row.refused}" for row in known if row.refused not in (None, DISABLED)]
-    if refused:
-        yield Finding(
-            check="tables refused",
-            status=WARNING,
-            found=_listed(refused),
-            advice="mend the table, or set its property arctic.compaction.enabled to false",
-        )
+    refused = [row for row in known if row.refused not in (None, DISABLED)]
+    advice = "mend the table, or set its property arctic.compaction.enabled to false"
+    for row in refused[:_NAMED]:
+        found = f"{row.name}: {row.refused}"
+        yield Finding(check="table refused", status=WARNING, found=found, advice=advice)
+    if len(refused) > _NAMED:
+        found = f"{len(refused) - _NAMED} more: arctic compaction status"
+        yield Finding(check="tables refused", status=WARNING, found=found)
 
 
 def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from arctic_orchestration.compaction import queues, rests, tables
 from arctic_orchestration.compaction.catalogs import require_same
 from arctic_orchestration.compaction.offers import Offered, offer
 from arctic_orchestration.compaction.planner_memory import Memory, why_planned
-from arctic_orchestration.compaction.policy import PREFIX, Policy
+from arctic_orchestration.compaction.policy import DISABLED, Policy
 from arctic_orchestration.compaction.table_plan import TablePlan, counted
 from arctic_orchestration.compaction.table_planning import (
     live_tasks,
@@ -198,7 +198,7 @@ class Planner:
         if row is None or _differs(row, policy):
             row = self._see(name, policy, now)
         if not policy.enabled:
-            reason = f"{PREFIX}enabled is false"
+            reason = DISABLED
             return looked.plus(self._refuse(row, table, reason, policy, now))
         with self._database.read() as tx:
             live = live_tasks(tx, name)

@@ -16,6 +16,8 @@ from arctic_orchestration.quantities import format_size, parse_duration, parse_s
 
 #: What all names of properties begin with.
 PREFIX = "arctic.compaction."
+#: what is said of a table whose property says so
+DISABLED = f"{PREFIX}enabled is false"
 
 _ICEBERG_TARGET = "write.target-file-size-bytes"
 _ICEBERG_ROW_GROUP = "write.parquet.row-group-size-bytes"
@@ -179,21 +181,23 @@ class _Reader:
         return target
 
     def _refuse_contradictions(self, policy: Policy) -> None:
-        ordered = (
-            ("done-size", policy.fragment_size, "fragment-size", policy.done_size),
-            ("done-size", policy.done_size, "target-size", policy.target_size),
-            ("split-size", policy.target_size, "target-size", policy.split_size),
-            ("max-task-size", policy.target_size, "target-size", policy.max_task_size),
-        )
-        for name, smaller, other, larger in ordered:
-            if smaller > larger:
-                most = name == "done-size" and other == "target-size"
-                limit = larger if most else smaller
-                self._refuse(
-                    PREFIX + name,
-                    f"at {'most' if most else 'least'} {format_size(limit)}, the {other}",
-                    format_size(smaller if most else larger),
-                )
+        fragment, done = ("fragment-size", policy.fragment_size), ("done-size", policy.done_size)
+        target = ("target-size", policy.target_size)
+        for (small, smaller), (large, larger) in (
+            (fragment, done),
+            (done, target),
+            (target, ("split-size", policy.split_size)),
+            (target, ("max-task-size", policy.max_task_size)),
+        ):
+            if smaller <= larger:
+                continue
+            # Named is a property that somebody has set; of two, not the target.
+            if PREFIX + large in self._properties and (
+                large != "target-size" or PREFIX + small not in self._properties
+            ):
+                self._refuse(PREFIX + large, f"at least {format_size(smaller)}, the {small}")
+            else:
+                self._refuse(PREFIX + small, f"at most {format_size(larger)}, the {large}")
 
     def _refuse_unknown(self) -> None:
         known = ", ".join(sorted(name.removeprefix(PREFIX) for name in self._known))

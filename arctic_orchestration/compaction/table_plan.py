@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from arctic_orchestration.compaction.policy import DISABLED
 from arctic_orchestration.compaction.task import PlannedTask, TaskKind
 
 #: So many partitions are named as examples.
@@ -113,7 +114,8 @@ class TablePlan:
     def gain(self) -> str:
         """What comes of it, for people."""
         if self.refused is not None:
-            return f"refused: {self.refused}"
+            said = "not compacted" if self.refused == DISABLED else "refused"
+            return f"{said}: {self.refused}"
         if not self.tasks:
             return f"nothing to merge in {counted(self.files, 'file')}"
         merged = sum(len(task.group.files) for task in self.tasks)

@@ -18,7 +18,7 @@ from pyiceberg.transforms import VoidTransform
 
 from arctic_orchestration.compaction import rests, tables, task_rows
 from arctic_orchestration.compaction.planner import NameOf, plan, refusal_of
-from arctic_orchestration.compaction.policy import PREFIX, Policy
+from arctic_orchestration.compaction.policy import DISABLED, Policy
 from arctic_orchestration.compaction.table_plan import PlanState, Retried, TablePlan
 from arctic_orchestration.compaction.task import LIVE, TaskKind, TaskState
 from arctic_orchestration.database.engine import Database
@@ -70,7 +70,7 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
     Errors:
         LakeError: a manifest cannot be read.
     """
-    refused = None if policy.enabled or state.forced else f"{PREFIX}enabled is false"
+    refused = None if policy.enabled or state.forced else DISABLED
     try:
         if refused is None:
             require_supported_table(table)

@@ -13,6 +13,7 @@ Files are removed when it is known that no snapshot holds them, and only then.
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -65,6 +66,7 @@ def append(
     *,
     replacing: BooleanExpression | None = None,
     once: str | None = None,
+    before_commit: Callable[[], object] | None = None,
 ) -> Appended:
     """Appends the rows in one snapshot; ``table`` is refreshed. One Spark job.
 
@@ -75,6 +77,8 @@ def append(
             other processes add meanwhile included. A null matches no comparison.
         once: an append whose key is in the history of the table's head does nothing. The key is
             forgotten when its snapshot expires.
+        before_commit: called when everything is written, right before each attempt to commit. What
+            it raises ends the append: who has lost a lease while Spark worked commits nothing.
 
     Errors:
         UnsupportedTable: the format, a column's type or a transform would not survive, or rows to
@@ -93,7 +97,7 @@ def append(
     require_fitting(dataframe.schema, table.schema(), name)
     if once is not None and (earlier := _recorded(table, ONCE, once)):
         return _appended(earlier, written=False)
-    run = _Append(spark, table, replacing, once)
+    run = _Append(spark, table, replacing, once, before_commit)
     try:
         return run.commit(write_files(spark, dataframe, table, f"{run.directory}/rows"))
     finally:
@@ -110,6 +114,7 @@ class _Append:
         table: Table,
         replacing: BooleanExpression | None,
         once: str | None,
+        before_commit: Callable[[], object] | None,
     ) -> None:
         self.landed = False
         #: A commit was sent, and it is not known what became of it.
@@ -121,6 +126,8 @@ class _Append:
         self._planned = table.metadata
         self._replacing = None if replacing is None else null_matches_nothing(replacing)
         self._once = once
+        self._before_commit = before_commit
+        self._forbidden: Exception | None = None
         self._rewritten: tuple[frozenset[str], str, list[DataFile]] = (frozenset(), "", [])
 
     def commit(self, added: list[DataFile]) -> Appended:
@@ -143,7 +150,7 @@ class _Append:
             except (CommitFailedException, ValidationException):
                 pass
             except Exception as error:
-                if not self.in_doubt:
+                if not self.in_doubt or error is self._forbidden:
                     raise
                 doubted_head = self._table.metadata.current_snapshot_id
                 lost_answers += 1
@@ -156,6 +163,7 @@ class _Append:
 
     def _attempt(self, added: list[DataFile]) -> None:
         removed, kept = self._replaced()
+        self._ask()
         table = self._table
         transaction = table.transaction()
         update = transaction.update_snapshot(snapshot_properties=self._summary(added))
@@ -194,6 +202,15 @@ class _Append:
         finally:
             if refused:
                 producer._clean_all_uncommitted()
+
+    def _ask(self) -> None:
+        if self._before_commit is None:
+            return
+        try:
+            self._before_commit()
+        except Exception as error:
+            self._forbidden = error
+            raise
 
     def _replaced(self) -> tuple[list[DataFile], list[DataFile]]:
         """The files that go, and those with the rows of them that stay."""

@@ -1,6 +1,7 @@
 """``arctic doctor``: what it finds of compaction."""
 
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,12 +9,15 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.cli import doctor_compaction
+from arctic_orchestration.cli.doctor import examine
 from arctic_orchestration.cli.doctor_compaction import compaction
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import commits, leftovers, queues, tables, workers
 from arctic_orchestration.database.compaction_tables import compaction_attempts
+from arctic_orchestration.database.freshness_tables import tasks
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
+from arctic_orchestration_tests.cli.conftest import Outcome
 
 __all__ = ["lake"]
 
@@ -46,6 +50,43 @@ def test_a_lake_in_which_nothing_is_in_the_way_is_well(lake: SmallLake) -> None:
     assert findings["lake catalog"][1].endswith(": 2 tables")
     assert findings["compaction"] == (GOOD, "2 tables, and nothing is in the way", "")
     assert len(findings) == 2
+
+
+def test_refused_tables_have_a_row_each_and_the_rest_is_counted(lake: SmallLake) -> None:
+    """Five are named; the command that names all of them is."""
+    for number in range(7):
+        lake.table(f"lake.bad{number}", 0, **{"arctic.compaction.attempts": "none"})
+    lake.tick()
+    refused = [one for one in compaction() if one.check.startswith("table")]
+    assert [one.found.partition(":")[0] for one in refused] == [
+        *(f"lake.bad{number}" for number in range(5)),
+        "2 more",
+    ]
+    assert refused[-1].found == "2 more: arctic compaction status"
+
+
+@ON_SQLITE
+def test_compaction_without_dagster_is_no_failure(
+    lake: SmallLake, arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where nothing else is known; neither without an instance, nor where its daemon never ran."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    serving(lake)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    without = {one.check: one for one in examine()}
+    advice = "nothing for compaction with arctic compaction serve; else: "
+    assert without["dagster instance"].status == WARNING
+    assert without["dagster instance"].advice.startswith(advice)
+    assert arctic("doctor").code == 0
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    silent = {one.check: one for one in examine()}
+    assert (silent["daemon"].status, silent["dispatcher"].status) == (WARNING, WARNING)
+    with lake.database.begin() as tx:
+        tx.execute(sa.insert(tasks).values(task="reports/daily"))
+    assert {one.check: one.status for one in examine()}["daemon"] == BAD
 
 
 @ON_SQLITE
@@ -83,7 +124,7 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     lake.tick()
     lake.fail("a broken file", final=True)
     findings = found()
-    status, said, _ = findings["tables refused"]
+    status, said, _ = findings["table refused"]
     assert (status, said.startswith("lake.bad: arctic.compaction.attempts of lake.bad: got")) == (
         WARNING,
         True,

@@ -168,7 +168,7 @@ def test_where_nothing_is_to_be_merged_spark_is_not_started(
     lake.table("lake.off", 3, **{"arctic.compaction.enabled": "false"})
     said = arctic("compaction", "run", "lake.off")
     assert said.code == 1
-    assert said.out == "lake.off: refused: arctic.compaction.enabled is false\n"
+    assert said.out == "lake.off: not compacted: arctic.compaction.enabled is false\n"
     refused = arctic("compaction", "run", "lake.flights", "--way", "guess")
     assert refused.code == 2
     assert "--way: got 'guess', expected decode or append" in refused.err

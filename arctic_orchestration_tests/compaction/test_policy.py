@@ -185,7 +185,11 @@ def test_sizes_that_contradict_each_other_are_refused() -> None:
     assert problems(written(target_size="8MiB", done_size="9MiB")) == {
         "done-size": "at most 8MiB, the target-size"
     }
+    # The one that was written is named: done is 3/4 of the target by default.
     assert problems(written(target_size="8MiB", fragment_size="7MiB")) == {
+        "fragment-size": "at most 6MiB, the done-size"
+    }
+    assert problems(written(target_size="8MiB", fragment_size="7MiB", done_size="5MiB")) == {
         "done-size": "at least 7MiB, the fragment-size"
     }
     assert problems(written(target_size="8MiB", split_size="7MiB")) == {

@@ -36,6 +36,7 @@ from arctic_orchestration.errors import (
     CommitConflict,
     CommitUnknown,
     ConfigurationError,
+    LeaseLost,
     SchemaMismatch,
     UnsupportedTable,
 )
@@ -303,6 +304,44 @@ def test_an_append_that_cannot_commit_leaves_no_files(
         append(spark, rows(spark, (1, "JFK", 0.0)), table)
     assert files_in(table) == set()
     assert not list(Path(table.location()).rglob("*.avro"))
+
+
+def test_who_may_not_commit_any_more_commits_nothing(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """Asked when the rows are written, and again before the next attempt; no files are left."""
+    written: list[int] = []
+
+    def lost_at_the_second_time() -> None:
+        written.append(len(files_in(table)))
+        if len(written) == 2:
+            raise LeaseLost("somebody else has it")
+
+    catalogue.answers = [catalogue.refuse]
+    with pytest.raises(LeaseLost, match="somebody else has it"):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=lost_at_the_second_time)
+    assert written == [1, 1]
+    assert (ids(table), files_in(table)) == ([], set())
+    append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=lambda: None)
+    assert ids(table) == [1]
+
+
+def test_what_forbids_a_commit_is_not_taken_for_a_lost_answer(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """The commit before it may have landed, for all that is known: its files stay."""
+    answers: list[str] = []
+
+    def once() -> None:
+        answers.append("asked")
+        if len(answers) == 2:
+            raise LeaseLost("somebody else has it")
+
+    catalogue.answers = [catalogue.lose_the_question]
+    with pytest.raises(LeaseLost):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=once)
+    assert answers == ["asked", "asked"]
+    assert len(files_in(table)) == 1
 
 
 def test_a_schema_that_changes_meanwhile_is_a_conflict(

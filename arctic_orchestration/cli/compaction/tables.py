@@ -21,7 +21,7 @@ from arctic_orchestration.cli.display import Rows, console, counted, moment, pri
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, rests, tables
-from arctic_orchestration.compaction.policy import PREFIX, Policy
+from arctic_orchestration.compaction.policy import DISABLED, Policy
 from arctic_orchestration.compaction.records import records
 from arctic_orchestration.compaction.rests import Rest
 from arctic_orchestration.compaction.tables import CompactionTable
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import TableNumbers
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A compaction queue's name.")]
-
-
-#: what the planner says of a table whose property says so
-DISABLED = f"{PREFIX}enabled is false"
 
 
 @dataclass(frozen=True, kw_only=True)
