@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,8 @@ from arctic_orchestration.errors import InvalidInput
 _UNBROKEN = 10_000
 #: Text in a narrower column is harder to read than text on a line of its own.
 _LEAST_ROOM = 30
+#: numbers, spans such as 1m18s, moments
+_BARE = re.compile(r"[0-9]+|([0-9]+(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+Z?")
 
 COLORS = {
     "enabled": "green",
@@ -92,14 +95,16 @@ class Rows:
 
     def _print_below(self, out: Console, others: list[int]) -> None:
         for row in self._rows:
-            # A bare number says nothing without its column's name.
-            cells = [
-                f"{row[n]} {self._columns[n]}" if n and row[n].isdecimal() else row[n]
-                for n in others
-            ]
-            out.print("  ".join(filter(None, cells)))
+            out.print("  ".join(filter(None, (self._named(n, row[n]) for n in others))))
             if row[self._text]:
                 out.print(Padding(row[self._text], (0, 0, 0, 4)))
+
+    def _named(self, column: int, cell: str) -> str:
+        """A number, a span or a moment says nothing without its column's name."""
+        name, plain = self._columns[column], render(cell).plain
+        if column and plain.isdecimal():
+            return f"{cell} {name}"
+        return f"{name} {cell}" if name and _BARE.fullmatch(plain) else cell
 
 
 def print_json(document: Any) -> None:

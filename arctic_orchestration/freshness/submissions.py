@@ -23,7 +23,7 @@ from arctic_orchestration.freshness.criteria import required_since
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.owning import Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
-from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.identifiers import new_id
 
 #: up to 100 years, as criteria have it
@@ -189,6 +189,22 @@ def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submissio
     for row in tx.execute(query).mappings():
         found.setdefault(row["task"], []).append(Submission.from_row(row))
     return found
+
+
+def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission]:
+    """By task, the newest submission that has ended, if it was to make the task and did not."""
+    if not names:
+        return {}
+    here = task_submissions.c
+    newest = (
+        sa.select(sa.func.max(here.id))
+        .where(dialect.among(tx, here.task, names), here.ended_at.is_not(None))
+        .group_by(here.task)
+    )
+    query = sa.select(task_submissions).where(
+        here.id.in_(newest), here.state.in_(sorted(state.value for state in BAD))
+    )
+    return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
 def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]:

@@ -54,6 +54,25 @@ def test_tasks_are_listed_with_how_they_stand(three: Tasked, arctic: Command) ->
     assert "run run-9 of cluster west, location lake makes it" in arctic("tasks", "list").out
 
 
+def test_a_task_that_was_not_made_says_so_until_it_is(three: Tasked, arctic: Command) -> None:
+    """With the reason; what is fresh nevertheless stays fresh, and a success ends it."""
+    with three.database.begin() as tx:
+        for name in ("top", "middle"):
+            (asked,) = submissions.submit(tx, [name], cluster="default")
+            ended = database_time(tx)
+            submissions.update(tx, asked.id, state="failed", reason="no source", ended_at=ended)
+    title, _, middle, _, top = lines(arctic("tasks", "list"))
+    assert title == ["3 tasks: 2 fresh, 1 failed"]
+    assert middle[3] == "fresh"
+    assert top[3] == "failed"
+    assert top[4].startswith("failed at 20") and top[4].endswith(": no source; never made")
+    stands = {one["task"]: one for one in document(arctic, "list")["tasks"]}["top"]
+    assert (stands["state"], stands["failed_submission"]["reason"]) == ("failed", "no source")
+    three.made("top", 0)
+    stands = {one["task"]: one for one in document(arctic, "list")["tasks"]}["top"]
+    assert (stands["state"], stands["failed_submission"]) == ("fresh", None)
+
+
 @ON_SQLITE
 def test_a_list_without_tasks_says_so(tasked: Tasked, arctic: Command) -> None:
     """Nothing declared, nothing of that kind, no batch of that name."""
@@ -64,7 +83,7 @@ def test_a_list_without_tasks_says_so(tasked: Tasked, arctic: Command) -> None:
     assert "no code location has declared a task yet" in refused.err
     tasked.declare(task("raw", 12))
     tasked.made("raw", 1)
-    assert arctic("tasks", "list", "--stale").out == "no such tasks\n"
+    assert arctic("tasks", "list", "--stale").out == "all of them are fresh\n"
     refused = arctic("tasks", "list", "--batch", "hourly")
     assert (refused.code, refused.out) == (2, "")
     assert "no batch has the name 'hourly'; there is: daily" in refused.err

@@ -49,7 +49,7 @@ def list_(
     if views:
         _print_list(views)
     else:
-        console().print("no such tasks" if known.views else "no location has declared a task yet")
+        console().print(_none_of(known, stale=stale))
     for one in troubled:
         place = f"{one.cluster}/{one.location}"
         console().print(f"[red]{escape(place)}: {escape(str(one.trouble))}[/]")
@@ -83,6 +83,12 @@ def show(
     _print_history(history)
 
 
+def _none_of(known: Known, *, stale: bool) -> str:
+    if not known.views:
+        return "no location has declared a task yet"
+    return "all of them are fresh" if stale else "no such tasks"
+
+
 def why(view: TaskView) -> str:
     """What is to be said of how a task stands."""
     # What makes it says more than what waits for that.
@@ -94,6 +100,9 @@ def why(view: TaskView) -> str:
         return f"{said[0].reason}{more}"
     if view.skipped is not None:
         return f"{view.skipped}; {view.age}"
+    if view.failed is not None:
+        ended = moment(view.failed.ended_at)
+        return f"{view.failed.state} at {ended}: {view.failed.reason}; {view.age}"
     return f"{view.age}, to be {view.need}"
 
 
@@ -124,6 +133,7 @@ def task_json(known: Known, view: TaskView) -> dict[str, Any]:
         ],
         "parents": [edge_json(known, edge) for edge in view.parents],
         "live_submissions": [submission_json(one) for one in view.live],
+        "failed_submission": None if view.failed is None else submission_json(view.failed),
     }  # fmt: skip
 
 
@@ -219,8 +229,8 @@ def _print_task(known: Known, view: TaskView) -> None:
             said += f"; {spec.retries} {'retry' if spec.retries == 1 else 'retries'}"
         if spec.parents:
             said += (
-                f"; parents elsewhere are waited for {format_duration(spec.patience)}, and looked "
-                f"at every {format_duration(spec.recheck)}"
+                f"; parents that others make are waited for {format_duration(spec.patience)}, and "
+                f"looked at every {format_duration(spec.recheck)}"
             )
         out.print(f"  {escape(said)}")
     if view.holder is not None:

@@ -74,6 +74,7 @@ class TaskView:
         holder: whose run makes it now; none: nobody's.
         skipped: why it is not to be made; none: it may be.
         live: its submissions that have not ended, oldest first.
+        failed: its newest submission that has ended, if that did not make it and nobody did since.
         parents: how fresh each is for it.
     """
 
@@ -88,20 +89,25 @@ class TaskView:
     holder: str | None
     skipped: str | None
     live: tuple[Submission, ...]
+    failed: Submission | None
     parents: tuple[EdgeView, ...]
 
     @property
     def state(self) -> str:
-        """One word: ``running``, ``waiting``, ``skipped``, ``fresh``, ``stale`` or ``never``."""
+        """One word: ``running``, ``waiting``, ``skipped``, ``fresh``, ``failed``, ``stale`` or
+        ``never``.
+        """
         if self.holder is not None:
             return "running"
         if self.live:
             return "waiting"
         if self.skipped is not None:
             return "skipped"
-        if self.row.last_success_at is None:
-            return "never"
-        return "fresh" if self.fresh else "stale"
+        if self.fresh:
+            return "fresh"
+        if self.failed is not None:
+            return "failed"
+        return "never" if self.row.last_success_at is None else "stale"
 
 
 def task_views(
@@ -150,6 +156,7 @@ class _Known:
             one.task: f"{one.reason} (by {one.by})" for one in skips.skips(tx, list(names))
         }
         self.live = submissions.live_of(tx, names)
+        self.failed = submissions.failed_last(tx, names)
         others = [name for name in names if name not in self.places]
         self.made = assets.materialized_at(others) if others else {}
         self.assets = (assets.known(others) if others else frozenset()) | set(self.made)
@@ -168,6 +175,7 @@ def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
     at, now = row.last_success_at, known.now
     since = required_since(spec.freshness_hours, spec.timezone, now)
     until = fresh_until(at, spec.freshness_hours, spec.timezone) if at is not None else None
+    failed = known.failed.get(name)
     return TaskView(
         name=name,
         spec=spec,
@@ -180,8 +188,13 @@ def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
         holder=known.holder(name),
         skipped=known.skips.get(name) or spec.skip,
         live=tuple(known.live.get(name, ())),
+        failed=failed if failed is not None and _is_later(failed.ended_at, at) else None,
         parents=tuple(_edge(spec, parent, known) for parent in spec.parents),
     )
+
+
+def _is_later(moment: datetime | None, than: datetime | None) -> bool:
+    return than is None or (moment is not None and moment > than)
 
 
 def _edge(spec: TaskSpec, parent: Parent, known: _Known) -> EdgeView:

@@ -1,0 +1,5 @@
+"""``python -m arctic_orchestration.cli``: the command where its script is not on the PATH."""
+
+from arctic_orchestration.cli.main import main
+
+main()
