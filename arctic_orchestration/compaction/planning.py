@@ -4,19 +4,20 @@ A table is looked at when something said that it changed (:func:`mark_due`), and
 ``check-interval`` says, due or not. To look means to read its metadata, no more. It is planned,
 from its manifests, only if a plan may be another one than the last: there is a new snapshot, its
 properties or its tasks have changed, or files have waited for an interval. So a plan that gains
-nothing is made once. A table that rests is not looked at.
+nothing is made once. A table that rests is not looked at. One whose tasks found no room in their
+queue comes first as soon as there is some: see ``line``.
 """
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import queues, rests, tables
+from arctic_orchestration.compaction import line, queues, rests, tables
 from arctic_orchestration.compaction.catalogs import require_same
 from arctic_orchestration.compaction.offers import Offered, offer
 from arctic_orchestration.compaction.planner_memory import Memory, why_planned
@@ -108,7 +109,8 @@ class Planner:
         self._memories: dict[str, Memory] = {}
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
-        """Looks at the tables whose turn it is, those first that were not looked at for longest.
+        """Looks at the tables that wait for room where there is some, then at those whose turn it
+        is, the one first that was not looked at for longest.
 
         A table that cannot be looked at is left for later, with the reason in its row, and the
         others go on. What is not reached in time is reached by the next tick.
@@ -132,11 +134,12 @@ class Planner:
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.known_tables(tx)}
         counts = PlanningCounts(tables=len(self._names))
-        names = self._turn(rows, now)
-        silent = 0
-        for place, name in enumerate(names):
+        turn, done = self._turn(rows, now), set[str]()
+        rest, silent = iter(turn), 0
+        while (name := self._next(rest, done, now)) is not None:
             if time.monotonic() >= deadline or silent >= _SILENT_TABLES:
-                return counts.plus(PlanningCounts(postponed=len(names) - place))
+                return counts.plus(PlanningCounts(postponed=len({name, *turn} - done)))
+            done.add(name)
             try:
                 counts = counts.plus(self._look(name, now))
                 silent = 0
@@ -177,6 +180,17 @@ class Planner:
             else:
                 found.append(((row.looked_at if row is not None else None) or _EVER, name))
         return [name for _, name in sorted(found)]
+
+    def _next(self, turn: Iterator[str], done: Collection[str], now: datetime) -> str | None:
+        """The table to look at next in a tick: one that waits for room, where there is some."""
+        with self._database.read() as tx:
+            waiting = line.waiting_for_room(tx, now)
+        for row in waiting:
+            memory = self._memories.get(row.name)
+            paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
+            if row.name in self._names and row.name not in done and not paused:
+                return row.name
+        return next((name for name in turn if name not in done), None)
 
     def _look(self, name: str, now: datetime) -> PlanningCounts:
         # The row is read before the table is: a commit in between makes the offer stale.
@@ -245,6 +259,7 @@ class Planner:
                     reason=_outcome(plan, offered, row),
                     now=now,
                     still_due=not offered.complete,
+                    got_room=len(offered.taken) > len(offered.superseded),
                 )
                 if not offered.complete:
                     tables.make_due(tx, row.name, _outcome(plan, offered, row), now)

@@ -195,6 +195,14 @@ def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
     return max(queue.capacity - int(tx.execute(query).scalar_one()), 0)
 
 
+def queues_with_room(tx: sa.Connection) -> frozenset[str]:
+    """The names of the queues that take a task now; nothing is locked."""
+    here = compaction_queues.c
+    live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == here.name)
+    query = sa.select(here.name).where(here.capacity > live.scalar_subquery())
+    return frozenset(tx.execute(query).scalars())
+
+
 def queue_of(tx: sa.Connection, table: str, property: str | None) -> tuple[str, str]:
     """The queue of a table, and why it is that one.
 

@@ -1,7 +1,7 @@
 """What is known of each lake table: when it is due, when it was looked at, whether it rests.
 
-A table is *due* when its interval is over or an event says that it changed; it stays due until
-somebody has looked and all that was worth offering found room. It *rests* after a task of it
+A table is *due* when an event says that it changed; it stays due, or becomes so, until somebody has
+looked and all that was worth offering found room. It *rests* after a task of it
 failed in a way in which all of them would, longer each time, up to a day; a commit ends that. What
 is wrong with single files lets these rest: see ``rests``. Its row is the lock under which tasks are
 offered, moved to another queue and ended.
@@ -95,19 +95,14 @@ def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
     return _one(tx, name, sa.select(compaction_tables).with_for_update(key_share=True))
 
 
-def due_tables(tx: sa.Connection, now: datetime, limit: int | None = None) -> list[CompactionTable]:
-    """Tables that are due and do not rest, those that were looked at longest ago first.
-
-    So a table that has more to offer than its queue has room for goes to the end of the line
-    each time, and does not take the room from the others.
-    """
+def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
+    """Tables that were looked at and are still due, and do not rest; the longest due first."""
     here = compaction_tables.c
     awake = here.rests_until.is_(None) | (here.rests_until <= now)
     query = (
         sa.select(compaction_tables)
-        .where(here.due_since.is_not(None), awake, here.gone_at.is_(None))
-        .order_by(sa.func.coalesce(here.looked_at, here.due_since), here.due_since, here.name)
-        .limit(limit)
+        .where(here.due_since <= here.looked_at, awake, here.gone_at.is_(None))
+        .order_by(here.due_since, here.name)
     )
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
@@ -140,6 +135,7 @@ def looked(
     reason: str,
     now: datetime,
     still_due: bool = False,
+    got_room: bool = False,
     refused: str | None = None,
 ) -> None:
     """Notes that a table was looked at, so that a look without gain is not repeated.
@@ -152,6 +148,7 @@ def looked(
         reason: what came of it, for people.
         now: when.
         still_due: something found no room, or could not be done yet.
+        got_room: something else found room: it is due since now, behind those that got none.
         refused: why the table cannot be compacted; none: it can.
     """
     here = compaction_tables.c
@@ -161,6 +158,8 @@ def looked(
             looked_at=now, looked_snapshot_id=snapshot_id, looked_reason=reason, refused=refused
         )
     )
+    if got_room and still_due:
+        tx.execute(table.values(due_since=now))
     if not still_due:
         tx.execute(
             table.where(here.due_number == due_number).values(due_since=None, due_reason=None)

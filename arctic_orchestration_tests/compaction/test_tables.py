@@ -24,39 +24,28 @@ def test_a_table_is_due_since_the_first_reason(database: Database) -> None:
     """A later one is shown, and the table does not go to the end of the line."""
     with database.begin() as tx:
         seen(tx, "lake.a")
-        seen(tx, "lake.b")
-        assert tables.due_tables(tx, NOON) == []
-        assert tables.make_due(tx, "lake.b", "a commit", NOON)
-        assert tables.make_due(tx, "lake.a", "its interval", NOON + MINUTE)
-        assert tables.make_due(tx, "lake.b", "its interval", NOON + 2 * MINUTE)
-        due = tables.due_tables(tx, NOON)
-        assert [(table.name, table.due_since, table.due_reason) for table in due] == [
-            ("lake.b", NOON, "its interval"),
-            ("lake.a", NOON + MINUTE, "its interval"),
-        ]
+        assert tables.table_named(tx, "lake.a").due_since is None
+        assert tables.make_due(tx, "lake.a", "a commit", NOON)
+        assert tables.make_due(tx, "lake.a", "its interval", NOON + 2 * MINUTE)
+        due = tables.table_named(tx, "lake.a")
+        assert (due.due_since, due.due_reason) == (NOON, "its interval")
         assert not tables.make_due(tx, "lake.c", "a commit", NOON)
 
 
-def test_tables_that_stay_due_take_turns(database: Database) -> None:
-    """Who was looked at goes behind who was not; so a flood does not keep others out."""
+def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> None:
+    """Since then as before, or since it last got room; one that nobody has looked at is not."""
     with database.begin() as tx:
-        for number, name in enumerate(("lake.flood", "lake.a", "lake.b")):
+        for name in ("lake.a", "lake.b"):
             seen(tx, name)
-            tables.make_due(tx, name, "a commit", NOON + number * MINUTE)
-        turns = []
-        for minute in range(10, 16):
-            first = tables.due_tables(tx, NOON, limit=1)[0]
-            turns.append(first.name)
-            tables.looked(
-                tx,
-                first.name,
-                due_number=first.due_number,
-                snapshot_id=1,
-                reason="the queue is full",
-                now=NOON + minute * MINUTE,
-                still_due=True,
-            )
-        assert turns == ["lake.flood", "lake.a", "lake.b"] * 2
+            tables.make_due(tx, name, "a commit", NOON)
+        assert tables.left_due(tx, NOON) == []
+        done = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
+        tables.looked(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
+        (left,) = tables.left_due(tx, NOON + MINUTE)
+        assert (left.name, left.due_since) == ("lake.a", NOON)
+        later = NOON + 2 * MINUTE
+        tables.looked(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
+        assert tables.left_due(tx, later)[0].due_since == later
 
 
 def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Database) -> None:
@@ -64,18 +53,18 @@ def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Datab
     with database.begin() as tx:
         seen(tx, "lake.a")
         tables.make_due(tx, "lake.a", "a commit", NOON)
-        (before,) = tables.due_tables(tx, NOON)
+        before = tables.table_named(tx, "lake.a")
         tables.make_due(tx, "lake.a", "another commit", NOON + MINUTE)
         done = {"snapshot_id": 7, "reason": "nothing to gain", "now": NOON + 2 * MINUTE}
         tables.looked(tx, "lake.a", due_number=before.due_number, **done)
-        (again,) = tables.due_tables(tx, NOON)
+        again = tables.table_named(tx, "lake.a")
         assert again.due_reason == "another commit"
         assert (again.looked_snapshot_id, again.looked_reason) == (7, "nothing to gain")
         tables.looked(tx, "lake.a", due_number=again.due_number, still_due=True, **done)
-        assert tables.due_tables(tx, NOON) == [tables.table_named(tx, "lake.a")]
+        assert tables.table_named(tx, "lake.a").due_since == NOON
         tables.looked(tx, "lake.a", due_number=again.due_number, refused="format v3", **done)
-        assert tables.due_tables(tx, NOON) == []
-        assert tables.table_named(tx, "lake.a").refused == "format v3"
+        refused = tables.table_named(tx, "lake.a")
+        assert (refused.due_since, refused.refused) == (None, "format v3")
         tables.looked(tx, "lake.a", due_number=again.due_number, **done)
         assert tables.table_named(tx, "lake.a").refused is None
 
@@ -87,12 +76,14 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
     with database.begin() as tx:
         seen(tx, "lake.a")
         tables.make_due(tx, "lake.a", "a commit", NOON)
+        done = {"due_number": 1, "snapshot_id": 1, "reason": "no room"}
+        tables.looked(tx, "lake.a", now=NOON, still_due=True, **done)
         for length in minutes:
             until = tables.rest(tx, "lake.a", "task x is in quarantine", now)
             assert until == now + length * MINUTE
             assert tables.rest(tx, "lake.a", "another one", now + MINUTE) == until
-            assert tables.due_tables(tx, until - timedelta(seconds=1)) == []
-            assert [table.name for table in tables.due_tables(tx, until)] == ["lake.a"]
+            assert tables.left_due(tx, until - timedelta(seconds=1)) == []
+            assert [table.name for table in tables.left_due(tx, until)] == ["lake.a"]
             now = until
         assert tables.table_named(tx, "lake.a").rests(now) is False
         tables.wake(tx, "lake.a")
@@ -130,8 +121,8 @@ def test_the_end_of_a_table_cancels_what_waits(database: Database) -> None:
         assert (task.state, task.ended_at) == (TaskState.CANCELED, NOON + MINUTE)
         assert task.reason == "the catalog has the table no more"
         assert task_rows.live_paths(tx, "lake.a") == {}
-        assert tables.due_tables(tx, NOON + MINUTE) == []
-        assert tables.table_named(tx, "lake.a").gone_at == NOON + MINUTE
+        gone = tables.table_named(tx, "lake.a")
+        assert (gone.due_since, gone.gone_at) == (None, NOON + MINUTE)
         queues.delete_queue(tx, "own")
         seen(tx, "lake.a", now=NOON + 2 * MINUTE)
         assert tables.table_named(tx, "lake.a").gone_at is None
