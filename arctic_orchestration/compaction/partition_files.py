@@ -1,7 +1,7 @@
 """The live files of one partition, sorted by what can be done about them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arctic_orchestration.compaction.packing import in_order
 from arctic_orchestration.compaction.policy import Policy
@@ -20,6 +20,8 @@ class PartitionFiles:
     with_deletes: tuple[LiveFile, ...]
     #: distinct delete files that apply to any of them
     deletes: tuple[DeleteFile, ...]
+    #: files that are in none of the others but the first: see :meth:`for_tasks`
+    too_large: tuple[LiveFile, ...] = ()
 
     @classmethod
     def of(cls, files: Sequence[LiveFile], policy: Policy) -> "PartitionFiles":
@@ -35,11 +37,34 @@ class PartitionFiles:
                 file
                 for file in ordered
                 if file.size > policy.split_size
+                # One row cannot be split.
+                and file.rows > 1
                 and outputs_wanted(file.size, policy.target_size, files=1) > 1
             ),
             with_deletes=tuple(file for file in ordered if file.deletes),
             deletes=distinct_deletes(ordered),
         )
+
+    def for_tasks(self, policy: Policy) -> "PartitionFiles":
+        """Without those that no task may read, which stay as they are whatever is planned.
+
+        Were they a reason for a major, they would be one at each plan, and the small files beside
+        them would be written anew each time.
+        """
+        # Files of one commit often have the very same tuple of deletes, thousands of them.
+        tuples = {id(file.deletes): file.deletes for file in self.files if file.deletes}
+        sizes = {key: sum(one.size for one in deletes) for key, deletes in tuples.items()}
+        too_large = tuple(
+            file
+            for file in self.files
+            if file.size + sizes.get(id(file.deletes), 0) > policy.max_task_size
+        )
+        if not too_large:
+            return self
+        paths = {file.path for file in too_large}
+        others = PartitionFiles.of([file for file in self.files if file.path not in paths], policy)
+        # The share of deleted rows is that of the whole partition.
+        return replace(others, files=self.files, too_large=too_large)
 
     @property
     def bytes(self) -> int:

@@ -2,6 +2,8 @@
 
 Each partition (of each partition spec) is decided for itself:
 
+- files that are too large for a task, with their deletes, are left alone, and are no reason for
+  anything;
 - *major*, if it has enough undersized files, enough deletes, or an oversized file, or if its small
   files have waited for the interval of majors: all files that are not done are packed anew; files
   with deletes, if the partition has enough of them; an oversized file is split;
@@ -178,13 +180,17 @@ class _Planner:
         if name in self.state.held_partitions:
             others = []
         free, awake_at = self._awake(others)
-        here = PartitionFiles.of(free, self.policy)
+        found = PartitionFiles.of(free, self.policy)
+        here = found.for_tasks(self.policy)
         notes = []
         if len(others) < len(members):
             notes.append(f"{counted(len(members) - len(others), 'file')} in tasks under way")
         if awake_at is not None:
             files = counted(len(others) - len(free), "file")
             notes.append(f"{files} at rest after a quarantine, until {format_moment(awake_at)}")
+        if here.too_large:
+            most = format_bytes(self.policy.max_task_size)
+            notes.append(f"{counted(len(here.too_large), 'file')} too large for a task of {most}")
         due = self._due(here, name)
         choice = self._choice(here, due) if free else None
         tasks: list[PlannedTask] = []
@@ -197,11 +203,8 @@ class _Planner:
             reason, left = "a merge is under way", Left.HELD
         else:
             reason = choice.reason
-            groups, too_large, cause = self._groups(choice, here)
+            groups, cause = self._groups(choice, here)
             tasks = [self._task(choice, spec_id, name, group) for group in groups]
-            if too_large:
-                most = format_bytes(self.policy.max_task_size)
-                notes.append(f"{counted(too_large, 'file')} too large for a task of {most}")
             if not tasks:
                 left = cause
         plan = PartitionPlan(
@@ -209,11 +212,11 @@ class _Planner:
             name=name,
             files=len(members),
             bytes=sum(file.size for file in members),
-            fragments=len(here.fragments),
-            undersized=len(here.undersized),
-            oversized=len(here.oversized),
-            with_deletes=len(here.with_deletes),
-            delete_files=len(here.deletes),
+            fragments=len(found.fragments),
+            undersized=len(found.undersized),
+            oversized=len(found.oversized),
+            with_deletes=len(found.with_deletes),
+            delete_files=len(found.deletes),
             kind=choice.kind if choice is not None and tasks else None,
             tasks=len(tasks),
             merged_files=sum(len(task.group.files) for task in tasks),
@@ -305,12 +308,14 @@ class _Planner:
             )
         if counts:
             return ", ".join(counts), Left.TOO_FEW
+        if here.too_large:
+            return "no other file can be better", Left.TOO_LARGE
         return f"{counted(len(here.files), 'file')}, all of them done", Left.FINE
 
     def _groups(
         self, choice: _Choice, here: PartitionFiles
-    ) -> tuple[list[tuple[LiveFile, ...]], int, Left]:
-        """The files of each task, how many were too large, and why there are none, if so."""
+    ) -> tuple[list[tuple[LiveFile, ...]], Left]:
+        """The files of each task, and why there are none, if so."""
         split = here.oversized if choice.kind is TaskKind.MAJOR else ()
         chosen = list(here.fragments)
         if choice.kind is TaskKind.MAJOR:
@@ -336,13 +341,8 @@ class _Planner:
                     cause = Left.GROWING
             if len(kept) > 1 or (choice.applies_deletes and kept[0].deletes):
                 groups.append(kept)
-        too_large = len(packed.too_large)
-        for file in split:
-            if file.size + sum(one.size for one in file.deletes) > self.policy.max_task_size:
-                too_large += 1
-            else:
-                groups.append((file,))
-        return groups, too_large, Left.TOO_LARGE if too_large else cause
+        groups += [(file,) for file in split]
+        return groups, Left.TOO_LARGE if here.too_large else cause
 
     def _task(
         self, choice: _Choice, spec_id: int, name: str, files: tuple[LiveFile, ...]

@@ -243,6 +243,27 @@ def test_a_file_above_what_a_task_may_read_is_left_and_told() -> None:
     assert partition.notes == ("1 file too large for a task of 400.0 MB",)
 
 
+def test_a_file_that_no_task_may_read_is_no_reason_to_rewrite_small_ones() -> None:
+    """The two small files wait, as they would without it; so with deletes that are too large."""
+    small = [data_file("u", 50 * MB), data_file("n", 1 * MB)]
+    large = data_file("large", 401 * MB)
+    deleted = data_file("deleted", 80 * MB, deletes=[delete_file("d", 330 * MB, rows=900)])
+    for files in (small, [*small, large], [*small, deleted]):
+        found = planned(files)
+        assert found.tasks == ()
+        assert found.partitions[0].left is Left.TOO_FEW
+    assert found.partitions[0].notes == ("1 file too large for a task of 400.0 MB",)
+    assert (found.partitions[0].with_deletes, found.partitions[0].delete_files) == (1, 1)
+
+
+def test_an_oversized_file_of_one_row_is_let_be() -> None:
+    """A row of 290 MB, which is one file whatever is done with it; two such rows are two."""
+    found = planned([data_file("a", 290 * MB, rows=1)])
+    assert found.tasks == ()
+    assert found.partitions[0].left is Left.FINE
+    assert paths(planned([data_file("a", 290 * MB, rows=2)])) == [["a"]]
+
+
 def test_partitions_and_specs_are_never_mixed() -> None:
     """Each of them is decided for itself."""
     files = [

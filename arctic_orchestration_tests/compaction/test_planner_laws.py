@@ -144,6 +144,31 @@ def test_planning_ends_though_sizes_are_not_as_expected(
     )
 
 
+TOO_LARGE = [
+    data_file("large", 100_000),
+    data_file("half-deleted", 5000, deletes=[delete_file("large-deletes", 90_000, rows=500)]),
+    *(
+        data_file(f"undersized{n}", 3000, deletes=[delete_file(f"large{n}", 50_000)])
+        for n in range(8)
+    ),
+]
+
+
+@given(FILES, POLICIES, STATES, st.sets(st.sampled_from(range(len(TOO_LARGE))), min_size=1))
+def test_files_too_large_for_any_task_change_nothing_for_the_others(
+    files: list[LiveFile], policy: Policy, state: PlanState, chosen: set[int]
+) -> None:
+    """They are left, and the others are planned as if they were not there."""
+    # The share of deleted rows is of all files: here it is never reached.
+    policy = replace(policy, major_deleted_rows=2.0)
+    large = [TOO_LARGE[number] for number in sorted(chosen)]
+    alone = plan(snapshot(files), policy, state, NOW)
+    beside = plan(snapshot([*files, *large]), policy, state, NOW)
+    assert [(task.kind, task.paths) for task in beside.tasks] == [
+        (task.kind, task.paths) for task in alone.tasks
+    ]
+
+
 @given(
     st.lists(st.integers(1, 20_000), max_size=60),
     st.integers(2, 12),
@@ -167,10 +192,20 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(
     assert len(rounds) <= (1 if forced else 3)
 
 
-def test_small_appends_for_a_day_are_not_written_over_and_over() -> None:
+@pytest.mark.parametrize(
+    "beside",
+    [
+        [],
+        [data_file("large", 1024 * MIB)],
+        [data_file("f", 120 * MIB, rows=10**8, deletes=[delete_file("d", 600 * MIB, rows=10**8)])],
+        [data_file("one row", 300 * MIB, rows=1)],
+    ],
+    ids=["alone", "a large file", "large deletes", "a large row"],
+)
+def test_small_appends_for_a_day_are_not_written_over_and_over(beside: list[LiveFile]) -> None:
     """A file of 4 KiB each 10 s: planned each minute, a byte is written a few times, not 700."""
     policy = Policy()
-    size, live, written = 4096, snapshot([]), 0
+    size, live, written = 4096, snapshot(beside), 0
     for minute in range(24 * 60):
         moment = NOW + timedelta(minutes=minute)
         new = [data_file(f"{minute}-{n}", size, sequence=minute + 1) for n in range(6)]
@@ -182,7 +217,7 @@ def test_small_appends_for_a_day_are_not_written_over_and_over() -> None:
     appended = 24 * 60 * 6 * size
     # From 4 KiB to the fragments' end at 16 MiB is a factor of 2^12; a file doubles each time.
     assert written <= 12 * appended
-    assert len(live.files) < 12 + 14
+    assert len(live.files) < 12 + 14 + len(beside)
 
 
 @pytest.mark.parametrize("sizes", [(1, 200_000), (2 * MIB, 140 * MIB)])
