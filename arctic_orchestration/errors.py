@@ -16,6 +16,7 @@
     ├── WorkerBroken            what a worker merges with is gone
     └── LakeError               a lake table cannot be read or written
         ├── UnsupportedTable    its format or a column's type would not survive
+        │   └── UnsupportedFile one of its files would not; the others may
         ├── SchemaMismatch      the rows do not fit the table's columns
         ├── CommitConflict      another writer was first; planning again may succeed
         ├── CommitUnknown       the catalog did not say whether it took the commit
@@ -113,6 +114,10 @@ class LakeError(ArcticError):
 
 class UnsupportedTable(LakeError):
     """The table's format, or the type of one of its columns, would not survive."""
+
+
+class UnsupportedFile(UnsupportedTable):
+    """A file of the table would not survive: its format, or what it leaves out; others may."""
 
 
 class SchemaMismatch(LakeError):

@@ -30,6 +30,7 @@ from arctic_orchestration.errors import (
     DatabaseUnavailable,
     NotFound,
     Refused,
+    UnsupportedFile,
     UnsupportedTable,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -40,6 +41,14 @@ _log = logging.getLogger("arctic.compaction.worker")
 
 #: how long one waits until something is said again
 _AGAIN_SECONDS = 1.0
+
+
+#: why a task is given back that nothing is wrong with
+_ENDS = "its worker ends"
+
+
+class _GivenBack(ArcticError):
+    """The worker drops what it has, and the merge has not begun."""
 
 
 class MergedFiles(Protocol):
@@ -159,14 +168,21 @@ class _Attempt:
         return self._reported(done)
 
     def _merged(self) -> MergedFiles:
+        self._go_on()
         name = self._claim.task.table
         self._table = load_table(self._catalog, name)
         self._directory = directory_of(self._table, self._claim.directory)
         policy = Policy.of(self._table.properties, name)
         self._insist(self._writes)
+        self._go_on()
         return self._merge(
             self._table, self._claim.group, self._directory, target_bytes=policy.target_size
         )
+
+    def _go_on(self) -> None:
+        """Ends the attempt before it merges, if its worker was told to give back meanwhile."""
+        if self._gives_back():
+            raise _GivenBack(_ENDS)
 
     def _writes(self, tx: sa.Connection) -> None:
         claim = self._claim
@@ -228,7 +244,7 @@ class _Attempt:
         text = _text_of(error)
         try:
             if blame is not Blame.TASK or self._gives_back():
-                reason = text if blame is not Blame.TASK else "its worker ends"
+                reason = text if blame is not Blame.TASK else _ENDS
                 self._insist(
                     lambda tx: attempts.release(tx, claim.attempt_id, claim.token, reason=reason)
                 )
@@ -237,13 +253,18 @@ class _Attempt:
                     text=f"{claim.task.table}: given back: {reason}",
                     blame=blame if blame is not Blame.TASK else None,
                 )
-            final = isinstance(error, UnsupportedTable)
+            bad_files = isinstance(error, UnsupportedFile)
+            final = isinstance(error, UnsupportedTable) and not bad_files
             state: list[TaskState] = []
-            self._insist(
-                lambda tx: state.append(
-                    attempts.failed(tx, claim.attempt_id, claim.token, text, final=final)
+
+            def report(tx: sa.Connection) -> None:
+                state.append(
+                    attempts.failed(
+                        tx, claim.attempt_id, claim.token, text, final=final, bad_files=bad_files
+                    )
                 )
-            )
+
+            self._insist(report)
         except Exception as unsaid:
             if not isinstance(unsaid, Refused):
                 _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)

@@ -217,6 +217,7 @@ def failed(
     reason: str,
     *,
     final: bool = False,
+    bad_files: bool = False,
     time: Time = database_time,
 ) -> TaskState:
     """Reports that an attempt failed.
@@ -227,6 +228,8 @@ def failed(
         token: of the claim.
         reason: for people.
         final: another attempt would fail too, and so would other tasks of the table: it rests.
+        bad_files: another attempt would fail too, for what is wrong with the task's own files:
+            these rest, and the table does not.
         time: what tells the moment.
 
     Returns:
@@ -238,7 +241,7 @@ def failed(
     _lock_table_of(tx, attempt_id)
     now = time(tx)
     task = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now, over_at=now)
-    if final or task.attempts >= task.max_attempts:
+    if final or bad_files or task.attempts >= task.max_attempts:
         _quarantine(tx, task, reason, now, attempt_id)
         if final:
             tables.rest(tx, task.table, f"task {task.id} is in quarantine: {reason}", now)

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from arctic_orchestration.errors import LakeError, UnsupportedTable
+from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
 from arctic_orchestration.lake.replacing.named_files import file_key
 
@@ -73,7 +73,7 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
     readers do.
 
     Errors:
-        UnsupportedTable: a delete file is not Parquet, or has the path of one of the files in
+        UnsupportedFile: a delete file is not Parquet, or has the path of one of the files in
             another form than the table.
         LakeError: a delete file is missing, broken or not one of position deletes.
     """
@@ -92,7 +92,7 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
             target = named.get(path)
             if target is None:
                 if other := keys.get(file_key(path)):
-                    raise UnsupportedTable(
+                    raise UnsupportedFile(
                         f"{delete.path} deletes rows of {path}, expected {other}, as the table has "
                         "it: some readers take this for one file, and others, Iceberg's own among "
                         "them, do not, so a merge would change the rows of either"
@@ -119,7 +119,7 @@ def _named_positions(io: FileIO, path: str) -> Iterator[tuple[str, npt.NDArray[n
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names)):
                 yield from _by_path(batch.column(names[0]), batch.column(names[1]), path)
     except pa.ArrowInvalid as error:
-        raise UnsupportedTable(f"{path}: position deletes that are not Parquet: {error}") from error
+        raise UnsupportedFile(f"{path}: position deletes that are not Parquet: {error}") from error
     except OSError as error:
         raise LakeError(f"{path} cannot be read: {error}") from error
 

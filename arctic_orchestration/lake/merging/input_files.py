@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from arctic_orchestration.errors import LakeError, UnsupportedTable
+from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.deletes import EqualityChain, plain_path
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
@@ -20,7 +20,7 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
     """Looks at the footers of the group's files and of its equality deletes.
 
     Errors:
-        UnsupportedTable: a file is not Parquet, is encrypted, lacks field ids, or leaves out a
+        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, or leaves out a
             column because it is a partition's value.
         LakeError: a file is missing, is named twice, or has another number of rows than the table
             says.
@@ -31,7 +31,7 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
         raise LakeError(f"{name}: a group of no files, or with one of them twice: {paths}")
     for file in group.files:
         if file.file_format.lower() != "parquet":
-            raise UnsupportedTable(f"{name}: {file.path} is {file.file_format}, expected Parquet")
+            raise UnsupportedFile(f"{name}: {file.path} is {file.file_format}, expected Parquet")
     implied = {
         field.source_id
         for field in table.specs()[group.spec_id].fields
@@ -40,7 +40,7 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
     for file, footer in zip(group.files, _footers(table, paths), strict=True):
         ids = _field_ids(footer, name)
         if missing := implied - ids:
-            raise UnsupportedTable(
+            raise UnsupportedFile(
                 f"{name}: {file.path} leaves out field {min(missing)}, whose value is the "
                 "partition's"
             )
@@ -57,7 +57,7 @@ def _footers(table: Table, paths: Collection[str]) -> list[Footer]:
         # As plain paths: pyiceberg cuts a URL at a `?` or a `#`.
         return read_footers(table.io, map(plain_path, paths))
     except FooterUnreadable as error:
-        raise UnsupportedTable(f"{'.'.join(table.name())}: {error}") from error
+        raise UnsupportedFile(f"{'.'.join(table.name())}: {error}") from error
 
 
 def _require_rows(footer: Footer, expected: int, table: str) -> None:
@@ -72,7 +72,7 @@ def _field_ids(footer: Footer, table: str) -> set[int]:
     fields = list(_fields(footer.metadata.schema.to_arrow_schema(), ""))
     nameless = [path for path, field_id in fields if field_id is None]
     if nameless:
-        raise UnsupportedTable(f"{table}: {footer.path} has no field ids for {nameless}")
+        raise UnsupportedFile(f"{table}: {footer.path} has no field ids for {nameless}")
     return {field_id for _, field_id in fields if field_id is not None}
 
 
