@@ -83,7 +83,7 @@ class Worker:
         table: works on the tasks of this table only.
         life: how long a lease holds without renewal.
         poll: how long it waits when there is nothing to do.
-        cancel: ends merges that are under way, when tasks are given back.
+        cancel: ends merges that are under way, when tasks are given back; called until they have.
         on_event: told of everything that happens, from several threads.
     """
 
@@ -134,6 +134,16 @@ class Worker:
         if self._cancel is not None:
             self._cancel()
 
+    def _cancel_again(self) -> None:
+        """Ends merges that had not begun when the worker was told to give back."""
+        if self._cancel is None or not self._giving_back.is_set():
+            return
+        try:
+            self._cancel()
+        except Exception as error:
+            # It was told once; what it merges with may be gone by now.
+            _log.debug("merges are not canceled again: %s", error)
+
     def run(self, until_idle: timedelta | None = None) -> WorkDone:
         """Works until it is told to end.
 
@@ -162,6 +172,7 @@ class Worker:
                 # In short pieces, so that a signal is heard meanwhile.
                 while thread.is_alive():
                     thread.join(0.2)
+                    self._cancel_again()
         finally:
             self._draining.set()
             for thread in threads:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempting, attempts, task_rows, workers
+from arctic_orchestration.compaction import (
+    attempting,
+    attempts,
+    tables,
+    task_rows,
+    workers,
+)
 from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
@@ -29,6 +35,12 @@ AT_ONCE = timedelta(0)
 #: a lease that ends while a test looks on
 SHORT = timedelta(seconds=1)
 _PATIENCE_SECONDS = 30
+
+
+def table_row(state: Database) -> tables.CompactionTable:
+    """What is known of the table."""
+    with state.read() as tx:
+        return tables.table_named(tx, "lake.words")
 
 
 def tasks_of(state: Database) -> list[Task]:
@@ -93,6 +105,7 @@ def test_what_no_attempt_can_do_is_given_up_at_once(state: Database, catalog: Ca
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.QUARANTINED, 1)
     assert "type uuid does not survive Spark" in task.reason
+    assert table_row(state).rests_until is not None
 
 
 def test_a_long_merge_keeps_its_lease(state: Database, catalog: Catalog) -> None:
@@ -172,6 +185,48 @@ def test_giving_back_lets_others_claim_at_once_and_costs_no_attempt(
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.PLANNED, 0)
     assert not any(Path(one).exists() for one in merging.directories)
+
+
+@pytest.mark.parametrize("late", ["while it claims", "while it says where it writes"])
+def test_what_is_claimed_while_it_is_told_to_give_back_is_not_merged(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """There was nothing to cancel yet, so nobody would stop that merge."""
+    offered(state, table_of(catalog))
+    merging = Merging()
+    worker = Worker(state, catalog, merging)
+    name = "claim" if late == "while it claims" else "writes_to"
+    done_by = getattr(attempts, name)
+
+    def slowly(*args: Any, **more: Any) -> Any:
+        worker.give_back()
+        return done_by(*args, **more)
+
+    monkeypatch.setattr(attempts, name, slowly)
+    done = worker.run()
+    assert (done.of(What.CLAIMED), done.of(What.RELEASED), done.of(What.FAILED)) == (1, 1, 0)
+    assert merging.directories == []
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.PLANNED, 0)
+    assert task.reason == "given back: its worker ends"
+
+
+def test_a_merge_that_begins_as_it_gives_back_is_canceled_too(
+    state: Database, catalog: Catalog
+) -> None:
+    """The first cancel came before its first job; so merges are canceled until all have ended."""
+    offered(state, table_of(catalog))
+    canceled = threading.Semaphore(0)
+    worker = Worker(state, catalog, merging := Merging(), cancel=canceled.release)
+
+    def stopped_by_the_second(group: FileGroup) -> None:
+        worker.give_back()
+        assert canceled.acquire(timeout=_PATIENCE_SECONDS)
+        assert canceled.acquire(timeout=_PATIENCE_SECONDS)
+        raise RuntimeError("Job 1 cancelled as part of cancellation of all jobs")
+
+    merging.before = stopped_by_the_second
+    assert worker.run().of(What.RELEASED) == 1
 
 
 def test_it_is_seen_while_it_works(state: Database, catalog: Catalog) -> None:
