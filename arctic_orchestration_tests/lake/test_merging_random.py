@@ -1,293 +1,101 @@
-"""Random tables are merged, and compared with what the test knows, and with pyiceberg's own scan.
+"""Random tables are merged, and read before and after by readers that know nothing of a merge.
 
-Tables have columns of all types, nulls and nested values, a partition by identity, day or bucket,
-columns that change between the appends, and deletes by position and by value, committed to the
-table and found again by its manifests. The test keeps the rows by itself and applies the deletes to
-them; where no delete is by value, pyiceberg must see the same before the merge.
+Tables have columns of all types, nulls, NaN and nested values, partitions by identity, day or
+bucket, columns and partitions that change between the appends, and deletes by position and by
+value, committed to the table and found again by its manifests. All partitions are merged, and the
+outputs take the place of their inputs in one snapshot. Then pyiceberg's own scan must find what the
+model of the table has, and the older snapshots what they had: it reads those that have no deletes
+by value.
 
 ``ARCTIC_PROOF=full`` makes 150 tables, by default six.
 """
 
-import datetime as dt
-import decimal
 import itertools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFileContent
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake import ensure_table, open_catalog
-from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.conftest import settings_for
-from arctic_orchestration_tests.lake.delete_writer import (
-    Scope,
-    add_equality_deletes,
-    add_position_deletes,
+from arctic_orchestration_tests.lake.merged_by_hand import delete_paths
+from arctic_orchestration_tests.lake.merged_files import merged, plain, rows_of
+from arctic_orchestration_tests.lake.random_tables import (
+    COLUMNS,
+    NUMBER,
+    PARTITIONS,
+    SCHEMA,
+    File,
+    Known,
+    append,
+    change,
+    change_partitions,
+    delete_positions,
+    delete_values,
+    marked,
+    rows,
+    spec_by,
 )
-from arctic_orchestration_tests.lake.merged_files import merged, rows_of
 
 TABLES = 150 if os.environ.get("ARCTIC_PROOF") == "full" else 6
-#: So many partitions of a table are merged.
-GROUPS = 10 if TABLES > 6 else 2
+#: Each table takes some of them, in any order; three at least.
+STEPS = ("partitions", "equality", "position", "change", "append", "partitions", "append")
 _names = itertools.count(1)
 
-_INNER = StructType(
-    NestedField(101, "a", IntegerType()),
-    NestedField(102, "b", ListType(103, StringType(), element_required=False)),
-)
-COLUMNS: list[tuple[str, IcebergType]] = [
-    ("key", IntegerType()),
-    ("text", StringType()),
-    ("day", DateType()),
-    ("flag", BooleanType()),
-    ("big", LongType()),
-    ("single", FloatType()),
-    ("double", DoubleType()),
-    ("price", DecimalType(9, 2)),
-    ("huge", DecimalType(38, 10)),
-    ("wall", TimestampType()),
-    ("moment", TimestamptzType()),
-    ("raw", BinaryType()),
-    ("struct", _INNER),
-    ("list", ListType(110, _INNER, element_required=False)),
-    ("map", MapType(120, StringType(), 121, _INNER, value_required=False)),
-    ("row", LongType()),
-]
-SCHEMA = Schema(
-    *(NestedField(number, name, kind) for number, (name, kind) in enumerate(COLUMNS, 1))
-)
-#: Columns by whose values rows are deleted; few values, so that some are hit.
-KEYS = ("key", "text", "day", "price")
 
-small = st.integers(-3, 3)
-texts = st.sampled_from(["", "a", "b", "ab", "é 日%20", "x" * 40])
-days = st.integers(-2, 2).map(lambda number: dt.date(1970, 1, 1) + dt.timedelta(number))
-walls = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))
-prices = st.integers(-(10**9) + 1, 10**9 - 1) | st.just(100)
-inner = st.fixed_dictionaries(
-    {"a": st.none() | small, "b": st.none() | st.lists(st.none() | texts, max_size=3)}
-)
-VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "key": small,
-    "text": texts,
-    "day": days,
-    "flag": st.booleans(),
-    "big": st.integers(-(2**63), 2**63 - 1),
-    "single": st.floats(width=32, allow_nan=False),
-    "double": st.floats(allow_nan=False),
-    "price": prices.map(lambda cents: decimal.Decimal(cents).scaleb(-2)),
-    "huge": st.integers(-(10**37), 10**37).map(lambda n: decimal.Decimal(n).scaleb(-10)),
-    "wall": walls,
-    "moment": walls.map(lambda wall: wall.replace(tzinfo=dt.UTC)),
-    "raw": st.binary(max_size=6),
-    "struct": inner,
-    "list": st.lists(st.none() | inner, max_size=3),
-    "map": st.dictionaries(texts, st.none() | inner, max_size=3),
-}
-#: Field 16, the number of a row, is never null and never changed.
-NUMBER = "row"
-SPECS = {
-    "none": PartitionSpec(),
-    "identity": PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "text_part")),
-    "day": PartitionSpec(PartitionField(10, 1000, DayTransform(), "wall_day")),
-    "bucket": PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "key_bucket")),
-}
-SOURCES = {"none": None, "identity": "text", "day": "wall", "bucket": "key"}
-CHANGES = ("rename", "drop", "add", "widen", "move", "add inside", "rename inside")
+@dataclass(frozen=True)
+class Kept:
+    """A snapshot as it was when it was made; no rows: pyiceberg does not read it."""
+
+    snapshot_id: int
+    files: list[LiveFile]
+    rows: list[dict[str, Any]] | None
+
+    @classmethod
+    def of(cls, table: Table, known: Known) -> "Kept":
+        live = live_files(table.refresh())
+        assert live.snapshot_id is not None
+        found = None if known.by_value else as_scanned(known)
+        return cls(live.snapshot_id, live.files, found)
 
 
-STEPS = ("append", "append", "append", "position", "equality", "change")
+def scanned(table: Table, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+    """What pyiceberg reads, in the order of the rows' numbers."""
+    found = table.refresh().scan(snapshot_id=snapshot_id).to_arrow()
+    kinds = [(field.name, field.type) for field in found.schema]
+    plainly = ({name: plain(row[name], kind) for name, kind in kinds} for row in found.to_pylist())
+    return sorted(map(marked, plainly), key=lambda row: row[NUMBER])
 
 
-@st.composite
-def rows(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """One to eight rows of all columns, in which any value may be missing."""
-    some = {name: st.none() | values for name, values in VALUES.items()}
-    # Days far apart would be a partition for each row.
-    some["wall"] = st.none() | st.sampled_from(
-        [dt.datetime(1969, 12, 31, 23), dt.datetime(2020, 1, 1)]
-    )
-    return draw(st.lists(st.fixed_dictionaries(some), min_size=1, max_size=8))
-
-
-@dataclass
-class File:
-    """A data file as the test knows it: its rows' numbers in order."""
-
-    path: str
-    place: tuple[int, tuple[Any, ...]]
-    rows: list[int]
-
-
-@dataclass
-class Known:
-    """What is in the table; columns by the names that they had at first."""
-
-    files: list[File] = field(default_factory=list)
-    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
-    #: the name that a column has now
-    names: dict[str, str] = field(default_factory=dict)
-    inside: dict[str, str] = field(default_factory=lambda: {"a": "a", "b": "b"})
-    by_value: bool = False
-
-    def live(self, files: list[File]) -> list[int]:
-        return [number for file in files for number in file.rows if number not in self.gone]
-
-    def row(self, number: int) -> dict[str, Any]:
-        """A row with the columns that the table has now."""
-        found = self.rows[number]
-        row = {now: found.get(first) for first, now in self.names.items()}
-        for first in ("struct", "list", "map"):
-            if first in self.names:
-                row[self.names[first]] = self._nested(first, found.get(first))
-        return row
-
-    def _nested(self, first: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if first == "list":
-            return [self._inner(one) if one is not None else None for one in value]
-        return value
-
-    def _inner(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {now: value.get(first) for first, now in self.inside.items()}
-
-
-def append(table: Table, known: Known, rows: list[dict[str, Any]]) -> None:
-    """Appends rows, and sees which files they are in, and where."""
-    values = []
-    for row in rows:
-        number = len(known.rows)
-        known.rows[number] = {
-            first: value for first, value in row.items() if first in known.names
-        } | {NUMBER: number}
-        values.append(known.row(number))
-    schema = schema_to_pyarrow(table.refresh().schema())
-    table.append(pa.Table.from_pylist(values, schema))
-    seen = {file.path for file in known.files}
-    for manifest in table.current_snapshot().manifests(table.io):  # type: ignore[union-attr]
-        for entry in manifest.fetch_manifest_entry(table.io):
-            file = entry.data_file
-            if file.content == DataFileContent.DATA and file.file_path not in seen:
-                numbers = pq.read_table(file.file_path, columns=[NUMBER])[NUMBER].to_pylist()
-                place = (manifest.partition_spec_id, tuple(file.partition))
-                known.files.append(File(file.file_path, place, numbers))
-                # pyiceberg writes an empty list or map of structs for a null one.
-                exact = pa.Table.from_pylist([known.row(one) for one in numbers], schema)
-                pq.write_table(exact, file.file_path)
-
-
-def delete_positions(data: st.DataObject, table: Table, known: Known) -> None:
-    """Some positions of one or two files, also such as were deleted before."""
-    files = data.draw(st.lists(st.sampled_from(known.files), min_size=1, max_size=2, unique_by=id))
-    positions = {
-        file.path: data.draw(
-            st.lists(st.integers(0, len(file.rows) - 1), min_size=1, max_size=3, unique=True)
-        )
-        for file in files
-    }
-    add_position_deletes(table, positions, scope=data.draw(st.sampled_from(Scope)))
-    for file in files:
-        known.gone.update(file.rows[position] for position in positions[file.path])
-
-
-def delete_values(data: st.DataObject, table: Table, known: Known) -> None:
-    """Rows with the values of some that are there, in the partition of one file."""
-    keys = [first for first in KEYS if first in known.names]
-    if not keys:
-        return
-    columns = data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
-    file = data.draw(st.sampled_from(known.files))
-    numbers = data.draw(st.lists(st.sampled_from(range(len(known.rows))), min_size=1, max_size=3))
-    gone = {tuple(known.rows[number].get(first) for first in columns) for number in numbers}
-    names = [known.names[first] for first in columns]
-    schema = pa.schema([table.refresh().schema().as_arrow().field(name) for name in names])
-    values = [dict(zip(names, value, strict=True)) for value in gone]
-    partition = file.place[1] if file.place[1] else None
-    add_equality_deletes(table, pa.Table.from_pylist(values, schema), names, partition=partition)
-    known.by_value = True
-    for other in known.files:
-        if other.place == file.place:
-            known.gone.update(
-                number
-                for number in other.rows
-                if tuple(known.rows[number].get(first) for first in columns) in gone
-            )
-
-
-def change(data: st.DataObject, table: Table, known: Known, source: str | None) -> None:
-    """Changes the columns in one of several ways."""
-    first = data.draw(st.sampled_from(sorted(known.names.keys() - {NUMBER})))
-    how = data.draw(st.sampled_from(CHANGES))
-    fresh = f"new {next(_names)}"
-    with table.refresh().update_schema(allow_incompatible_changes=True) as update:
-        match how:
-            case "rename":
-                update.rename_column(known.names[first], fresh)
-                known.names[first] = fresh
-            case "drop" if first != source:
-                update.delete_column(known.names.pop(first))
-            case "add":
-                update.add_column(fresh, LongType())
-                known.names[fresh] = fresh
-            case "widen":
-                wider = {"key": LongType(), "single": DoubleType(), "price": DecimalType(20, 2)}
-                for one in wider.keys() & known.names.keys() - {source}:
-                    update.update_column(known.names[one], wider[one])
-            case "move":
-                update.move_first(known.names[first])
-            case "add inside" if "list" in known.names:
-                update.add_column((known.names["list"], fresh), StringType())
-                known.inside[fresh] = fresh
-            case "rename inside" if "list" in known.names:
-                update.rename_column((known.names["list"], "element", known.inside["a"]), fresh)
-                known.inside["a"] = fresh
+def as_scanned(known: Known) -> list[dict[str, Any]]:
+    """What the model has; pyiceberg reads a list or map of structs that is null as an empty one."""
+    found = known.all_rows()
+    for first, empty in (("list", list), ("map", dict)):
+        if name := known.names.get(first):
+            found = [row | {name: row[name] or empty()} for row in found]
+    return found
 
 
 def groups(table: Table, known: Known) -> Iterator[tuple[FileGroup, list[File]]]:
-    """The files of each partition; the most files come first."""
+    """The files of each partition."""
     live = live_files(table.refresh())
     by_path = {file.path: file for file in known.files}
-    by_place: dict[Any, list[Any]] = {}
+    by_place: dict[Any, list[LiveFile]] = {}
     for file in live.files:
         by_place.setdefault(by_path[file.path].place, []).append(file)
     assert {file.path for file in live.files} == by_path.keys()
-    for files in sorted(by_place.values(), key=len, reverse=True):
+    for files in by_place.values():
         assert live.snapshot_id is not None
         group = FileGroup(
             snapshot_id=live.snapshot_id,
@@ -298,11 +106,40 @@ def groups(table: Table, known: Known) -> Iterator[tuple[FileGroup, list[File]]]
         yield group, [by_path[file.path] for file in files]
 
 
+def merged_group(
+    spark: SparkSession,
+    table: Table,
+    known: Known,
+    group: FileGroup,
+    files: list[File],
+    engine: Engine | None,
+) -> Replacement:
+    """Merges: every live row once, in order, with the values it had and the columns of today."""
+    done = merged(spark, table, FileGroup.from_json(group.to_json()), engine=engine)
+    if "decoded by Spark" in done.because:
+        sizes = {file.path: os.path.getsize(file.path) for file in group.files}
+        files = sorted(files, key=lambda file: -sizes[file.path])
+    else:
+        assert not any(file.deletes for file in group.files)
+    expected = known.live(files)
+    assert [marked(row) for row in rows_of(done)] == [marked(known.row(one)) for one in expected]
+    assert (done.rows_out, done.rows_in) == (len(expected), group.rows)
+    assert done.rows_deleted == group.rows - len(expected)
+    return Replacement(
+        id=f"group-{next(_names)}",
+        group=group,
+        outputs=tuple(output.path for output in done.outputs),
+        rows_deleted=done.rows_deleted,
+        sort_order_id=done.sort_order_id,
+    )
+
+
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return open_catalog(settings_for(tmp_path_factory.mktemp("random")))
 
 
+@pytest.mark.timeout(3600)
 @settings(
     max_examples=TABLES,
     deadline=None,
@@ -311,15 +148,19 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
-def test_a_merged_group_has_the_rows_it_had(
+def test_readers_of_a_merged_table_find_what_they_found(
     spark: SparkSession, catalog: Catalog, data: st.DataObject
 ) -> None:
-    """Every live row once, in order, with the values it had and the columns of today."""
-    kind = data.draw(st.sampled_from(sorted(SPECS)))
-    table = ensure_table(catalog, f"lake.random_{next(_names)}", SCHEMA, partition_spec=SPECS[kind])
+    """Those of today find all rows and no deletes, those of older snapshots what was there."""
+    source = data.draw(st.none() | st.sampled_from(sorted(PARTITIONS)))
+    name = f"lake.random_{next(_names)}"
+    table = ensure_table(catalog, name, SCHEMA, partition_spec=spec_by(source))
     known = Known(names={name: name for name, _ in COLUMNS})
+    known.sources |= {source} - {None}
     append(table, known, data.draw(rows()))
-    for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=3, max_size=7)):
+    kept = [Kept.of(table, known)]
+    steps = data.draw(st.permutations(STEPS))
+    for step in steps[: data.draw(st.integers(3, len(STEPS)))]:
         match step:
             case "append":
                 append(table, known, data.draw(rows()))
@@ -328,19 +169,22 @@ def test_a_merged_group_has_the_rows_it_had(
             case "equality":
                 delete_values(data, table, known)
             case "change":
-                change(data, table, known, SOURCES[kind])
-    if not known.by_value:
-        scanned = table.refresh().scan().to_arrow()[NUMBER].to_pylist()
-        assert sorted(scanned) == sorted(known.live(known.files))
-    for group, files in itertools.islice(groups(table, known), GROUPS):
+                change(data, table, known)
+            case "partitions":
+                change_partitions(data, table, known)
+                append(table, known, data.draw(rows()))
+        if table.refresh().metadata.current_snapshot_id != kept[-1].snapshot_id:
+            kept.append(Kept.of(table, known))
+    replacements = []
+    for group, files in groups(table, known):
         engine = data.draw(st.sampled_from([None, Engine.SPARK]))
-        done = merged(spark, table, FileGroup.from_json(group.to_json()), engine=engine)
-        if "decoded by Spark" in done.because:
-            sizes = {file.path: os.path.getsize(file.path) for file in group.files}
-            files = sorted(files, key=lambda file: -sizes[file.path])
-        else:
-            assert not any(file.deletes for file in group.files)
-        expected = known.live(files)
-        assert rows_of(done) == [known.row(number) for number in expected]
-        assert (done.rows_out, done.rows_in) == (len(expected), group.rows)
-        assert done.rows_deleted == group.rows - len(expected)
+        replacements.append(merged_group(spark, table, known, group, files, engine))
+    replaced = replace_files(table, replacements)
+    assert replaced.committed == tuple(one.id for one in replacements), replaced
+    assert delete_paths(table) == []
+    assert scanned(table) == as_scanned(known)
+    for one in kept:
+        assert live_files(table, one.snapshot_id).files == one.files
+        assert all(os.path.exists(file.path) for file in one.files)
+        if one.rows is not None:
+            assert scanned(table, one.snapshot_id) == one.rows

@@ -41,8 +41,8 @@ from arctic_orchestration_tests.lake.merged_files import (
     rows_of,
     with_deletes,
 )
-from arctic_orchestration_tests.lake.test_merging_random import SCHEMA as RANDOM
-from arctic_orchestration_tests.lake.test_merging_random import VALUES
+from arctic_orchestration_tests.lake.random_tables import SCHEMA as RANDOM
+from arctic_orchestration_tests.lake.random_tables import VALUES
 from arctic_orchestration_tests.lake.worker_files import FullFileIO, LockedFileIO, TellingFileIO
 
 ID = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
