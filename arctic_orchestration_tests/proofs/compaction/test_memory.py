@@ -1,7 +1,16 @@
 """Proof: however much a table has to be merged, a worker's memory is bounded.
 
 ``ARCTIC_PROOF=full`` merges 200 files of 16 MB in a driver of 2 GB, by default twelve files in one
-of 512 MB: two tasks at once, of at most 512 MB each.
+of 512 MB: two tasks at once, of at most 512 MB each. The bounds are the same in both sizes but for
+the heap, and none of them grows with the table:
+
+- The JVM has its heap and, for everything else, what Spark itself asks of a cluster beside a small
+  driver's heap: ``spark.driver.memoryOverhead``, 384 MiB.
+- Each Python process that the JVM starts to decode by Arrow has 512 MiB, one for each task at once.
+  ``lake/merging/rewriting.py`` says what is in them.
+- The worker itself holds no rows: 256 MiB for Python and what it has imported.
+
+So all that decodes by Arrow beside the JVM has 1.25 GiB at once.
 """
 
 import re
@@ -22,6 +31,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import task_rows
 from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.now import offer_now
+from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.task import LIVE, TaskState
 from arctic_orchestration.compaction.worker import What
 from arctic_orchestration.database.engine import Database
@@ -33,10 +43,18 @@ from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
-FILES, MEMORY = (200, "2g") if FULL else (12, "512m")
+#: So many files, and MiB of heap.
+FILES, HEAP = (200, 2048) if FULL else (12, 512)
+PARALLELISM = 2
+#: The most memory that each process may have had, in MiB.
+JVM, WORKER_ITSELF, PYTHON = HEAP + 384, 256, 512
+#: and all of them but the JVM at once
+BESIDE = WORKER_ITSELF + PARALLELISM * PYTHON
 #: random numbers of eight bytes each do not compress
 ROWS = 2_000_000
 FILE_SIZE = ROWS * 8
+#: of merged files, by default
+TARGET = 128 << 20
 _SECONDS = 1800 if FULL else 300
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", LongType()))
@@ -66,11 +84,49 @@ def sizes(table: Table) -> list[int]:
     return [task.file.file_size_in_bytes for task in table.refresh().scan().plan_files()]
 
 
-def peak_megabytes(pid: int) -> int:
-    """The most memory that a process has had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) // 1024
+class Peaks:
+    """The most memory that a worker, its JVM and the JVM's Python processes have had, in MiB."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._most: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+        #: of all but the JVM at once
+        self.beside = 0
+
+    def look(self) -> None:
+        """Takes in what the system has counted since they began; some end between two looks."""
+        beside = 0
+        first = psutil.Process(self._pid)
+        for process in (first, *first.children(recursive=True)):
+            try:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                name = self._names[process.pid] = process.name()
+            except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+                continue
+            counted = dict(re.findall(r"(VmHWM|VmRSS):\s+(\d+) kB", status))
+            if counted:
+                self._most[process.pid] = int(counted["VmHWM"]) // 1024
+                beside += int(counted["VmRSS"]) // 1024 if name != "java" else 0
+        self.beside = max(self.beside, beside)
+
+    @property
+    def worker(self) -> int:
+        return self._most[self._pid]
+
+    @property
+    def jvm(self) -> int:
+        (most,) = self._named("java")
+        return most
+
+    @property
+    def pythons(self) -> list[int]:
+        """Of those that decode by Arrow, and of the one that starts them."""
+        return self._named("python")
+
+    def _named(self, name: str) -> list[int]:
+        others = self._most.keys() - {self._pid}
+        return sorted(self._most[pid] for pid in others if self._names[pid].startswith(name))
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
@@ -81,19 +137,30 @@ def peak_megabytes(pid: int) -> int:
 def test_many_large_files_are_merged_in_little_memory(
     state: Database, catalog: Catalog, crew: Crew, way: Way, engine: Engine | None
 ) -> None:
-    """To files of 128 MB; no task is more than four of them, and all rows are there."""
+    """To files of 128 MB; no task is more than four of them, and all rows are there.
+
+    No process has more than its bound.
+    """
     table = large_table(catalog)
     assert len(sizes(table)) == FILES
     assert all(size > FILE_SIZE for size in sizes(table))
     before, total = contents(table), sum(sizes(table))
-    conf = {"spark.driver.memory": MEMORY}
-    worker = crew.start(WORKER, How(conf=conf, parallelism=2, way=way, engine=engine))
+    conf = {"spark.driver.memory": f"{HEAP}m"}
+    worker = crew.start(WORKER, How(conf=conf, parallelism=PARALLELISM, way=way, engine=engine))
     worker.says("ready")
     began = time.monotonic()
     _, offered = offer_now(state, catalog, "lake.large", utc_now(), force=True)
     assert offered is not None
+    with state.read() as tx:
+        tasks = task_rows.tasks(tx, table="lake.large")
+    assert sum(task.files for task in tasks) == FILES
+    assert sum(task.bytes for task in tasks) == total
+    assert max(task.bytes for task in tasks) <= Policy.of({}, "lake.large").max_task_size
+    assert Policy.of({}, "lake.large").max_task_size == 4 * TARGET
+    peaks = Peaks(worker.pid)
 
     def is_merged() -> bool:
+        peaks.look()
         assert worker.is_alive, worker.log()
         assert worker.said(What.FAILED) == []
         with state.read() as tx:
@@ -102,10 +169,15 @@ def test_many_large_files_are_merged_in_little_memory(
 
     until(is_merged, _SECONDS, "all tasks are merged")
     seconds = time.monotonic() - began
-    peaks = {
-        process.name(): peak_megabytes(process.pid)
-        for process in (psutil.Process(worker.pid), *psutil.Process(worker.pid).children())
-    }
+    told = (
+        f"peaks in MiB: JVM {peaks.jvm} of {JVM}, worker {peaks.worker} of {WORKER_ITSELF}, its "
+        f"Python processes {peaks.pythons} of {PYTHON}, all but the JVM {peaks.beside} of {BESIDE}"
+    )
+    assert peaks.jvm <= JVM, told
+    assert peaks.worker <= WORKER_ITSELF, told
+    assert all(peak <= PYTHON for peak in peaks.pythons), told
+    assert peaks.beside <= BESIDE, told
+    assert bool(peaks.pythons) == (engine is Engine.ARROW), told
     counts = Committer(state, catalog).tick()
     assert counts.committed == len(offered.taken)
     assert contents(table) == before
@@ -113,5 +185,5 @@ def test_many_large_files_are_merged_in_little_memory(
     print(
         f"{way} {engine or ''}: {FILES} files of {total / FILES / 1e6:.1f} MB → "
         f"{len(files)} of {sum(files) / len(files) / 1e6:.1f} MB in {counts.committed} tasks, "
-        f"{total / 1e6 / seconds:.0f} MB/s, {seconds:.0f} s, peaks in MB {peaks}"
+        f"{total / 1e6 / seconds:.0f} MB/s, {seconds:.0f} s, {told}"
     )
