@@ -305,6 +305,7 @@ _free: Mapping[str, Any] = {
 _as_arrived: Mapping[str, Any] = {
     **_free, "state": PartitionState.WAITING.value, "number": _p.next_number, "at": _p.next_at,
     "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
+    "existed": sa.false(),
 }  # fmt: skip
 _and_before: Mapping[str, Any] = {"arrivals": _p.arrivals + _p.next_arrivals}
 

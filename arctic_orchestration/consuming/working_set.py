@@ -50,6 +50,7 @@ class _Entry:
     event_at: datetime
     attempts: int = 0
     not_before: datetime | None = None
+    existed: bool = False
 
     def arrive(self, event: Event, number: int, now: datetime) -> None:
         """The partition has arrived again."""
@@ -69,6 +70,8 @@ class _Entry:
             self.place, self.arrivals, self.first_at = number, 1, event.at
         # What failed before was something else.
         self.attempts, self.not_before, self.reason = 0, None, ""
+        # And what was deleted before it is to be added anew: until then this is held.
+        self.existed = False
         self.number, self.at, self.details = number, event.at, details
 
 

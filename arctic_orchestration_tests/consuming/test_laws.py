@@ -114,14 +114,18 @@ class Consuming(RuleBasedStateMachine):
             elif known.state in ("discarded", "acknowledged"):
                 known.state, known.place = "waiting", self.places
             if known.state == "waiting":
-                known.attempts, known.rests_until = 0, None
+                self._begin_anew(known)
             known.pending.append(number)
         self.read = len(self.log.events)
+
+    def _begin_anew(self, known: ModelPartition) -> None:
+        """What arrived has all its attempts, and may be announced before its key is added."""
+        known.attempts, known.rests_until, known.existed = 0, None, False
 
     def _give_back(self, known: ModelPartition, *, counts: bool, rests: bool) -> None:
         known.state, known.token = "waiting", 0
         if known.pending:
-            known.attempts, known.rests_until = 0, None
+            self._begin_anew(known)
         elif counts:
             known.attempts += 1
             known.rests_until = self.clock.now + REST if rests else None
@@ -240,6 +244,7 @@ class Consuming(RuleBasedStateMachine):
             known.held, known.attempts, known.rests_until, known.token = [], 0, None, 0
             known.state = "waiting" if known.pending else "acknowledged"
             if known.pending:
+                self._begin_anew(known)
                 known.place = self.numbers[known.pending[-1]]
 
     @precondition(lambda self: self.takings)

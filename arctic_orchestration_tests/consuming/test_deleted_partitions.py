@@ -1,0 +1,59 @@
+"""Partitions that Dagster has, has no more, and does not have yet."""
+
+from datetime import timedelta
+
+from arctic_orchestration.consuming import working_set
+from arctic_orchestration.consuming.engine import ConsumerEngine
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.consuming.arrivals import Clock, Log, Partitions, engine_of
+
+
+def taken(engine: ConsumerEngine) -> list[str]:
+    """Takes and acknowledges; the keys."""
+    with engine.consume() as partitions:
+        return partitions.keys
+
+
+def states(state: Database, engine: ConsumerEngine) -> dict[str, str]:
+    """Where each partition of the consumer stands."""
+    with state.read() as tx:
+        rows = working_set.partitions_of(tx, engine.seen(tx).id)
+    return {row.partition: row.state for row in rows}
+
+
+def test_what_was_deleted_and_is_announced_again_is_held_until_it_is_added(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """Whatever it was before: acknowledged, waiting, given up, or somebody's at the time."""
+    there = Partitions({"done", "waits", "failed", "had"})
+    engine = engine_of(state, log, clock, existing=there, attempts=1, retry_after=timedelta(0))
+    log.arrives("done", "failed", "had", "waits")
+    with engine.consume(limit=2) as partitions:
+        partitions.failed("failed", reason="broken")
+    with engine.consume(limit=1) as partitions:
+        assert partitions.keys == ["had"]
+        there.keys = set()
+        log.arrives("had", "waits", "failed", "done")
+        assert taken(engine) == []
+    assert taken(engine) == []
+    assert set(states(state, engine).values()) == {"waiting"}
+    there.keys = {"done", "waits", "failed", "had"}
+    assert taken(engine) == ["waits", "had", "failed", "done"]
+
+
+def test_what_is_deleted_again_before_it_was_delivered_leaves(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """The control: Dagster has had it since it arrived, so its deletion is meant."""
+    there = Partitions({"a"})
+    engine = engine_of(state, log, clock, existing=there)
+    log.arrives("a")
+    assert taken(engine) == ["a"]
+    log.arrives("a", "b")
+    with engine.consume() as partitions:
+        partitions.put_back()
+    there.keys = set()
+    assert taken(engine) == []
+    there.keys = {"a"}
+    assert taken(engine) == []
+    assert states(state, engine) == {"b": "waiting"}
