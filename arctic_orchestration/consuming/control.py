@@ -112,7 +112,7 @@ def reset(
         raise InvalidInput("asset", asset, "an asset key such as raw/flights")
     held = consumers.locked(tx, consumer.id)
     here = consumer_leases.c
-    # One that its owner ends at this moment finds its partitions gone.
+    # One that its owner ends or renews at this moment finds its partitions gone.
     free = (
         sa.select(here.token)
         .where(here.consumer_id == held.id, here.state == LIVE)

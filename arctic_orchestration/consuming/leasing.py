@@ -29,6 +29,7 @@ from arctic_orchestration.errors import LeaseLost
 from arctic_orchestration.quantities import format_moment
 
 LIVE, ENDED, LOST = "live", "ended", "lost"
+_RESET = "the consumer was reset"
 _TAKEN_OVER = "its time was over, and others were given its partitions"
 #: rows looked at at once where a filter decides
 _ROWS_AT_ONCE = 1_000
@@ -161,25 +162,33 @@ def renew(
     """Lets a lease hold for another ``life`` from now.
 
     Returns:
-        false: it was taken over, or ended.
+        false: it was taken over, or ended; or the consumer was reset.
     """
+    has_some = sa.exists().where(_p.consumer_id == consumer_id, _p.token == token, _leased)
     changed = tx.execute(
         sa.update(consumer_leases)
-        .where(_l.consumer_id == consumer_id, _l.token == token, _live)
+        .where(_l.consumer_id == consumer_id, _l.token == token, _live, has_some)
         .values(expires_at=time(tx) + life)
     )
     return changed.rowcount == 1
 
 
-def hold(tx: sa.Connection, consumer_id: int, token: int) -> None:
+def hold(tx: sa.Connection, consumer_id: int, token: int) -> int:
     """Locks a lease until the transaction ends: nobody takes it over meanwhile.
+
+    Returns:
+        how many partitions it has.
 
     Errors:
         LeaseLost: it was taken over, or ended.
     """
-    query = sa.select(_l.state).where(_l.consumer_id == consumer_id, _l.token == token)
-    if tx.execute(query.with_for_update()).scalar() != LIVE:
+    query = sa.select(_l.state, _l.partitions).where(
+        _l.consumer_id == consumer_id, _l.token == token
+    )
+    row = tx.execute(query.with_for_update()).one_or_none()
+    if row is None or row.state != LIVE:
         raise LeaseLost(_why_lost(tx, consumer_id, token))
+    return int(row.partitions)
 
 
 def settle(
@@ -202,9 +211,10 @@ def settle(
         time: what tells the moment.
 
     Errors:
-        LeaseLost: another one has taken over, or it was ended. Nothing was changed.
+        LeaseLost: another one has taken over, it was ended, or the consumer was reset; the
+            transaction is to be rolled back.
     """
-    hold(tx, consumer_id, token)
+    partitions = hold(tx, consumer_id, token)
     consumer = consumers.locked(tx, consumer_id)
     now = time(tx)
     here = (_p.consumer_id == consumer_id, _p.token == token, _leased)
@@ -216,12 +226,24 @@ def settle(
         these = (*here, dialect.among(tx, _p.partition, keys))
         counts["put_back"] += _put_back(tx, these, reason, now)
     settled = Settled(acknowledged=_acknowledge(tx, here, now), **counts)
+    check_number(settled, partitions, token)
     tx.execute(
         sa.update(consumer_leases)
         .where(_l.consumer_id == consumer_id, _l.token == token)
         .values(state=ENDED, reason=str(settled), ended_at=now)
     )
     return settled
+
+
+def check_number(settled: Settled, partitions: int, token: int) -> None:
+    """Whether all partitions of a lease were still there to be settled.
+
+    Errors:
+        LeaseLost: the consumer was reset: that passes over a lease which its owner has locked,
+            and takes its partitions. The transaction is to be rolled back.
+    """
+    if settled.acknowledged + settled.failed + settled.put_back != partitions:
+        raise LeaseLost(f"{_RESET}: the lease with token {token} is over; nothing was changed")
 
 
 def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
@@ -245,7 +267,7 @@ def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
             .where(_l.consumer_id == consumer.id, _l.token == row.token)
             .values(
                 state=LOST,
-                reason="its time was over, and others were given its partitions",
+                reason=_TAKEN_OVER,
                 ended_at=now,
             )
         )

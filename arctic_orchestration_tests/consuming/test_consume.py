@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.consuming import engine as engine_module
-from arctic_orchestration.consuming import leasing
+from arctic_orchestration.consuming import control, leasing
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration_tests.consuming.arrivals import NOON, Clock, Log, engine_of
@@ -182,6 +182,46 @@ def test_ones_own_rows_stand_and_fall_with_the_acknowledgement(
             pytest.fail("the block must not begin")
     assert results() == ["01"]
     assert engine.progress().acknowledged == 3
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+def test_a_reset_while_one_writes_lets_nothing_be_written_twice(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """SQLite has one writer. Here another one writes what the first one is about to commit."""
+    with state.begin() as tx:
+        tx.execute(sa.text("create table results (partition text)"))
+    log.arrives("01", "02")
+    engine, other = engine_of(state, log, clock), engine_of(state, log, clock)
+    lost = pytest.raises(LeaseLost, match="consumer totals: the consumer was reset")
+    with lost, engine.consume(limit=1) as partitions, partitions.acknowledging() as tx:
+        tx.execute(sa.insert(RESULTS), [{"partition": key} for key in partitions.keys])
+        with state.begin() as person:
+            control.reset(person, engine.seen(person), "from_beginning", clock.now)
+        with other.consume() as taken, taken.acknowledging() as theirs:
+            assert taken.keys == ["01", "02"]
+            theirs.execute(sa.insert(RESULTS), [{"partition": key} for key in taken.keys])
+    with state.read() as tx:
+        assert sorted(tx.execute(sa.select(RESULTS.c.partition)).scalars()) == ["01", "02"]
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+def test_a_lease_that_a_reset_has_passed_over_is_not_renewed(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """Its owner had locked it at that moment, and is told at its next renewal."""
+    log.arrives("01", "02")
+    engine = engine_of(state, log, clock)
+    first, second = engine.take(limit=1), engine.take(limit=1)
+    assert first is not None
+    assert second is not None
+    assert engine.renew(second.taken)
+    with state.begin() as owner:
+        leasing.hold(owner, first.taken.consumer_id, first.taken.token)
+        with state.begin() as person:
+            control.reset(person, engine.seen(person), "from_beginning", clock.now)
+    assert not engine.renew(first.taken)
+    assert not engine.renew(second.taken)
 
 
 class Away(Database):

@@ -331,7 +331,8 @@ def test_the_model_finds_what_is_wrong(
 ) -> None:
     """The control: a settlement that ignores the lease, and a reading that forgets a late one."""
     if way == "doubling":
-        monkeypatch.setattr(leasing, "hold", lambda tx, consumer_id, token: None)
+        monkeypatch.setattr(leasing, "hold", lambda tx, consumer_id, token: 0)
+        monkeypatch.setattr(leasing, "check_number", lambda settled, partitions, token: None)
     else:
         arrive = working_set._Entry.arrive
 
