@@ -74,8 +74,8 @@ class PartitionConsumer:
                 then or later. After that it goes on, whatever stands here.
             until: what arrived at this moment or later is not its own; none: it never ends. Two
                 consumers with one moment as ``until`` and ``start`` have each arrival once.
-            working_set: how far reading goes ahead: not further while so many partitions wait.
-                What a filter passes over counts only as long as others are left.
+            working_set: how far reading goes ahead: not further while so many partitions can be
+                taken. What a filter passes over counts only as long as others are left.
             lease: how long partitions stay somebody's who has fallen silent. A block renews it.
             attempts: after so many that failed a partition is discarded, until a person or a new
                 arrival says otherwise.

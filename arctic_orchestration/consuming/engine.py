@@ -102,16 +102,20 @@ class ConsumerEngine:
         while at_most is None or readings < at_most:
             with self.database.read() as tx:
                 known = self.seen(tx)
-                number = working_set.waiting(tx, known.id)
+                full = not though_full and self._is_full(tx, known)
             if known.storage_id is None:
                 known = self.register()
             consumers.check(known, self.spec, self.feed.storage_id)
-            if number >= self.spec.working_set and not though_full:
+            if full:
                 return True
             readings += 1
             if not self._read(known):
                 return False
         return True
+
+    def _is_full(self, tx: sa.Connection, known: Consumer) -> bool:
+        # What rests or is held cannot be taken: it must not hide what follows.
+        return working_set.waiting(tx, known.id, self.time(tx)) >= self.spec.working_set
 
     def _read(self, known: Consumer) -> bool:
         position = None if known.position is None else Position.from_json(known.position)
@@ -151,9 +155,13 @@ class ConsumerEngine:
             raise InvalidInput("limit", limit, "a whole number of at least 1")
         more = self.read_on() if reads else False
         taking = self._claim(limit, wanted, owner)
-        while taking is None and more and wanted is not None:
-            # All that fills the working set is passed over: it must not hide what follows.
-            more = self.read_on(at_most=1, though_full=True)
+        while taking is None and more:
+            if wanted is None:
+                # All that filled the working set is held, or has left it.
+                more = self.read_on()
+            else:
+                # All that fills it is passed over: it must not hide what follows.
+                more = self.read_on(at_most=1, though_full=True)
             taking = self._claim(limit, wanted, owner)
         return taking
 

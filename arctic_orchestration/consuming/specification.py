@@ -65,7 +65,7 @@ class ConsumerSpec(Specification):
         start: where a consumer begins that is not there yet: ``from_beginning`` of the event log,
             ``from_now``, or with arrivals of a moment or later. One that is there goes on.
         until: arrivals of this moment or later are not its own; none: it never ends.
-        working_set: the log is not read further while so many partitions wait.
+        working_set: the log is not read further while so many partitions can be taken.
         lease: how long partitions are somebody's until that is renewed.
         attempts: after so many that failed a partition is discarded, and listed.
         retry_after: how long a partition rests after one that failed.

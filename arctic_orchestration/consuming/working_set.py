@@ -173,13 +173,14 @@ def keep(tx: sa.Connection, consumer_id: int, existing: Existing, now: datetime)
     return len(gone)
 
 
-def waiting(tx: sa.Connection, consumer_id: int) -> int:
-    """How many partitions wait, without those that Dagster does not have yet."""
+def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
+    """How many partitions can be taken: neither rest nor are held until Dagster has them."""
     here = consumer_partitions.c
     query = sa.select(sa.func.count()).where(
         here.consumer_id == consumer_id,
         here.state == sa.literal_column(f"'{PartitionState.WAITING.value}'"),
         here.held.is_(False),
+        sa.or_(here.not_before.is_(None), here.not_before <= now),
     )
     return int(tx.execute(query).scalar_one())
 

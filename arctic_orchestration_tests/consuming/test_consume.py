@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming import engine as engine_module
 from arctic_orchestration.consuming import control, leasing
+from arctic_orchestration.consuming import engine as engine_module
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration_tests.consuming.arrivals import NOON, Clock, Log, engine_of

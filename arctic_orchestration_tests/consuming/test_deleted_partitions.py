@@ -57,3 +57,15 @@ def test_what_is_deleted_again_before_it_was_delivered_leaves(
     there.keys = {"a"}
     assert taken(engine) == []
     assert states(state, engine) == {"b": "waiting"}
+
+
+def test_what_is_held_does_not_hide_what_follows(state: Database, log: Log, clock: Clock) -> None:
+    """Seven were deleted before anybody looked, and the working set has room for three."""
+    there = Partitions({"real"})
+    log.arrives(*(f"old{number}" for number in range(7)), "real", "new")
+    engine = engine_of(state, log, clock, existing=there, working_set=3)
+    engine.events_at_once = 2
+    assert taken(engine) == ["real"]
+    assert taken(engine) == []
+    there.keys |= {"old5", "new"}
+    assert taken(engine) == ["old5", "new"]

@@ -93,7 +93,7 @@ def test_the_log_is_not_read_further_than_the_working_set_is_large(
     engine.events_at_once = 2
     assert engine.read_on()
     with state.read() as tx:
-        assert working_set.waiting(tx, engine.seen(tx).id) == 6
+        assert working_set.waiting(tx, engine.seen(tx).id, NOON) == 6
     found = engine.progress()
     assert (found.waiting, found.unread, found.left) == (6, 14, 20)
     assert taken(engine) == [f"{number:02}" for number in range(6)]
@@ -113,6 +113,23 @@ def test_a_filter_that_passes_over_a_full_working_set_sees_what_follows(
     while keys := taken(engine):
         found += keys
     assert found == [f"a{number}" for number in range(20)]
+
+
+def test_what_rests_does_not_hide_what_follows(state: Database, log: Log, clock: Clock) -> None:
+    """Though it fills the working set; it comes again when it has rested."""
+    log.arrives("a", "b", "c", "d", "e")
+    engine = engine_of(state, log, clock, working_set=2, retry_after=timedelta(hours=1))
+    engine.events_at_once = 1
+    with engine.consume() as partitions:
+        assert partitions.keys == ["a", "b"]
+        partitions.failed(reason="broken")
+    assert taken(engine, limit=1) == ["c"]
+    # Of what can be taken, no more than fills the working set is read.
+    assert engine.progress().unread == 1
+    assert taken(engine) == ["d", "e"]
+    assert taken(engine) == []
+    clock.passes(hours=1)
+    assert taken(engine) == ["a", "b"]
 
 
 def test_a_partition_is_counted_once_whatever_is_unread(
