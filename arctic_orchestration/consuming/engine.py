@@ -154,15 +154,15 @@ class ConsumerEngine:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidInput("limit", limit, "a whole number of at least 1")
         more = self.read_on() if reads else False
-        taking = self._claim(limit, wanted, owner)
+        taking, seen = self._claim(limit, wanted, owner)
         while taking is None and more:
             if wanted is None:
                 # All that filled the working set is held, or has left it.
-                more = self.read_on()
+                more, seen = self.read_on(), 0
             else:
                 # All that fills it is passed over: it must not hide what follows.
                 more = self.read_on(at_most=1, though_full=True)
-            taking = self._claim(limit, wanted, owner)
+            taking, seen = self._claim(limit, wanted, owner, after=seen)
         return taking
 
     def _claim(
@@ -170,21 +170,25 @@ class ConsumerEngine:
         limit: int | None,
         wanted: Callable[[ConsumedPartition], bool] | None,
         owner: str | None,
-    ) -> Taking | None:
+        after: int = 0,
+    ) -> tuple[Taking | None, int]:
+        """What was taken of the places after one, and up to which place it was looked."""
         with self.database.read() as tx:
             known = self.seen(tx)
-            if not leasing.may_take(tx, known.id, self.time(tx)):
-                return None
+            # A place that is given out after this is looked at next.
+            seen = known.next_number - 1
+            if not leasing.may_take(tx, known.id, self.time(tx), after=after):
+                return None, seen
         asked = time.monotonic()
         with self.database.begin() as tx:
             taken = leasing.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
-                wanted=wanted, existing=self.existing, time=self.time,
+                wanted=wanted, existing=self.existing, after=after, time=self.time,
             )  # fmt: skip
         if taken is None:
-            return None
+            return None, seen
         lease = Lease.taken(owner=taken.owner, token=taken.token, asked=asked, life=self.spec.lease)
-        return Taking(taken=taken, lease=lease)
+        return Taking(taken=taken, lease=lease), seen
 
     @contextmanager
     def consume(

@@ -75,11 +75,12 @@ class Settled:
         return ", ".join(said) or "nothing was left"
 
 
-def may_take(tx: sa.Connection, consumer_id: int, now: datetime) -> bool:
-    """Whether there may be something to take: a look that locks nothing."""
+def may_take(tx: sa.Connection, consumer_id: int, now: datetime, *, after: int = 0) -> bool:
+    """Whether there may be something to take after a place: a look that locks nothing."""
     due = sa.exists().where(
-        _p.consumer_id == consumer_id, _waiting, sa.or_(_p.not_before.is_(None), _due(now))
-    )
+        _p.consumer_id == consumer_id, _waiting, _p.place > after,
+        sa.or_(_p.not_before.is_(None), _due(now)),
+    )  # fmt: skip
     over = sa.exists().where(_l.consumer_id == consumer_id, _live, _l.expires_at <= now)
     return bool(tx.execute(sa.select(sa.or_(due, over))).scalar())
 
@@ -93,6 +94,7 @@ def take(
     limit: int | None = None,
     wanted: Callable[[ConsumedPartition], bool] | None = None,
     existing: Existing | None = None,
+    after: int = 0,
     time: Time = database_time,
 ) -> Taken | None:
     """Takes partitions that wait, in the order of their arrival, for nobody else to have.
@@ -107,6 +109,7 @@ def take(
         limit: at most so many; none: all that wait.
         wanted: only partitions it says yes to. Called while the consumer is locked.
         existing: which keys Dagster has; none: it has all.
+        after: only from behind this place on, where one has looked at all before it.
         time: what tells the moment.
 
     Returns:
@@ -116,9 +119,9 @@ def take(
     now = time(tx)
     expire(tx, consumer, now)
     if existing is not None:
-        working_set.keep(tx, consumer_id, existing, now)
+        working_set.keep(tx, consumer_id, existing, now, after=after)
     found: list[ConsumedPartition] = []
-    for row in _ready(tx, consumer_id, now, limit if wanted is None else None):
+    for row in _ready(tx, consumer_id, now, limit if wanted is None else None, after):
         partition = ConsumedPartition.from_row(row, consumer.name)
         if wanted is None or wanted(partition):
             found.append(partition)
@@ -290,9 +293,10 @@ def _due(now: datetime) -> sa.ColumnElement[bool]:
     return _p.not_before <= now
 
 
-def _ready(tx: sa.Connection, consumer_id: int, now: datetime, limit: int | None) -> Iterator[Any]:
+def _ready(
+    tx: sa.Connection, consumer_id: int, now: datetime, limit: int | None, after: int
+) -> Iterator[Any]:
     """Rows that can be taken, by their place, so many at once as are likely to be needed."""
-    after = 0
     while True:
         query = (
             sa.select(consumer_partitions)

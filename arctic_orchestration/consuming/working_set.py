@@ -130,7 +130,9 @@ def take_in(tx: sa.Connection, consumer: Consumer, events: Iterable[Event], now:
     return len(changed)
 
 
-def keep(tx: sa.Connection, consumer_id: int, existing: Existing, now: datetime) -> int:
+def keep(
+    tx: sa.Connection, consumer_id: int, existing: Existing, now: datetime, *, after: int = 0
+) -> int:
     """Takes out what Dagster had among the asset's partitions and has no more.
 
     What it has not had yet is held until it does: who announces a partition before adding it
@@ -142,12 +144,13 @@ def keep(tx: sa.Connection, consumer_id: int, existing: Existing, now: datetime)
         existing: asks Dagster; it must be asked under that lock, so that no older answer comes
             after a newer one.
         now: the moment.
+        after: only partitions behind this place, where one has looked at all before it.
 
     Returns:
         how many have left the working set.
     """
     here = consumer_partitions.c
-    mine = here.consumer_id == consumer_id
+    mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
     pending = here.state.in_((PartitionState.WAITING.value, PartitionState.DISCARDED.value))
     query = sa.select(here.partition, here.existed, here.held).where(mine, pending)
     rows = tx.execute(query).all()

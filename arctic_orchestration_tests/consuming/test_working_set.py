@@ -115,6 +115,17 @@ def test_a_filter_that_passes_over_a_full_working_set_sees_what_follows(
     assert found == [f"a{number}" for number in range(20)]
 
 
+def test_a_filter_is_asked_once_about_each_partition(state: Database, log: Log) -> None:
+    """However long the log is: what it has passed over is not looked at again in the same look."""
+    log.arrives(*(f"{number:02}" for number in range(40)))
+    engine = engine_of(state, log, working_set=3)
+    engine.events_at_once = 2
+    asked: list[str] = []
+    assert taken(engine, where=lambda one: bool(asked.append(one.key))) == []
+    assert asked == [f"{number:02}" for number in range(40)]
+    assert taken(engine, where="39") == ["39"]
+
+
 def test_what_rests_does_not_hide_what_follows(state: Database, log: Log, clock: Clock) -> None:
     """Though it fills the working set; it comes again when it has rested."""
     log.arrives("a", "b", "c", "d", "e")
