@@ -122,7 +122,7 @@ class PartitionConsumer:
         The first use does the same.
 
         Errors:
-            InvalidInput: one of this name reads another asset.
+            InvalidInput: one of this name reads another asset, or has read and ends earlier.
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: a database did not answer.
         """

@@ -114,7 +114,8 @@ def register(
         now: the moment.
 
     Errors:
-        InvalidInput: one of this name reads another asset. Nothing was changed.
+        InvalidInput: one of this name reads another asset, or has read and ends earlier.
+            Nothing was changed.
         ConfigurationError: it has read another event log. Nothing was changed.
     """
     declared: dict[str, Any] = {
@@ -134,6 +135,7 @@ def register(
     # One that was reset belongs to the log that reads it next.
     declared["storage_id"] = storage_id
     if {name: getattr(one, name) for name in declared} != declared:
+        _check_end(locked(tx, one.id), spec)
         tx.execute(sa.update(consumers).where(consumers.c.id == one.id).values(declared))
         one = named(tx, cluster, spec.name)
     return one
@@ -159,6 +161,24 @@ def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
             f"Consumer {spec.name} has read another event log (storage {one.storage_id}, this is "
             f"{storage_id}). Its position means nothing here: let it begin anew with: "
             f"arctic consumers reset {spec.name} --start from_now, or another start"
+        )
+
+
+def _check_end(one: Consumer, spec: ConsumerSpec) -> None:
+    """Whether a consumer may end where the code says.
+
+    Errors:
+        InvalidInput: later than before, though what came in between may have been passed over.
+    """
+    if one.until is None or one.read_at is None:
+        return
+    if spec.until is None or spec.until > one.until:
+        raise InvalidInput(
+            f"PartitionConsumer({spec.name}).until",
+            None if spec.until is None else spec.until.isoformat(),
+            f"{one.until.isoformat()} or earlier: what arrived later was passed over when the "
+            f"log was read; take another name, or let it begin anew with: "
+            f"arctic consumers reset {spec.name} --start from_beginning",
         )
 
 

@@ -1,6 +1,7 @@
 """What people do to a consumer: have partitions delivered again, let it begin anew."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,15 @@ from arctic_orchestration.database.consumer_tables import (
 )
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogEnd:
+    """Where an event log ends: what is committed later is read from this position on."""
+
+    storage_id: str
+    position: str
+
 
 _BY_HAND = "delivered again by hand"
 _p = consumer_partitions.c
@@ -89,6 +99,7 @@ def reset(
     now: datetime,
     *,
     asset: str | None = None,
+    end: LogEnd | None = None,
 ) -> Consumer:
     """Lets a consumer begin anew: its working set and what it acknowledged are forgotten.
 
@@ -97,9 +108,12 @@ def reset(
     Args:
         tx: the transaction.
         consumer: which.
-        start: where it begins: ``from_beginning`` or a moment; ``from_now`` is this moment.
+        start: where it begins: ``from_beginning``, ``from_now`` or a moment.
         now: the moment.
         asset: what it reads from now on; none: what it did.
+        end: of the log, for ``from_now``. Without it, or where that is not the log which the
+            consumer has read, ``from_now`` means the arrivals that bear this moment or a later
+            one: not those of a writer whose clock is behind, or whose transaction began before.
 
     Errors:
         InvalidInput: ``start`` or ``asset`` cannot be used.
@@ -111,6 +125,13 @@ def reset(
     if asset is not None and not all(asset.split("/")):
         raise InvalidInput("asset", asset, "an asset key such as raw/flights")
     held = consumers.locked(tx, consumer.id)
+    since = now if begins == FROM_NOW else begins if isinstance(begins, datetime) else None
+    if held.until is not None and since is not None and since >= held.until:
+        expected = f"a start before {held.until.isoformat()}, where this consumer ends"
+        raise InvalidInput("start", start, expected)
+    position = storage_id = None
+    if begins == FROM_NOW and end is not None and end.storage_id == held.storage_id:
+        since, position, storage_id = None, end.position, end.storage_id
     here = consumer_leases.c
     # One that its owner ends or renews at this moment finds its partitions gone.
     free = (
@@ -125,14 +146,13 @@ def reset(
         .values(state=LOST, reason="the consumer was reset", ended_at=now)
     )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
-    since = now if begins == FROM_NOW else begins if isinstance(begins, datetime) else None
     tx.execute(
         sa.update(consumer_rows)
         .where(consumer_rows.c.id == held.id)
         .values(
-            asset=asset or held.asset, start=format_start(begins), since=since, position=None,
-            storage_id=None, version=consumer_rows.c.version + 1, at_end=False, read_at=None,
-            passed_over=0, passed_over_reason=None,
+            asset=asset or held.asset, start=format_start(begins), since=since,
+            position=position, storage_id=storage_id, version=consumer_rows.c.version + 1,
+            at_end=False, read_at=None, passed_over=0, passed_over_reason=None,
         )
     )  # fmt: skip
     return consumers.locked(tx, held.id)

@@ -63,7 +63,7 @@ class ConsumerEngine:
         """Makes the consumer, if it is not there: from here on its ``start`` is decided.
 
         Errors:
-            InvalidInput: a consumer of this name reads another asset.
+            InvalidInput: a consumer of this name reads another asset, or has read and ends earlier.
             ConfigurationError: it has read another event log.
             DatabaseUnavailable: a database did not answer.
         """

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration.consuming.control import LogEnd
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
@@ -82,6 +83,21 @@ def log_of(instance: dg.DagsterInstance) -> DagsterLog:
         ConfigurationError: it is kept in memory, or in a storage that cannot be followed.
     """
     return DagsterLog(instance)
+
+
+def end_of_log() -> LogEnd:
+    """Where the event log of the instance that ``DAGSTER_HOME`` names ends now.
+
+    Errors:
+        ConfigurationError: there is no instance, or one that cannot be followed.
+        DatabaseUnavailable: its storage did not answer.
+    """
+    with opened_instance() as instance:
+        log = log_of(instance)
+        try:
+            return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
+        finally:
+            log.close()
 
 
 def existing_in(
