@@ -14,9 +14,10 @@ from arctic_orchestration.consuming.consumers import Consumer
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.consuming.progress import Progress
 from arctic_orchestration.consuming.progress import counted as progress_of
+from arctic_orchestration.consuming.specification import FROM_NOW
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.settings import Settings
 
 app = typer.Typer(
@@ -137,7 +138,8 @@ def reset(
     """Lets a consumer begin anew; what it knows and has acknowledged is forgotten.
 
     Whoever has partitions of it can acknowledge nothing more. Needed, too, where its Dagster
-    instance was given a new storage.
+    instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
+    the instance; else timestamps decide, and what is committed late may be missed.
     """
     settings, database = _opened()
     with database.read() as tx:
@@ -145,9 +147,10 @@ def reset(
         progress = progress_of(tx, one.id, database_time(tx))
     left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
     confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
+    end = _end_of_log() if start == FROM_NOW else None
     with database.begin() as tx:
         now = database_time(tx)
-        after = control.reset(tx, one, start, now, asset=asset)
+        after = control.reset(tx, one, start, now, asset=asset, end=end)
         progress = progress_of(tx, after.id, now)
     database.close()
     if as_json:
@@ -156,6 +159,16 @@ def reset(
     console().print(
         f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"
     )
+
+
+def _end_of_log() -> control.LogEnd | None:
+    """Where the log of ``DAGSTER_HOME`` ends; none: it cannot be asked, and timestamps decide."""
+    from arctic_orchestration.consuming.instance import end_of_log
+
+    try:
+        return end_of_log()
+    except ArcticError:
+        return None
 
 
 def _opened() -> tuple[Settings, Database]:
