@@ -7,10 +7,12 @@ from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from arctic_orchestration.consuming.asked import check_asked
 from arctic_orchestration.consuming.engine import POLL, ConsumerEngine
 from arctic_orchestration.consuming.instance import (
     AssetLike,
     asset_of,
+    check_instance,
     existing_in,
     log_of,
     opened_instance,
@@ -21,6 +23,7 @@ from arctic_orchestration.consuming.progress import Progress
 from arctic_orchestration.consuming.specification import FROM_BEGINNING, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.settings import Settings
 
@@ -87,10 +90,15 @@ class PartitionConsumer:
 
         Errors:
             InvalidDefinition: names each value that cannot be used.
-            InvalidInput: the asset is none, or has no partitions.
+            InvalidInput: the asset is none, or has no partitions; or ``partitions_def``,
+                ``instance`` or ``settings`` are of another kind.
         """
         field = f"PartitionConsumer({name})" if isinstance(name, str) else "PartitionConsumer"
-        self._asset = asset_of(asset, partitions_def, f"{field}.asset")
+        self._asset = asset_of(asset, partitions_def, field)
+        if instance is not None:
+            check_instance(instance, f"{field}.instance")
+        if settings is not None and not isinstance(settings, Settings):
+            raise InvalidInput(f"{field}.settings", settings, "Settings")
         form = {
             "name": name, "asset": self._asset.key, "start": start, "until": until,
             "working_set": working_set, "lease": lease, "attempts": attempts,
@@ -110,7 +118,12 @@ class PartitionConsumer:
         return self.spec.name
 
     def on(self, instance: "dg.DagsterInstance") -> "PartitionConsumer":
-        """The same consumer on an instance that one has, as ``context.instance`` of a run."""
+        """The same consumer on an instance that one has, as ``context.instance`` of a run.
+
+        Errors:
+            InvalidInput: it is none.
+        """
+        check_instance(instance, f"PartitionConsumer({self.name}).instance")
         other = copy(self)
         other._instance, other._lock = instance, threading.Lock()
         other._engine, other._log, other._is_registered = None, None, False
@@ -155,10 +168,11 @@ class PartitionConsumer:
         Errors:
             LeaseLost: at the end of the block: others have taken over, since this process was
                 stopped or cut off for longer than the lease. Nothing was acknowledged.
-            InvalidInput: ``limit`` or ``where`` cannot be used.
+            InvalidInput: an argument cannot be used; at once, and nothing was opened.
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: a database did not answer. What was not acknowledged comes again.
         """
+        check_asked(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         return self._registered().consume(
             limit=limit, where=where, wait=wait, poll=poll, owner=owner
         )

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.consuming import consumers, leasing, working_set
+from arctic_orchestration.consuming.asked import check_asked
 from arctic_orchestration.consuming.consumers import Consumer, Time
 from arctic_orchestration.consuming.leasing import Taken
 from arctic_orchestration.consuming.partition import ConsumedPartition, Where, matcher
@@ -21,7 +22,7 @@ from arctic_orchestration.consuming.specification import FROM_NOW, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, InvalidInput, LeaseLost
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
 from arctic_orchestration.events.feed import Feed, Position
 from arctic_orchestration.leases import Lease, Renewal
 
@@ -150,9 +151,8 @@ class ConsumerEngine:
         Returns:
             none: there is nothing new.
         """
+        check_asked(limit=limit, where=where, owner=owner)
         wanted = matcher(where)
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidInput("limit", limit, "a whole number of at least 1")
         more = self.read_on() if reads else False
         taking, seen = self._claim(limit, wanted, owner)
         while taking is None and more:
@@ -201,6 +201,7 @@ class ConsumerEngine:
         owner: str | None = None,
     ) -> Iterator[Partitions]:
         """Takes partitions for a block; see :meth:`PartitionConsumer.consume`."""
+        check_asked(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         taking = self._waited_for(limit, where, wait, poll, owner)
         name = self.spec.name
         if taking is None:
@@ -290,11 +291,9 @@ class ConsumerEngine:
         if partitions.settled is not None:
             return
         text = _text_of(error)
-        if isinstance(error, Exception):
-            partitions.failed(reason=text)
-        else:
-            # Its process or its run is to end: that is no fault of the partitions.
-            partitions.put_back(reason=text)
+        # What the block has said of a partition stands. Where its process or its run is to end,
+        # that is no fault of the others.
+        partitions._say_of_the_others(text, failed=isinstance(error, Exception))
         try:
             self._insist(partitions, renewal)
         except ArcticError as unsaid:
@@ -309,5 +308,10 @@ def this_process() -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
+    try:
+        said = str(error)
+    except Exception:
+        # An error without words has a name.
+        said = ""
+    lines = [line.strip() for line in f"{type(error).__name__}: {said}".splitlines()]
     return " ".join(filter(None, lines))[:_LETTERS].removesuffix(":")

@@ -29,11 +29,15 @@ def asset_of(given: object, partitions: dg.PartitionsDefinition[Any] | None, fie
     Args:
         given: a key in any of its forms, or the definition of an asset.
         partitions: how it is partitioned, where ``given`` does not say it.
-        field: names it in messages.
+        field: names the consumer in messages.
 
     Errors:
-        InvalidInput: it is no asset, or one without partitions.
+        InvalidInput: it is no asset, or one without partitions; or they are not described by a
+            definition of partitions.
     """
+    if partitions is not None and not isinstance(partitions, dg.PartitionsDefinition):
+        raise InvalidInput(f"{field}.partitions_def", partitions, "a dg.PartitionsDefinition")
+    field = f"{field}.asset"
     match given:
         case dg.AssetsDefinition():
             keys = sorted(given.keys)
@@ -59,6 +63,16 @@ def _known(key: dg.AssetKey, partitions: dg.PartitionsDefinition[Any] | None, fi
     if partitions is None:
         raise InvalidInput(field, key.to_user_string(), "an asset that is partitioned")
     return Asset(key=key.to_user_string(), partitions=partitions)
+
+
+def check_instance(instance: object, field: str) -> None:
+    """Whether it is an instance of Dagster.
+
+    Errors:
+        InvalidInput: it is none.
+    """
+    if not isinstance(instance, dg.DagsterInstance):
+        raise InvalidInput(field, instance, "a dg.DagsterInstance")
 
 
 def opened_instance() -> dg.DagsterInstance:

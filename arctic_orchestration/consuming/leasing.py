@@ -395,7 +395,10 @@ def _why_lost(tx: sa.Connection, consumer_id: int, token: int) -> str:
     query = sa.select(consumer_leases).where(_l.consumer_id == consumer_id, _l.token == token)
     row = tx.execute(query).one_or_none()
     if row is None:
-        return f"the consumer was reset: there is no lease with token {token}; nothing was changed"
+        return (
+            f"the lease with token {token} ended so long ago that nothing is known of it; "
+            "nothing was changed"
+        )
     how = "taken from its owner" if row.state == LOST else "ended"
     return (
         f"the lease with token {token} was {how} at {format_moment(row.ended_at)}: {row.reason}; "

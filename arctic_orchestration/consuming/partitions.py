@@ -40,6 +40,7 @@ class Partitions(Sequence[ConsumedPartition]):
         self._failed: dict[str, str] = {}
         self._put_back: dict[str, str] = {}
         self._settled: Settled | None = None
+        self._in_transaction = False
 
     def __len__(self) -> int:
         return len(self._all)
@@ -72,8 +73,11 @@ class Partitions(Sequence[ConsumedPartition]):
         Errors:
             LeaseLost: others may have them; going on is in vain.
         """
-        if self._renewal is not None and self._settled is None:
-            self._renewal.check()
+        if self._renewal is None or self._settled is not None or self._in_transaction:
+            # In `acknowledging` the lease is locked: nobody can take it over, however long it
+            # lasts, and the renewal waits for that as well.
+            return
+        self._renewal.check()
 
     def put_back(self, *partitions: ConsumedPartition | str, reason: str = _PUT_BACK) -> None:
         """At the end of the block these wait again, as if they had not been taken.
@@ -83,8 +87,10 @@ class Partitions(Sequence[ConsumedPartition]):
             reason: for people.
 
         Errors:
-            InvalidInput: a partition that is not among these, or they are settled.
+            InvalidInput: a partition that is not among these, a reason that is no text, or they
+                are settled.
         """
+        _check_reason(reason)
         for key in self._named(partitions):
             self._failed.pop(key, None)
             self._put_back[key] = reason
@@ -97,8 +103,10 @@ class Partitions(Sequence[ConsumedPartition]):
             reason: for people.
 
         Errors:
-            InvalidInput: a partition that is not among these, or they are settled.
+            InvalidInput: a partition that is not among these, a reason that is no text, or they
+                are settled.
         """
+        _check_reason(reason)
         for key in self._named(partitions):
             self._put_back.pop(key, None)
             self._failed[key] = reason
@@ -130,9 +138,19 @@ class Partitions(Sequence[ConsumedPartition]):
             with self._naming():
                 # First, so that nobody takes over what is being written.
                 leasing.hold(tx, self._taken.consumer_id, self._taken.token)
-            yield tx
+            self._in_transaction = True
+            try:
+                yield tx
+            finally:
+                self._in_transaction = False
             settled = self._settle_in(tx)
         self._settled = settled
+
+    def _say_of_the_others(self, reason: str, *, failed: bool) -> None:
+        """Those of which nothing was said have failed, or are put back."""
+        said = {*self._failed, *self._put_back}
+        others = dict.fromkeys((key for key in self.keys if key not in said), reason)
+        (self._failed if failed else self._put_back).update(others)
 
     def _settle(self) -> None:
         """Acknowledges what is neither put back nor failed, if that has not been done."""
@@ -179,3 +197,8 @@ class Partitions(Sequence[ConsumedPartition]):
     def _open(self, what: str) -> None:
         if self._settled is not None:
             raise InvalidInput(what, str(self._settled), "partitions that are not settled yet")
+
+
+def _check_reason(reason: object) -> None:
+    if not isinstance(reason, str):
+        raise InvalidInput("reason", reason, "a text")

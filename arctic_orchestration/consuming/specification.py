@@ -12,6 +12,8 @@ from arctic_orchestration.specification import Specification
 FROM_BEGINNING: Literal["from_beginning"] = "from_beginning"
 FROM_NOW: Literal["from_now"] = "from_now"
 
+#: What a column of whole numbers holds.
+_MOST = 2**31 - 1
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _MOMENT = "a moment with a time zone, such as 2026-01-01T00:00:00Z"
 
@@ -75,9 +77,9 @@ class ConsumerSpec(Specification):
     asset: str = Field(min_length=1)
     start: Any = FROM_BEGINNING
     until: Moment | None = None
-    working_set: int = Field(default=10_000, ge=1, strict=True)
+    working_set: int = Field(default=10_000, ge=1, le=_MOST, strict=True)
     lease: PositiveDuration = timedelta(seconds=60)
-    attempts: int = Field(default=3, ge=1, strict=True)
+    attempts: int = Field(default=3, ge=1, le=_MOST, strict=True)
     retry_after: Duration = timedelta(minutes=1)
 
     @field_validator("name", mode="before")

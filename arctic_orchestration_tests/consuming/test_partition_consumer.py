@@ -261,6 +261,11 @@ def whole() -> None:
         ({"lease": 60}, "PartitionConsumer(totals).lease"),
         ({"attempts": 0}, "PartitionConsumer(totals).attempts"),
         ({"attempts": True}, "PartitionConsumer(totals).attempts"),
+        ({"attempts": 2**31}, "PartitionConsumer(totals).attempts"),
+        ({"working_set": 2**31}, "PartitionConsumer(totals).working_set"),
+        ({"partitions_def": "daily"}, "PartitionConsumer(totals).partitions_def"),
+        ({"instance": 5}, "PartitionConsumer(totals).instance"),
+        ({"settings": 5}, "PartitionConsumer(totals).settings"),
         ({"retry_after": timedelta(-1)}, "PartitionConsumer(totals).retry_after"),
     ],
 )
@@ -280,9 +285,33 @@ def test_an_end_before_the_beginning_is_refused() -> None:
         PartitionConsumer("days", name="totals", start=noon, until=noon)
 
 
-@ON_SQLITE
-def test_what_to_take_is_checked(consumer: MakeConsumer) -> None:
-    """Before anything is taken."""
-    for arguments in ({"limit": 0}, {"limit": "3"}, {"where": 5}, {"where": [5]}):
-        with pytest.raises(InvalidInput):
-            consumer().consume(**arguments).__enter__()
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("limit", 0),
+        ("limit", "3"),
+        ("where", 5),
+        ("where", [5]),
+        ("wait", 5),
+        ("wait", timedelta(seconds=-1)),
+        ("poll", 1),
+        ("poll", timedelta(0)),
+        ("poll", timedelta(seconds=-1)),
+        ("owner", 5),
+        ("owner", "a\0b"),
+    ],
+)
+def test_what_to_take_is_checked_before_anything_is_opened(
+    argument: str, value: Any, monkeypatch: MonkeyPatch
+) -> None:
+    """There is no instance here that could be."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with pytest.raises(InvalidInput) as refusal:
+        PartitionConsumer("days", name="totals").consume(**{argument: value})
+    assert refusal.value.field == argument
+
+
+def test_another_instance_is_checked() -> None:
+    """As the one that is given first."""
+    with pytest.raises(InvalidInput, match=r"PartitionConsumer\(totals\).instance: got 5"):
+        PartitionConsumer("days", name="totals").on(5)  # type: ignore[arg-type]
