@@ -24,6 +24,7 @@ from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
 from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.sqlite_log import SqliteLog
 from arctic_orchestration.leases import Lease, Renewal
 
 _log = logging.getLogger("arctic.consuming")
@@ -129,7 +130,8 @@ class ConsumerEngine:
             if not consumers.moved(tx, known, moved, at_end=at_end, now=now):
                 # Another one has read the same meanwhile: what it left is read next.
                 return True
-            working_set.take_in(tx, known, batch.events, now)
+            ids_ascend = batch.position.state.get("storage") == SqliteLog.kind
+            working_set.take_in(tx, known, batch.events, now, ids_ascend=ids_ascend)
         return batch.more
 
     def take(

@@ -52,6 +52,12 @@ class _Entry:
     not_before: datetime | None = None
     existed: bool = False
 
+    def knows(self, event: Event, *, ids_ascend: bool) -> bool:
+        """Whether an arrival was read before, and is told again."""
+        if ids_ascend:
+            return event.storage_id <= self.event_id and event.at <= self.event_at
+        return (event.storage_id, event.at) == (self.event_id, self.event_at)
+
     def arrive(self, event: Event, number: int, now: datetime) -> None:
         """The partition has arrived again."""
         self.event_id, self.event_at = event.storage_id, event.at
@@ -79,7 +85,14 @@ _FIELDS = tuple(field.name for field in fields(_Entry))
 _COLUMNS = ("consumer_id", *_FIELDS)
 
 
-def take_in(tx: sa.Connection, consumer: Consumer, events: Iterable[Event], now: datetime) -> int:
+def take_in(
+    tx: sa.Connection,
+    consumer: Consumer,
+    events: Iterable[Event],
+    now: datetime,
+    *,
+    ids_ascend: bool = False,
+) -> int:
     """Writes arrivals into the working set of a consumer whose row is locked.
 
     Args:
@@ -87,6 +100,10 @@ def take_in(tx: sa.Connection, consumer: Consumer, events: Iterable[Event], now:
         consumer: as it was seen before that.
         events: what was read, of any asset.
         now: the moment.
+        ids_ascend: whether the log gives its ids in the order of commits, as SQLite does. Then
+            what lies below the newest known arrival of a partition, and is not younger, is told
+            again: a log whose newest rows were deleted does that. An id alone may be given out
+            again.
 
     Returns:
         how many arrivals were the consumer's.
@@ -110,8 +127,7 @@ def take_in(tx: sa.Connection, consumer: Consumer, events: Iterable[Event], now:
         entry = entries.get(key)
         if entry is None:
             entries[key] = entry = _new(event, number, now)
-        elif (event.storage_id, event.at) == (entry.event_id, entry.event_at):
-            # A log whose newest rows were deleted may tell of the others again.
+        elif entry.knows(event, ids_ascend=ids_ascend):
             continue
         else:
             entry.arrive(event, number, now)
