@@ -20,7 +20,7 @@ from arctic_orchestration.consuming.instance import (
 from arctic_orchestration.consuming.partition import Where
 from arctic_orchestration.consuming.partitions import Partitions
 from arctic_orchestration.consuming.progress import Progress
-from arctic_orchestration.consuming.specification import FROM_BEGINNING, ConsumerSpec
+from arctic_orchestration.consuming.specification import FROM_BEGINNING, HELD_FOR, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput
@@ -63,6 +63,7 @@ class PartitionConsumer:
         lease: timedelta = timedelta(seconds=60),
         attempts: int = 3,
         retry_after: timedelta = timedelta(minutes=1),
+        held_for: timedelta = HELD_FOR,
         partitions_def: "dg.PartitionsDefinition[Any] | None" = None,
         instance: "dg.DagsterInstance | None" = None,
         settings: Settings | None = None,
@@ -83,6 +84,8 @@ class PartitionConsumer:
             attempts: after so many that failed a partition is discarded, until a person or a new
                 arrival says otherwise.
             retry_after: how long a partition rests after an attempt that failed.
+            held_for: how long a dynamic partition that arrived is held until it is added in
+                Dagster. After that it is discarded, until a person or a new arrival says otherwise.
             partitions_def: how the asset is partitioned, where ``asset`` does not say it. Of
                 dynamic partitions, those that are deleted in Dagster leave the working set.
             instance: the Dagster instance that is read; none: the one of ``DAGSTER_HOME``.
@@ -102,7 +105,7 @@ class PartitionConsumer:
         form = {
             "name": name, "asset": self._asset.key, "start": start, "until": until,
             "working_set": working_set, "lease": lease, "attempts": attempts,
-            "retry_after": retry_after,
+            "retry_after": retry_after, "held_for": held_for,
         }  # fmt: skip
         self.spec = ConsumerSpec.parse(form, field=field)
         self._instance = instance

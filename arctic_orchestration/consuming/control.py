@@ -75,7 +75,7 @@ def retry(
         )
     again: dict[str, Any] = {
         "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
-        "not_before": None, "reason": _BY_HAND,
+        "not_before": None, "reason": _BY_HAND, "held": False,
     }  # fmt: skip
     number = held.next_number
     for row in rows:

@@ -185,7 +185,8 @@ class ConsumerEngine:
         with self.database.begin() as tx:
             taken = leasing.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
-                wanted=wanted, existing=self.existing, after=after, time=self.time,
+                wanted=wanted, existing=self.existing, held_for=self.spec.held_for, after=after,
+                time=self.time,
             )  # fmt: skip
         if taken is None:
             return None, seen

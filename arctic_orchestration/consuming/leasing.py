@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from arctic_orchestration.consuming import consumers, working_set
 from arctic_orchestration.consuming.consumers import Consumer, Time
 from arctic_orchestration.consuming.partition import ConsumedPartition, PartitionState
+from arctic_orchestration.consuming.specification import HELD_FOR
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.consumer_tables import consumer_leases, consumer_partitions
@@ -94,6 +95,7 @@ def take(
     limit: int | None = None,
     wanted: Callable[[ConsumedPartition], bool] | None = None,
     existing: Existing | None = None,
+    held_for: timedelta = HELD_FOR,
     after: int = 0,
     time: Time = database_time,
 ) -> Taken | None:
@@ -109,6 +111,7 @@ def take(
         limit: at most so many; none: all that wait.
         wanted: only partitions it says yes to. Called while the consumer is locked.
         existing: which keys Dagster has; none: it has all.
+        held_for: how long a key that it does not have yet is held.
         after: only from behind this place on, where one has looked at all before it.
         time: what tells the moment.
 
@@ -119,9 +122,10 @@ def take(
     now = time(tx)
     expire(tx, consumer, now)
     if existing is not None:
-        working_set.keep(tx, consumer_id, existing, now, after=after)
+        working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
     found: list[ConsumedPartition] = []
-    for row in _ready(tx, consumer_id, now, limit if wanted is None else None, after):
+    most = limit if wanted is None else None
+    for row in _ready(tx, consumer_id, now, most, after, has_all=existing is None):
         partition = ConsumedPartition.from_row(row, consumer.name)
         if wanted is None or wanted(partition):
             found.append(partition)
@@ -146,7 +150,7 @@ def take(
     tx.execute(
         sa.update(consumer_partitions)
         .where(_p.consumer_id == consumer_id, dialect.among(tx, _p.partition, keys))
-        .values(state=PartitionState.LEASED.value, token=token, state_at=now)
+        .values(state=PartitionState.LEASED.value, token=token, state_at=now, held=False)
     )
     return Taken(
         consumer_id=consumer_id, token=token, owner=owner, partitions=tuple(found), taken_at=now,
@@ -294,14 +298,22 @@ def _due(now: datetime) -> sa.ColumnElement[bool]:
 
 
 def _ready(
-    tx: sa.Connection, consumer_id: int, now: datetime, limit: int | None, after: int
+    tx: sa.Connection,
+    consumer_id: int,
+    now: datetime,
+    limit: int | None,
+    after: int,
+    *,
+    has_all: bool,
 ) -> Iterator[Any]:
     """Rows that can be taken, by their place, so many at once as are likely to be needed."""
+    # What was held waits no more where the code says no more that keys can be deleted.
+    here = sa.true() if has_all else _p.held.is_(False)
     while True:
         query = (
             sa.select(consumer_partitions)
             .where(
-                _p.consumer_id == consumer_id, _waiting, _p.place > after, _p.held.is_(False),
+                _p.consumer_id == consumer_id, _waiting, _p.place > after, here,
                 sa.or_(_p.not_before.is_(None), _due(now)),
             )
             .order_by(_p.place)

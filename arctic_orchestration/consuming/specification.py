@@ -14,6 +14,8 @@ FROM_NOW: Literal["from_now"] = "from_now"
 
 #: What a column of whole numbers holds.
 _MOST = 2**31 - 1
+#: So long a partition is held that Dagster does not have, unless told otherwise.
+HELD_FOR = timedelta(days=1)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _MOMENT = "a moment with a time zone, such as 2026-01-01T00:00:00Z"
 
@@ -71,6 +73,7 @@ class ConsumerSpec(Specification):
         lease: how long partitions are somebody's until that is renewed.
         attempts: after so many that failed a partition is discarded, and listed.
         retry_after: how long a partition rests after one that failed.
+        held_for: how long what arrived is held until Dagster has it among the asset's partitions.
     """
 
     name: str
@@ -81,6 +84,7 @@ class ConsumerSpec(Specification):
     lease: PositiveDuration = timedelta(seconds=60)
     attempts: int = Field(default=3, ge=1, le=_MOST, strict=True)
     retry_after: Duration = timedelta(minutes=1)
+    held_for: PositiveDuration = HELD_FOR
 
     @field_validator("name", mode="before")
     @classmethod

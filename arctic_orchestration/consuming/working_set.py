@@ -7,7 +7,7 @@ read are still what they were when they are written.
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +18,7 @@ from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.consumer_tables import consumer_partitions, consumers
 from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.quantities import format_duration
 
 #: Which of some partition keys Dagster has among the asset's partitions.
 Existing = Callable[[Sequence[str]], Collection[str]]
@@ -51,6 +52,7 @@ class _Entry:
     attempts: int = 0
     not_before: datetime | None = None
     existed: bool = False
+    held: bool = False
 
     def knows(self, event: Event, *, ids_ascend: bool) -> bool:
         """Whether an arrival was read before, and is told again."""
@@ -69,11 +71,15 @@ class _Entry:
             self.next_number, self.next_at, self.next_details = number, event.at, details
             return
         if self.state == PartitionState.WAITING:
+            if self.held:
+                # It is held anew, for as long as the first time.
+                self.state_at = now
             self.arrivals += 1
             self.first_at = min(self.first_at, event.at)
         else:
             self.state, self.state_at = PartitionState.WAITING.value, now
             self.place, self.arrivals, self.first_at = number, 1, event.at
+            self.held = False
         # What failed before was something else.
         self.attempts, self.not_before, self.reason = 0, None, ""
         # And what was deleted before it is to be added anew: until then this is held.
@@ -147,12 +153,19 @@ def take_in(
 
 
 def keep(
-    tx: sa.Connection, consumer_id: int, existing: Existing, now: datetime, *, after: int = 0
+    tx: sa.Connection,
+    consumer_id: int,
+    existing: Existing,
+    now: datetime,
+    *,
+    held_for: timedelta,
+    after: int = 0,
 ) -> int:
     """Takes out what Dagster had among the asset's partitions and has no more.
 
     What it has not had yet is held until it does: who announces a partition before adding it
-    does not lose it. What somebody has at the moment stays until it is given back.
+    does not lose it. After ``held_for`` it is discarded: it may have been deleted before anybody
+    looked. What somebody has at the moment stays until it is given back.
 
     Args:
         tx: the transaction, which has locked the consumer's row.
@@ -160,6 +173,7 @@ def keep(
         existing: asks Dagster; it must be asked under that lock, so that no older answer comes
             after a newer one.
         now: the moment.
+        held_for: how long something is held.
         after: only partitions behind this place, where one has looked at all before it.
 
     Returns:
@@ -167,8 +181,12 @@ def keep(
     """
     here = consumer_partitions.c
     mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
-    pending = here.state.in_((PartitionState.WAITING.value, PartitionState.DISCARDED.value))
-    query = sa.select(here.partition, here.existed, here.held).where(mine, pending)
+    # What was held for too long is not asked for again.
+    pending = sa.or_(
+        here.state == PartitionState.WAITING.value,
+        sa.and_(here.state == PartitionState.DISCARDED.value, here.held.is_(False)),
+    )
+    query = sa.select(here.partition, here.existed, here.held, here.state_at).where(mine, pending)
     rows = tx.execute(query).all()
     if not rows:
         return 0
@@ -179,13 +197,24 @@ def keep(
         row.partition for row in rows
         if not row.existed and not row.held and row.partition not in there
     ]  # fmt: skip
+    late = [
+        row.partition for row in rows
+        if row.held and row.partition not in there and now - row.state_at >= held_for
+    ]  # fmt: skip
 
     def those(keys: Sequence[str]) -> tuple[sa.ColumnElement[bool], ...]:
         return mine, pending, dialect.among(tx, here.partition, keys)
 
     if gone:
         tx.execute(sa.delete(consumer_partitions).where(*those(gone)))
-    for keys, values in ((new, {"existed": True, "held": False}), (held, {"held": True})):
+    given_up = {
+        "state": PartitionState.DISCARDED.value,
+        "reason": f"it was not added in Dagster for {format_duration(held_for)}",
+    }
+    changes: tuple[tuple[list[str], dict[str, Any]], ...] = (
+        (new, {"existed": True, "held": False}), (held, {"held": True}), (late, given_up),
+    )  # fmt: skip
+    for keys, values in changes:
         if keys:
             update = sa.update(consumer_partitions).where(*those(keys))
             tx.execute(update.values({**values, "state_at": now}))

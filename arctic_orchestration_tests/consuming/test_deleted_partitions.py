@@ -1,9 +1,11 @@
 """Partitions that Dagster has, has no more, and does not have yet."""
 
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from arctic_orchestration.consuming import working_set
+from arctic_orchestration.consuming import control, working_set
 from arctic_orchestration.consuming.engine import ConsumerEngine
+from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.consuming.arrivals import Clock, Log, Partitions, engine_of
 
@@ -69,3 +71,66 @@ def test_what_is_held_does_not_hide_what_follows(state: Database, log: Log, cloc
     assert taken(engine) == []
     there.keys |= {"old5", "new"}
     assert taken(engine) == ["old5", "new"]
+
+
+def test_what_is_never_added_is_given_up_after_a_while(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """It may have been deleted before anybody looked. A new arrival is held for as long again."""
+    there: Partitions = Partitions()
+    engine = engine_of(state, log, clock, existing=there, held_for=timedelta(hours=2))
+    log.arrives("a", "b", "c")
+    assert taken(engine) == []
+    clock.passes(hours=1)
+    log.arrives("b")
+    there.keys = {"c"}
+    assert taken(engine) == ["c"]
+    clock.passes(hours=1)
+    assert taken(engine) == []
+    assert states(state, engine) == {"a": "discarded", "b": "waiting", "c": "acknowledged"}
+    with state.read() as tx:
+        (row,) = working_set.partitions_of(tx, engine.seen(tx).id, [PartitionState.DISCARDED])
+    assert row.reason == "it was not added in Dagster for 2h"
+    clock.passes(hours=1)
+    assert taken(engine) == []
+    assert states(state, engine) == {"a": "discarded", "b": "discarded", "c": "acknowledged"}
+    found = engine.progress()
+    assert (found.held, found.waiting, found.discarded) == (0, 0, 2)
+
+
+def test_what_was_given_up_comes_back_by_an_arrival_or_by_hand(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """And is held again, until it is added."""
+    there: Partitions = Partitions()
+    asked: list[list[str]] = []
+
+    def existing(keys: Sequence[str]) -> Collection[str]:
+        asked.append(sorted(keys))
+        return there.keys
+
+    engine = engine_of(state, log, clock, existing=existing, held_for=timedelta(hours=2))
+    log.arrives("a", "b", "c")
+    for _ in range(2):
+        assert taken(engine) == []
+        clock.passes(hours=2)
+    # Nobody asks Dagster for ever.
+    asked.clear()
+    log.arrives("a")
+    with state.begin() as tx:
+        control.retry(tx, engine.seen(tx), ["b"], clock.now)
+    assert taken(engine) == []
+    assert asked == [["a", "b"]]
+    assert states(state, engine) == {"a": "waiting", "b": "waiting", "c": "discarded"}
+    clock.passes(hours=1)
+    there.keys = {"a", "b", "c"}
+    assert taken(engine) == ["b", "a"]
+
+
+def test_what_was_held_is_delivered_when_the_definition_is_not_given_any_more(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """Nobody asks Dagster then, and nothing can be deleted there."""
+    log.arrives("a")
+    assert taken(engine_of(state, log, clock, existing=Partitions())) == []
+    assert taken(engine_of(state, log, clock)) == ["a"]

@@ -267,6 +267,7 @@ def whole() -> None:
         ({"instance": 5}, "PartitionConsumer(totals).instance"),
         ({"settings": 5}, "PartitionConsumer(totals).settings"),
         ({"retry_after": timedelta(-1)}, "PartitionConsumer(totals).retry_after"),
+        ({"held_for": timedelta(0)}, "PartitionConsumer(totals).held_for"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments: dict[str, Any], field: str) -> None:
