@@ -1,6 +1,7 @@
 """An asset that takes what is new by a partition consumer: each carrier's days."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -35,22 +36,28 @@ def carrier_days(
     """
     settings = Settings.from_environment()
     landing = Landing.of(settings)
-    with closing(new_files.on(context.instance)) as consumer, consumer.consume() as partitions:
-        files = [FeedFile.from_key(key) for key in sorted(partitions.keys)]
-        metadata: dict[str, Any] = {"partitions": [file.key for file in files], "rows": 0}
-        if files:
-            spark = pyspark.spark_session
-            paths = [landing.get("flights", file).path for file in files]
-            header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
-            landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
-            table = ensure_table(
-                open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema
-            )
-            # Others may have them by now, if this process was stopped for long.
-            partitions.check()
-            # The rows of exactly these files are replaced: to write them twice changes nothing.
-            rows = rollups.carrier_days(landed).coalesce(1)
-            appended = append(spark, rows, table, replacing=rows_of(files))
-            metadata |= {"rows": appended.rows, "snapshot": str(appended.snapshot_id)}
+    metadata: dict[str, Any] = {}
+    with closing(new_files.on(context.instance)) as consumer:
+        with consumer.consume() as partitions, ExitStack() as held:
+            files = [FeedFile.from_key(key) for key in sorted(partitions.keys)]
+            metadata |= {"partitions": [file.key for file in files], "rows": 0}
+            if files:
+                spark = pyspark.spark_session
+                paths = [landing.get("flights", file).path for file in files]
+                header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
+                landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
+                table = ensure_table(
+                    open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema
+                )
+                rows = rollups.carrier_days(landed).coalesce(1)
+                # Once Spark has written its files, and not before, since others wait for it: from
+                # here on nobody can take over, and the commit comes before the acknowledgement.
+                acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
+                # The rows of exactly these files are replaced: a process that dies between the
+                # two has them delivered again, and to write them twice changes nothing.
+                appended = append(
+                    spark, rows, table, replacing=rows_of(files), before_commit=acknowledging
+                )
+                metadata |= {"rows": appended.rows, "snapshot": str(appended.snapshot_id)}
         metadata["progress"] = str(consumer.progress())
     return dg.MaterializeResult(metadata=metadata)
