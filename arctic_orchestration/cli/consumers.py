@@ -1,18 +1,21 @@
 """``arctic consumers``: what partition consumers have done, and what is left."""
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from arctic_orchestration.cli.consumers_shown import consumer_json, print_consumer, shown_lag
+from arctic_orchestration.cli.consumers_log import standing_as_read, standings
+from arctic_orchestration.cli.consumers_shown import (
+    consumer_json,
+    print_consumer,
+    shown_lag,
+    trouble_of,
+)
 from arctic_orchestration.cli.display import Rows, confirm, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption, state_database
 from arctic_orchestration.consuming import consumers, control, leasing, working_set
-from arctic_orchestration.consuming.consumers import Consumer
 from arctic_orchestration.consuming.partition import PartitionState
-from arctic_orchestration.consuming.progress import Progress
 from arctic_orchestration.consuming.progress import counted as progress_of
 from arctic_orchestration.consuming.specification import FROM_NOW
 from arctic_orchestration.database.dialect import database_time
@@ -25,40 +28,49 @@ app = typer.Typer(
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer's name.")]
+LogOption = Annotated[
+    bool,
+    typer.Option(
+        "--log/--no-log",
+        help="Count what Dagster's event log has and was not read yet, too, where DAGSTER_HOME "
+        "names the instance: some 30 microseconds an event.",
+    ),
+]
 _STATES = [state.value for state in PartitionState]
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
     """All consumers of the cluster: what is done, what is left, and how old the oldest of it is."""
     settings, database = _opened()
     with database.read() as tx:
         now = database_time(tx)
-        found = [
-            (one, progress_of(tx, one.id, now)) for one in consumers.all_of(tx, settings.cluster)
-        ]
+        known = consumers.all_of(tx, settings.cluster)
+    found = standings(database, known, asks_log=log)
     database.close()
     if as_json:
-        print_json({"consumers": [consumer_json(one, progress) for one, progress in found]})
+        print_json({"consumers": [consumer_json(standing) for standing in found]})
         return
     if not found:
         console().print("no consumers")
         return
     shown = Rows(
         counted(len(found), "consumer"),
-        *("consumer", "asset", "done", "waiting", "leased", "discarded", "lag", ""),
+        *("consumer", "asset", "done", "waiting", "leased", "unread", "discarded", "lag", ""),
         text="",
     )
-    for one, progress in found:
+    for standing in found:
+        progress = standing.progress
         shown.add(
-            escape(one.name),
-            escape(one.asset),
+            escape(standing.consumer.name),
+            escape(standing.consumer.asset),
             str(progress.acknowledged),
             str(progress.waiting or ""),
             str(progress.leased or ""),
+            str(progress.unread or ""),
             f"[red]{progress.discarded}[/]" if progress.discarded else "",
             shown_lag(progress),
-            _trouble(one, progress, now),
+            trouble_of(standing, now),
         )
     shown.print()
 
@@ -76,6 +88,7 @@ def show(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="At most so many partitions.")
     ] = 50,
+    log: LogOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """One consumer: how far it is, who has partitions of it, and which are left, and why."""
@@ -84,11 +97,12 @@ def show(
     with database.read() as tx:
         now = database_time(tx)
         one = consumers.named(tx, settings.cluster, name)
-        progress = progress_of(tx, one.id, now)
+        as_read = progress_of(tx, one.id, now)
         leases = leasing.live_leases(tx, one.id)
         rows = working_set.partitions_of(tx, one.id, states, limit)
+    (standing,) = standings(database, [one], asks_log=log)
     database.close()
-    print_consumer(one, progress, leases, rows, states, now, as_json=as_json)
+    print_consumer(standing, as_read, leases, rows, states, now, as_json=as_json)
 
 
 @app.command()
@@ -149,12 +163,11 @@ def reset(
     confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
     end = _end_of_log() if start == FROM_NOW else None
     with database.begin() as tx:
-        now = database_time(tx)
-        after = control.reset(tx, one, start, now, asset=asset, end=end)
-        progress = progress_of(tx, after.id, now)
+        after = control.reset(tx, one, start, database_time(tx), asset=asset, end=end)
+        standing = standing_as_read(tx, after)
     database.close()
     if as_json:
-        print_json(consumer_json(after, progress))
+        print_json(consumer_json(standing))
         return
     console().print(
         f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"
@@ -183,18 +196,3 @@ def _states(words: list[str] | None) -> list[PartitionState]:
         if word not in _STATES:
             raise InvalidInput("--state", word, f"one of {', '.join(_STATES)}")
     return [PartitionState(word) for word in words]
-
-
-def _trouble(one: Consumer, progress: Progress, now: datetime) -> str:
-    said = []
-    if progress.discarded:
-        said.append("discarded: arctic consumers retry")
-    if one.read_at is None:
-        said.append("has not read yet")
-    elif not one.at_end:
-        said.append("there is more in the log than was read")
-    if progress.held:
-        said.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
-    if one.passed_over:
-        said.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
-    return f"[yellow]{escape('; '.join(said))}[/]" if said else ""

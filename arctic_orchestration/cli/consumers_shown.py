@@ -1,12 +1,13 @@
 """One partition consumer, as people and programs are shown it."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import seconds, span
+from arctic_orchestration.cli.consumers_log import Standing
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.consuming.consumers import Consumer
 from arctic_orchestration.consuming.partition import PartitionState
@@ -20,11 +21,13 @@ _COLORS = {
     PartitionState.DISCARDED: "red",
     PartitionState.ACKNOWLEDGED: "green",
 }
+#: Who has not looked for so long does not look all the time; see ``engine.NOTED_EVERY``.
+_SILENT = timedelta(minutes=2)
 
 
 def print_consumer(
-    one: Consumer,
-    progress: Progress,
+    standing: Standing,
+    as_read: Progress,
     leases: Sequence[Any],
     rows: Sequence[Any],
     states: Sequence[PartitionState],
@@ -32,18 +35,19 @@ def print_consumer(
     *,
     as_json: bool,
 ) -> None:
-    """Prints a consumer, its leases, and partitions of some states."""
+    """Prints a consumer, its leases, and partitions of some states, which its rows have."""
+    one, progress = standing.consumer, standing.progress
     counts = {
-        PartitionState.WAITING: progress.waiting,
-        PartitionState.LEASED: progress.leased,
-        PartitionState.DISCARDED: progress.discarded,
-        PartitionState.ACKNOWLEDGED: progress.acknowledged,
+        PartitionState.WAITING: as_read.waiting,
+        PartitionState.LEASED: as_read.leased,
+        PartitionState.DISCARDED: as_read.discarded,
+        PartitionState.ACKNOWLEDGED: as_read.acknowledged,
     }
     more = sum(counts[state] for state in states) - len(rows)
     if as_json:
         print_json(
             {
-                **consumer_json(one, progress),
+                **consumer_json(standing),
                 "leases": [_lease_json(lease) for lease in leases],
                 "partitions": [_partition_json(row, one) for row in rows],
                 "more": more,
@@ -55,9 +59,15 @@ def print_consumer(
     until = f" until {moment(one.until)}" if one.until else ""
     out.print(f"start      {escape(one.start)}{until}, registered {moment(one.created_at)}")
     read = "not yet" if one.read_at is None else f"{span(one.read_at, now)} ago"
-    more_in_log = "" if one.at_end or one.read_at is None else ", and there is more in the log"
+    more_in_log = "" if one.at_end or one.read_at is None else ", and there was more in the log"
     out.print(f"last read  {read}{more_in_log}")
     out.print(f"progress   {progress}")
+    if standing.uncounted is not None:
+        out.print(
+            f"[dim]           what came since is not counted: {escape(standing.uncounted)}[/]"
+        )
+    elif progress.unread:
+        out.print(f"unread     {counted(progress.unread, 'partition')} of the event log")
     if progress.lag is not None:
         out.print(f"lag        {shown_lag(progress)}: since {moment(progress.oldest_at)}")
     if one.passed_over:
@@ -115,8 +125,32 @@ def shown_lag(progress: Progress) -> str:
     return "" if progress.lag is None else seconds(progress.lag.total_seconds())
 
 
-def consumer_json(one: Consumer, progress: Progress) -> dict[str, Any]:
+def trouble_of(standing: Standing, now: datetime) -> str:
+    """What a person should know of a consumer, or do, as markup; empty: all is well."""
+    one, progress = standing.consumer, standing.progress
+    silent = one.read_at is not None and now - one.read_at >= _SILENT
+    said = []
+    if progress.discarded:
+        said.append("discarded: arctic consumers retry")
+    if one.read_at is None:
+        said.append("has not read yet")
+    elif standing.uncounted is not None:
+        if not one.at_end:
+            said.append("there is more in the log than was read")
+        if silent:
+            said.append(f"as of the last reading, {span(one.read_at, now)} ago")
+    elif silent and progress.unread:
+        said.append(f"has not read for {span(one.read_at, now)}")
+    if progress.held:
+        said.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
+    if one.passed_over:
+        said.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
+    return f"[yellow]{escape('; '.join(said))}[/]" if said else ""
+
+
+def consumer_json(standing: Standing) -> dict[str, Any]:
     """A consumer for programs; its keys do not change."""
+    one, progress = standing.consumer, standing.progress
     return {
         "consumer": one.name,
         "asset": one.asset,
@@ -131,6 +165,7 @@ def consumer_json(one: Consumer, progress: Progress) -> dict[str, Any]:
         "held": progress.held,
         "leased": progress.leased,
         "discarded": progress.discarded,
+        "unread": progress.unread if standing.uncounted is None else None,
         "share": round(progress.share, 6),
         "lag_seconds": None if progress.lag is None else progress.lag.total_seconds(),
         "passed_over": one.passed_over,

@@ -20,6 +20,7 @@ from arctic_orchestration.consuming.partitions import Partitions
 from arctic_orchestration.consuming.progress import Progress, counted
 from arctic_orchestration.consuming.specification import FROM_NOW, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
+from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
@@ -33,6 +34,8 @@ _log = logging.getLogger("arctic.consuming")
 EVENTS_AT_ONCE = 1_000
 #: how often one looks whether something has arrived, while one waits for it
 POLL = timedelta(seconds=1)
+#: where nothing is new, it is noted so often that one has looked
+NOTED_EVERY = timedelta(minutes=1)
 #: how long one waits until something is said again
 _AGAIN_SECONDS = 1.0
 #: of an error's text so much is kept
@@ -60,6 +63,8 @@ class ConsumerEngine:
     #: what tells the moment; in tests a clock that stands
     time: Time = database_time
     events_at_once: int = field(default=EVENTS_AT_ONCE)
+    #: when one noted last that nothing is new, of ``time.monotonic``
+    _noted: float = field(default=float("-inf"), init=False)
 
     def register(self) -> Consumer:
         """Makes the consumer, if it is not there: from here on its ``start`` is decided.
@@ -124,6 +129,7 @@ class ConsumerEngine:
         batch = self.feed.read(position, self.events_at_once)
         moved, at_end = batch.position.to_json(), not batch.more
         if moved == known.position and at_end == known.at_end:
+            self._note_look(known)
             return batch.more
         with self.database.begin() as tx:
             now = self.time(tx)
@@ -133,6 +139,18 @@ class ConsumerEngine:
             ids_ascend = batch.position.state.get("storage") == SqliteLog.kind
             working_set.take_in(tx, known, batch.events, now, ids_ascend=ids_ascend)
         return batch.more
+
+    def _note_look(self, known: Consumer) -> None:
+        """Notes now and then that nothing was new, so that people see who looks no more."""
+        if time.monotonic() - self._noted < NOTED_EVERY.total_seconds():
+            return
+        self._noted = time.monotonic()
+        here = consumer_rows.c
+        with self.database.begin() as tx:
+            now = self.time(tx)
+            same = (here.id == known.id, here.version == known.version)
+            stale = here.read_at <= now - NOTED_EVERY
+            tx.execute(sa.update(consumer_rows).where(*same, stale).values(read_at=now))
 
     def take(
         self,

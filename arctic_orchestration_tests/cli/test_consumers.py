@@ -1,17 +1,24 @@
 """``arctic consumers``: list, show, retry and reset."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import dagster as dg
 import pytest
+import sqlalchemy as sa
 
+from arctic_orchestration import PartitionConsumer
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.consuming.engine import ConsumerEngine
+from arctic_orchestration.database.consumer_tables import consumers
+from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.consuming.arrivals import Log, engine_of
+from arctic_orchestration_tests.consuming.dagster_assets import arrive
 
 #: Tests of what is printed, which is the same whatever the database is.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])
@@ -27,15 +34,27 @@ def log() -> Log:
 
 
 @pytest.fixture
-def consumer(
-    database_url: str, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeConsumer]:
-    """Makes consumers in the database that commands open."""
+def state(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """The database that commands open; they know no Dagster instance."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     database = Database(database_url)
     database.upgrade()
-    yield lambda **spec: engine_of(database, log, **spec)
+    yield database
     database.close()
+
+
+@pytest.fixture
+def consumer(state: Database, log: Log) -> MakeConsumer:
+    """Makes consumers in that database."""
+    return lambda **spec: engine_of(state, log, **spec)
+
+
+def last_read(state: Database, **ago: float) -> None:
+    """All consumers have read for the last time so long ago."""
+    with state.begin() as tx:
+        moment = database_time(tx) - timedelta(**ago)
+        tx.execute(sa.update(consumers).values(read_at=moment))
 
 
 def document(outcome: Outcome) -> Any:
@@ -78,6 +97,64 @@ def test_consumers_are_listed_with_what_is_left(
     assert (totals["share"], totals["passed_over"], totals["read_to_the_end"]) == (0.5, 1, True)
     assert 7200 <= totals["lag_seconds"] < 7300
     assert found["other"]["lag_seconds"] is None
+
+
+def test_what_nobody_has_read_yet_is_counted(
+    state: Database,
+    backend: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    arctic: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker has been dead since yesterday, and twenty days have arrived."""
+    instance = dagster_instance(backend)
+    worker = PartitionConsumer("days", name="totals", instance=instance)
+    arrive(instance, "days", "2026-01-01")
+    with worker.consume() as partitions:
+        assert partitions.keys == ["2026-01-01"]
+    worker.close()
+    arrive(instance, "days", *(f"2026-02-{day:02}" for day in range(1, 21)))
+    last_read(state, days=1)
+    # What was read is done. Nobody can tell more without the event log, which is said.
+    said = " ".join(arctic("consumers", "list").out.split())
+    assert "totals days 1 as of the last reading, 1d" in said
+    shown = " ".join(arctic("consumers", "show", "totals").out.split())
+    assert "progress 1 of 1 (100.0%) what came since is not counted: DAGSTER_HOME is not" in shown
+    (one,) = document(arctic("consumers", "list", "--json"))["consumers"]
+    assert (one["share"], one["unread"], one["lag_seconds"]) == (1.0, None, None)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    lines = [" ".join(line.split()) for line in arctic("consumers", "list").out.splitlines()]
+    assert lines[1] == "consumer asset done unread lag"
+    assert re.fullmatch(r"totals days 1 20 \S+ has not read for 1d\S*", lines[2])
+    shown = " ".join(arctic("consumers", "show", "totals").out.split())
+    assert "progress 1 of 21 (4.8%), lag " in shown
+    assert "unread 20 partitions of the event log" in shown
+    one = document(arctic("consumers", "show", "totals", "--json"))
+    assert (one["acknowledged"], one["unread"], one["share"]) == (1, 20, 0.047619)
+    assert 0 < one["lag_seconds"] < 600
+    assert "as of the last reading" in arctic("consumers", "list", "--no-log").out
+    # The log of another instance says nothing.
+    monkeypatch.setenv("DAGSTER_HOME", dagster_instance("sqlite").root_directory)
+    assert "has another event log than it reads" in arctic("consumers", "show", "totals").out
+
+
+def test_who_looks_and_finds_nothing_is_not_silent(
+    consumer: MakeConsumer, state: Database, log: Log, arctic: Command
+) -> None:
+    """Looks are noted, of one process once a minute."""
+    log.arrives("01")
+    engine = consumer()
+    with engine.consume():
+        pass
+    last_read(state, minutes=3)
+    assert "as of the last reading, 3m" in arctic("consumers", "list").out
+    engine.read_on()
+    assert "as of" not in arctic("consumers", "list").out
+    last_read(state, minutes=3)
+    engine.read_on()
+    assert "as of the last reading, 3m" in arctic("consumers", "list").out
+    consumer().read_on()
+    assert "as of" not in arctic("consumers", "list").out
 
 
 @ON_SQLITE
