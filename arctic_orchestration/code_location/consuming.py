@@ -15,9 +15,9 @@ import dagster as dg
 
 from arctic_orchestration.consuming.consumer import PartitionConsumer
 from arctic_orchestration.consuming.following import Delivery, Follower
+from arctic_orchestration.consuming.instance import log_of
 from arctic_orchestration.consuming.partition import ConsumedPartition, Where, matcher
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
-from arctic_orchestration.events.dagster_log import DagsterLog
 
 CONSUMER_TAG = "arctic/consumer"
 PARTITION_TAG = "arctic/partition"
@@ -185,7 +185,7 @@ class _Following:
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
         if key not in self._followers:
-            log = DagsterLog(context.instance)
+            log = log_of(context.instance)
             origin = context.code_location_origin
             # Sensors of one name in two locations have leases of their own.
             location = origin.location_name if origin else "local"

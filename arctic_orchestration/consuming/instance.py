@@ -91,12 +91,15 @@ def opened_instance() -> dg.DagsterInstance:
 
 
 def log_of(instance: dg.DagsterInstance) -> DagsterLog:
-    """The event log of an instance.
+    """The event log of an instance, as consumers read it.
+
+    What a run observes is no arrival: one that looked at a partition and said so would have it
+    delivered to itself for ever.
 
     Errors:
         ConfigurationError: it is kept in memory, or in a storage that cannot be followed.
     """
-    return DagsterLog(instance)
+    return DagsterLog(instance, observed_by_runs=False)
 
 
 def end_of_log() -> LogEnd:

@@ -23,6 +23,7 @@ from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.events.log_rows import (
     ARRIVALS,
+    OBSERVATION,
     RUN_STATUS_OF_TYPE,
     arrival,
     asset_name,
@@ -64,6 +65,7 @@ class DagsterLog:
         *,
         location: str | None = None,
         known_as: str | None = None,
+        observed_by_runs: bool = True,
     ) -> None:
         """Finds the storage; touches no database.
 
@@ -72,6 +74,8 @@ class DagsterLog:
                 as runs of ``dagster job execute``.
             known_as: the name by which Dagster knows that location, if it is another one: RUN
                 events of its runs get ``location`` instead. Other locations keep their names.
+            observed_by_runs: whether what a run observed is an arrival, as what it materialized
+                is, and what was observed from outside.
 
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
@@ -82,6 +86,7 @@ class DagsterLog:
         self._runs = run_sql_of(instance)
         self._location = location
         self._known_as = known_as
+        self._observed_by_runs = observed_by_runs
         #: whether Dagster may retry failed runs itself
         self.retries_enabled = instance.run_retries_enabled
 
@@ -120,6 +125,8 @@ class DagsterLog:
         if limit < 1:
             raise InvalidInput("limit", limit, "at least 1")
         rows, state, more = self._log.read(self._state_of(position), limit)
+        if not self._observed_by_runs:
+            rows = [row for row in rows if not (row[1] == OBSERVATION and row[5])]
         events = self._events(rows)
         return Batch(
             events=events,

@@ -20,7 +20,8 @@ from arctic_orchestration.events.event import Event, EventKind, RunStatus
 #: The columns of a row, in this order.
 COLUMNS = 'id, dagster_event_type, "timestamp", asset_key, "partition", run_id, event'
 
-ARRIVALS = ("ASSET_MATERIALIZATION", "ASSET_OBSERVATION")
+OBSERVATION = "ASSET_OBSERVATION"
+ARRIVALS = ("ASSET_MATERIALIZATION", OBSERVATION)
 RUN_STATUS_OF_TYPE: Mapping[str, RunStatus] = {
     "PIPELINE_ENQUEUED": RunStatus.QUEUED,
     "PIPELINE_STARTING": RunStatus.STARTING,
