@@ -8,9 +8,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import ConsumedPartition, PartitionConsumer, consumer_sensor
 from arctic_orchestration.consuming.progress import Progress
+from arctic_orchestration.database.consumer_tables import consumer_partitions
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration_tests.consuming.dagster_assets import DAYS, arrive
@@ -49,6 +51,7 @@ class Place:
     """A Dagster instance and a code location, and what the daemon would do."""
 
     instance: dg.DagsterInstance
+    state: Database
     #: why the last tick asked for nothing
     said: str = ""
 
@@ -78,6 +81,21 @@ class Place:
                 raise_on_error=False,
             )
 
+    def cancel(self, request: dg.RunRequest) -> str:
+        """A person terminates the run of a request before it has done anything; its id."""
+        tags = {**request.tags, "dagster/run_key": str(request.run_key)}
+        run = self.instance.create_run_for_job(
+            unpartitioned, tags=tags, status=dg.DagsterRunStatus.STARTED
+        )
+        self.instance.report_run_canceling(run)
+        self.instance.report_run_canceled(run)
+        return run.run_id
+
+    def rows(self) -> list[Any]:
+        """All partitions that consumers know."""
+        with self.state.read() as tx:
+            return list(tx.execute(sa.select(consumer_partitions)))
+
 
 @pytest.fixture
 def place(
@@ -91,7 +109,7 @@ def place(
     instance = dagster_instance(backend)
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
-    return Place(instance)
+    return Place(instance, state)
 
 
 def progress(consumer: PartitionConsumer) -> Progress:
@@ -178,6 +196,25 @@ def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
     assert (made.partition_key, made.tags["path"]) == ("2026-01-01", "/landed")
     found = progress(consumer)
     assert (found.discarded, found.leased) == (2, 1)
+
+
+def test_a_run_that_is_canceled_counts_as_an_attempt(place: Place) -> None:
+    """Its partition comes again, in a run of its own; after the last attempt it is given up."""
+    consumer = PartitionConsumer("days", name="each", attempts=2, retry_after=timedelta(0))
+    here = definitions("unpartitioned", consumer)
+    arrive(place.instance, "days", "2026-01-01")
+    (first,) = place.tick(here)
+    place.cancel(first)
+    (again,) = place.tick(here)
+    assert (again.tags["arctic/attempt"], again.run_key == first.run_key) == ("2", False)
+    found = progress(consumer)
+    assert (found.acknowledged, found.leased, found.discarded) == (0, 1, 0)
+    last = place.cancel(again)
+    assert place.tick(here) == []
+    found = progress(consumer)
+    assert (found.acknowledged, found.discarded, found.left) == (0, 1, 0)
+    (row,) = place.rows()
+    assert (row.attempts, row.reason) == (2, f"run {last} ended: canceled")
 
 
 def test_a_run_whose_lease_was_taken_over_acknowledges_nothing(place: Place) -> None:
