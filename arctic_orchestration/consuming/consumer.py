@@ -160,7 +160,9 @@ class PartitionConsumer:
         Dagster run that is terminated put them back, which counts as nothing.
 
         Args:
-            limit: at most so many partitions; none: all that wait.
+            limit: at most so many partitions; none: all that wait, which is ``working_set`` and at
+                most one reading of 1,000 events more. To have all that is new, take until there
+                is nothing.
             where: which ones: a glob on the key, keys, or a function of a
                 :class:`ConsumedPartition`, which is called while others wait. What it passes over
                 is not lost: it waits for another filter.

@@ -31,8 +31,8 @@ def carrier_days(
 ) -> dg.MaterializeResult[Any]:
     """Flights, cancellations and delays of each carrier, day and origin.
 
-    A run brings in the files that have landed since the last one that succeeded, however many,
-    and no other; runs that overlap divide them among themselves.
+    A run brings in the files that have landed since the last one that succeeded, and no other;
+    runs that overlap divide them among themselves.
     """
     settings = Settings.from_environment()
     landing = Landing.of(settings)
