@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from arctic_orchestration.cli.consumers_log import standing_as_read, standings
+from arctic_orchestration.cli.consumers_log import Standing, standings
 from arctic_orchestration.cli.consumers_shown import (
     consumer_json,
     print_consumer,
@@ -36,6 +36,8 @@ LogOption = Annotated[
         "names the instance: some 30 microseconds an event.",
     ),
 ]
+#: ``list`` reads no more of the event log, which takes some three seconds
+EVENTS_COUNTED = 100_000
 _STATES = [state.value for state in PartitionState]
 
 
@@ -46,7 +48,7 @@ def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
     with database.read() as tx:
         now = database_time(tx)
         known = consumers.all_of(tx, settings.cluster)
-    found = standings(database, known, asks_log=log)
+    found = standings(database, known, asks_log=log, at_most=EVENTS_COUNTED)
     database.close()
     if as_json:
         print_json({"consumers": [consumer_json(standing) for standing in found]})
@@ -163,11 +165,12 @@ def reset(
     confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
     end = _end_of_log() if start == FROM_NOW else None
     with database.begin() as tx:
-        after = control.reset(tx, one, start, database_time(tx), asset=asset, end=end)
-        standing = standing_as_read(tx, after)
+        now = database_time(tx)
+        after = control.reset(tx, one, start, now, asset=asset, end=end)
+        progress = progress_of(tx, after.id, now)
     database.close()
     if as_json:
-        print_json(consumer_json(standing))
+        print_json(consumer_json(Standing.as_read(after, progress)))
         return
     console().print(
         f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"

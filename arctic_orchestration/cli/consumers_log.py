@@ -6,8 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from arctic_orchestration.consuming.consumers import Consumer
 from arctic_orchestration.consuming.engine import ConsumerEngine
 from arctic_orchestration.consuming.progress import Progress, counted
@@ -15,6 +13,7 @@ from arctic_orchestration.consuming.specification import ConsumerSpec
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.events.feed import Batch, Feed, FeedMode, Position
 
 if TYPE_CHECKING:
     from arctic_orchestration.events.dagster_log import DagsterLog
@@ -38,14 +37,55 @@ class Standing:
     progress: Progress
     uncounted: str | None
 
+    @classmethod
+    def as_read(cls, consumer: Consumer, progress: Progress, why: str = _NOT_ASKED) -> "Standing":
+        """By the state database alone."""
+        return cls(consumer=consumer, progress=progress, uncounted=why)
 
-def standing_as_read(tx: sa.Connection, one: Consumer) -> Standing:
-    """How far a consumer is by the state database alone."""
-    progress = counted(tx, one.id, database_time(tx))
-    return Standing(consumer=one, progress=progress, uncounted=_NOT_ASKED)
+
+class _TooMuchError(ArcticError):
+    """More events than one wants to read."""
 
 
-def standings(database: Database, found: Sequence[Consumer], *, asks_log: bool) -> list[Standing]:
+class _Bounded:
+    """A feed of which no more than so many events are read, from whatever positions."""
+
+    def __init__(self, feed: Feed, events: int) -> None:
+        self._feed = feed
+        self._left = events
+
+    @property
+    def storage_id(self) -> str:
+        return self._feed.storage_id
+
+    @property
+    def mode(self) -> FeedMode:
+        return self._feed.mode
+
+    @property
+    def mode_reason(self) -> str:
+        return self._feed.mode_reason
+
+    def read(self, position: Position | None, limit: int) -> Batch:
+        """The next events.
+
+        Errors:
+            _TooMuchError: so many were read already.
+        """
+        if self._left <= 0:
+            raise _TooMuchError("more of the event log is unread than is counted here")
+        batch = self._feed.read(position, limit)
+        # A full reading may have been of others' events that this feed leaves out.
+        self._left -= limit if batch.more else len(batch.events)
+        return batch
+
+    def end(self) -> Position:
+        return self._feed.end()
+
+
+def standings(
+    database: Database, found: Sequence[Consumer], *, asks_log: bool, at_most: int | None = None
+) -> list[Standing]:
     """How far consumers are, by the event log of ``DAGSTER_HOME`` where it can be asked.
 
     Some 30 microseconds an event that a consumer has not read.
@@ -54,20 +94,23 @@ def standings(database: Database, found: Sequence[Consumer], *, asks_log: bool) 
         database: the state database.
         found: which consumers.
         asks_log: whether the event log is to be asked.
+        at_most: so many events are read of it, for all of them together; none: as many as it has.
     """
     with ExitStack() as opened:
-        log: DagsterLog | None = None
+        log: Feed | None = None
         why = _NOT_ASKED
         if asks_log and found:
             try:
                 log = opened.enter_context(_log())
                 why = _NO_INSTANCE
+                if log is not None and at_most is not None:
+                    log = _Bounded(log, at_most)
             except ArcticError as error:
                 why = str(error)
         return [_standing(database, one, log, why) for one in found]
 
 
-def _standing(database: Database, one: Consumer, log: "DagsterLog | None", why: str) -> Standing:
+def _standing(database: Database, one: Consumer, log: Feed | None, why: str) -> Standing:
     if log is not None:
         try:
             if one.storage_id == log.storage_id:
@@ -84,7 +127,7 @@ def _standing(database: Database, one: Consumer, log: "DagsterLog | None", why: 
             why = str(error)
     with database.read() as tx:
         progress = counted(tx, one.id, database_time(tx))
-    return Standing(consumer=one, progress=progress, uncounted=why)
+    return Standing.as_read(one, progress, why)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import PartitionConsumer
+from arctic_orchestration.cli import consumers as consumers_command
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.consuming.engine import ConsumerEngine
 from arctic_orchestration.database.consumer_tables import consumers
@@ -133,6 +134,10 @@ def test_what_nobody_has_read_yet_is_counted(
     assert (one["acknowledged"], one["unread"], one["share"]) == (1, 20, 0.047619)
     assert 0 < one["lag_seconds"] < 600
     assert "as of the last reading" in arctic("consumers", "list", "--no-log").out
+    # A list reads so much of the log and no more; who is shown alone is counted in any case.
+    monkeypatch.setattr(consumers_command, "EVENTS_COUNTED", 0)
+    assert "as of the last reading" in arctic("consumers", "list").out
+    assert "progress   1 of 21" in arctic("consumers", "show", "totals").out
     # The log of another instance says nothing.
     monkeypatch.setenv("DAGSTER_HOME", dagster_instance("sqlite").root_directory)
     assert "has another event log than it reads" in arctic("consumers", "show", "totals").out
