@@ -55,6 +55,8 @@ task_locations = sa.Table(
     sa.Column("ticked_at", UtcTime),
     # Why what the code declares now is not registered; null: it is.
     sa.Column("trouble", Told),
+    # Of the Dagster instance whose sensor looks after it; null: none said so yet.
+    sa.Column("storage_id", sa.Text),
 )
 
 task_definitions = sa.Table(
@@ -126,6 +128,8 @@ task_submissions = sa.Table(
     sa.Column("deadline_at", UtcTime),
     # Runs that were asked for.
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    # Those among them that fell silent: no failures.
+    sa.Column("silences", sa.Integer, nullable=False, server_default="0"),
     sa.Column("token", sa.BigInteger),
     sa.Column("run_id", sa.Text),
     # The submission whose run it shares.

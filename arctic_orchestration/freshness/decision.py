@@ -28,6 +28,8 @@ _SHARED = (SubmissionState.FAILED, SubmissionState.CANCELED)
 
 #: after so long who is to be woken looks by itself
 _WOKEN = timedelta(minutes=10)
+#: a look that is so late was missed, with the database or the location away
+_LATE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,7 +185,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         return None
     deadline = None
     if elsewhere:
-        deadline = asked.deadline_at or now + spec.patience
+        deadline = _deadline(asked, spec, now)
         if now >= deadline:
             waited = format_duration(_to_the_second(spec.patience))
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
@@ -200,6 +202,15 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         waits_for={**here, **elsewhere},
         deadline_at=deadline,
     )
+
+
+def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
+    """Until when parents elsewhere are waited for; the time in which nobody looked is no part."""
+    if asked.deadline_at is None:
+        return now + spec.patience
+    # The last look was when its state was written, and another one was due after ``recheck``.
+    away = now - asked.state_at
+    return asked.deadline_at + (away if away > spec.recheck + _LATE else timedelta(0))
 
 
 def _ended(step: Step, state: SubmissionState, reason: str) -> Decision:

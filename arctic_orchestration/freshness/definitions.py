@@ -88,6 +88,7 @@ class RegisteredLocation:
     digest: str | None
     ticked_at: datetime | None
     trouble: str | None
+    storage_id: str | None = None
 
 
 def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:

@@ -26,6 +26,9 @@ from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.quantities import format_moment
 
+#: so often a task is made again whose run fell silent, whatever its retries
+SILENCES = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
@@ -70,8 +73,12 @@ class Outcomes:
         Returns:
             whether it is repeated.
         """
-        if self._again(tx, asked, reason, retries):
-            return True
+        # Those that fell silent, which nobody can blame on the task, are counted by themselves.
+        failures = asked.attempt - asked.silences
+        if failures <= retries:
+            text = f"attempt {failures} of {retries + 1}: {reason}; again"
+            if self._again(tx, asked, text):
+                return True
         self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
         return False
 
@@ -79,8 +86,11 @@ class Outcomes:
         """Somebody canceled the run, which is not repeated; the submission is locked."""
         self._over(tx, asked, SubmissionState.CANCELED, Step.CANCELED, reason)
 
-    def silent(self, tx: sa.Connection, asked: Submission, retries: int) -> bool:
+    def silent(self, tx: sa.Connection, asked: Submission) -> bool:
         """The lease is over, or another one's; the submission is locked.
+
+        The task is not to blame: with nobody else there it is made again whatever its retries, up
+        to ``SILENCES`` times.
 
         Returns:
             whether it goes on: with another run, or to share that of the one who took over.
@@ -98,13 +108,18 @@ class Outcomes:
             self.tell(tx, asked, Step.LOST, text, now, {"token": asked.token})
             submissions.update(
                 tx, asked.id, state=SubmissionState.SUBMITTED.value, reason=text, state_at=now,
-                next_check_at=now, token=None, run_id=None,
+                next_check_at=now, token=None, run_id=None, silences=asked.silences + 1,
             )  # fmt: skip
             return True
         since = f" until {format_moment(row.expires_at)}" if row.expires_at else ""
         text = f"{run} was silent{since}, when its lease was over"
-        if self._again(tx, asked, text, retries):
-            return True
+        silences = asked.silences + 1
+        if silences <= SILENCES:
+            told = f"{text}; again, {silences} of {SILENCES} times"
+            if self._again(tx, asked, told, silences=silences):
+                return True
+        elif not asked.by_hand:
+            text += f"; it was made again {SILENCES} times"
         self._over(tx, asked, SubmissionState.LOST, Step.LOST, text)
         return False
 
@@ -153,8 +168,8 @@ class Outcomes:
         )  # fmt: skip
         tell(tx, [event], self.sinks)
 
-    def _again(self, tx: sa.Connection, asked: Submission, reason: str, retries: int) -> bool:
-        if asked.by_hand or asked.attempt > retries or asked.token is None:
+    def _again(self, tx: sa.Connection, asked: Submission, reason: str, **values: Any) -> bool:
+        if asked.by_hand or asked.token is None:
             return False
         attempt = asked.attempt + 1
         token = owning.renew_with_new_token(
@@ -163,10 +178,9 @@ class Outcomes:
         )  # fmt: skip
         if token is None:
             return False
-        text = f"attempt {asked.attempt} of {retries + 1}: {reason}; again"
         self.move(
-            tx, asked, SubmissionState.ACQUIRED, Step.AGAIN, text, self.time(tx), attempt=attempt,
-            token=token, run_id=None, deadline_at=None,
+            tx, asked, SubmissionState.ACQUIRED, Step.AGAIN, reason, self.time(tx),
+            attempt=attempt, token=token, run_id=None, deadline_at=None, **values,
         )  # fmt: skip
         return True
 

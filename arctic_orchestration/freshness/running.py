@@ -30,7 +30,7 @@ from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import definitions, owning, submissions
 from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, Time
-from arctic_orchestration.freshness.settling import RAISED
+from arctic_orchestration.freshness.settling import RAISED, SILENT
 from arctic_orchestration.freshness.status import SINKS, StatusSink, Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.identifiers import new_id
@@ -124,7 +124,10 @@ class Running:
         it, or it may be run again. One that a person started gives it back at once.
         """
         text = f"{RAISED}{type(error).__name__}: {error}"[:_LETTERS]
-        if isinstance(error, GeneratorExit):
+        if isinstance(error, Refused):
+            # With the database away for long; what the task does is not to blame.
+            text = f"{SILENT}{error}"[:_LETTERS]
+        elif isinstance(error, GeneratorExit):
             text = f"{RAISED}what it made could not be stored"
         try:
             with self.database.begin() as tx:

@@ -31,6 +31,8 @@ _RUN_KEY_TAG = "dagster/run_key"
 NOWHERE = "local"
 #: how a run says what was raised in it, as the reason of its submission, before it ends
 RAISED = "failed: "
+#: and how it says that it could not renew its lease
+SILENT = "fell silent: "
 #: how long the run of an asset may take, since it was seen to have started, to begin as a task
 BEGINS_WITHIN = timedelta(minutes=15)
 
@@ -134,16 +136,19 @@ class Settler:
         late = row.expires_at is None or row.expires_at <= now
         ended = run is not None and run.status is not None and run.status.ended
         if not mine:
-            out.silent(tx, asked, retries)
+            out.silent(tx, asked)
             return "lost"
         if run is not None and ended:
-            return self._run_ended(tx, asked, run, retries, begun=begun, late=late)
+            # A job is not begun by its run, and goes on without the database.
+            silent = late and (begun or (spec is not None and spec.kind == "asset"))
+            return self._run_ended(tx, asked, run, retries, begun=begun, silent=silent)
         if late and begun:
-            out.silent(tx, asked, retries)
-            return "lost"
+            return self._silent(tx, asked)
         if begun:
             return "running"
-        if run is not None and asked.deadline_at is not None and now >= asked.deadline_at:
+        given_up = asked.deadline_at is not None and now >= asked.deadline_at
+        # With nobody there to renew the lease, the run could not begin either: it is given time.
+        if run is not None and given_up and not late:
             out.failed(tx, asked, f"run {run.run_id} has not begun as a task", retries)
             return "failed"
         # Until it has begun, nobody else says that somebody is on the way.
@@ -166,7 +171,7 @@ class Settler:
         retries: int,
         *,
         begun: bool,
-        late: bool,
+        silent: bool,
     ) -> str:
         out = self.outcomes
         token = asked.token
@@ -175,9 +180,8 @@ class Settler:
             submissions.update(tx, asked.id, run_id=run.run_id)
             asked = replace(asked, run_id=run.run_id)
         if run.status is RunStatus.SUCCESS:
-            if begun and late:
-                out.silent(tx, asked, retries)
-                return "lost"
+            if begun and silent:
+                return self._silent(tx, asked)
             # Nobody has taken it over, so that it is still this run's to publish.
             owning.renew(
                 tx, asked.task, asked.owner, token, life=out.life, time=out.time,
@@ -192,9 +196,16 @@ class Settler:
         if run.status is RunStatus.CANCELED:
             out.canceled(tx, asked, f"run {run.run_id} was canceled")
             return "canceled"
-        why = asked.reason if asked.reason.startswith(RAISED) else "failed"
+        raised = asked.reason.startswith(RAISED)
+        if asked.reason.startswith(SILENT) or (silent and not raised):
+            # It could not renew its lease, or could not even begin.
+            return self._silent(tx, asked)
+        why = asked.reason if raised else "failed"
         again = out.failed(tx, asked, f"run {run.run_id} {why}", retries)
         return "repeated" if again else "failed"
+
+    def _silent(self, tx: sa.Connection, asked: Submission) -> str:
+        return "repeated" if self.outcomes.silent(tx, asked) else "lost"
 
 
 def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:

@@ -79,6 +79,7 @@ class Submission:
     next_check_at: datetime | None = None
     deadline_at: datetime | None = None
     attempt: int = 0
+    silences: int = 0
     token: int | None = None
     run_id: str | None = None
     shares: str | None = None

@@ -258,25 +258,103 @@ def test_an_asset_that_never_begins_as_a_task_is_given_up(world: World) -> None:
     assert world.again(asked).reason == f"run {run.run_id} has not begun as a task"
 
 
-def test_a_run_that_fell_silent_is_repeated_by_its_location(world: World) -> None:
-    """If the task says so; without retries its submission is lost, with the moment."""
+def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -> None:
+    """Three times, each under a new token; then its submission is lost, with the moment."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    for attempt in (1, 2, 3, 4):
+        (run,) = east.waiting_runs()
+        assert run.request.run_key == f"{asked.id}-{attempt}"
+        with ExitStack() as stack:
+            east.begin(run, stack)
+            east.tick()
+            world.clock.passes(seconds=61)
+            # As if the process was killed: nobody renews, and Dagster has not noticed.
+            east.tick()
+    assert east.waiting_runs() == []
+    assert world.row("flights").token == 4
+    lost = world.again(asked)
+    assert (lost.state, lost.attempt) == (SubmissionState.LOST, 4)
+    assert lost.reason == (
+        "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it was "
+        "made again 3 times"
+    )
+
+
+def test_what_failed_and_what_fell_silent_are_counted_apart(world: World) -> None:
+    """A failure after a silence is the first one; and without retries it is the last."""
     east = world.place(spec("a", retries=1), spec("b"))
     (twice,), (once,) = east.submit("a"), east.submit("b")
     east.tick()
     with ExitStack() as stack:
         for run in east.waiting_runs():
             east.begin(run, stack)
-        east.tick()
         world.clock.passes(seconds=61)
-        # As if the processes were killed: nobody renews, and Dagster has not noticed.
-        requests = east.tick().requests
-    assert [request.run_key for request in requests] == [f"{twice.id}-2"]
-    assert world.row("a").token == 2
-    lost = world.again(once)
-    assert lost.state is SubmissionState.LOST
-    assert lost.reason == (
-        "run east-lake-2 was silent until 2026-01-01 12:01:00Z, when its lease was over"
-    )
+        east.tick()
+    for run in east.waiting_runs():
+        east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    east.tick()
+    assert world.again(once).reason == "run east-lake-4 failed"
+    again = world.again(twice)
+    assert (again.state, again.attempt) == (SubmissionState.ACQUIRED, 3)
+    assert again.reason == "attempt 1 of 2: run east-lake-3 failed; again"
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    east.tick()
+    assert world.state_of(twice) is SubmissionState.FAILED
+
+
+@pytest.mark.parametrize("noticed", [RunStatus.STARTED, RunStatus.FAILURE])
+def test_a_run_that_outlived_its_lease_is_made_again_without_retries(
+    world: World, noticed: RunStatus
+) -> None:
+    """The database was away for a minute: what the run says of itself is no failure."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    with pytest.raises(Refused, match="has lost its lease"), ExitStack() as stack:
+        running = east.begin(run, stack)
+        world.clock.passes(seconds=61)
+        running.publish()
+    east.runs.becomes(run.run_id, noticed)
+    assert world.settle() == ["flights"]
+    assert world.again(asked).state is SubmissionState.SUCCEEDED
+    assert world.row("flights").last_token == 2
+
+
+def test_a_run_that_raised_is_a_failure_however_late_that_is_seen(world: World) -> None:
+    """The control: its location was away, and what it noted is not taken for silence."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    with pytest.raises(ZeroDivisionError), ExitStack() as stack:
+        east.begin(run, stack)
+        raise ZeroDivisionError("by nothing")
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    world.clock.passes(minutes=5)
+    assert world.settle() == []
+    assert world.again(asked).reason == "run east-lake-1 failed: ZeroDivisionError: by nothing"
+
+
+def test_a_run_that_could_not_begin_for_the_database_is_asked_for_again(world: World) -> None:
+    """It waited for ten minutes and failed, while nobody could renew its lease either."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    east.tick()
+    world.clock.passes(minutes=20)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    world.clock.passes(minutes=20)
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    assert world.settle() == ["flights"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
 def test_no_clock_of_the_process_is_asked(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,26 @@ def test_a_parent_elsewhere_that_never_ran_is_waited_for_half_an_hour(world: Wor
     assert world.places[1].runs.known == {}
 
 
+def test_the_time_in_which_nobody_looked_is_no_part_of_the_patience(world: World) -> None:
+    """The database was away for an hour: the parent has as long afterwards as it had before."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("delays")
+    for _ in range(10):
+        east.tick()
+        world.clock.passes(minutes=2)
+    world.clock.passes(minutes=60)
+    east.tick()
+    # 18 minutes had passed until the last look.
+    assert world.again(asked).deadline_at == world.clock.now + timedelta(minutes=12)
+    for _ in range(6):
+        east.tick()
+        assert world.state_of(asked) is SubmissionState.WAITING
+        world.clock.passes(minutes=2)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.FAILED
+
+
 def test_recheck_and_patience_are_the_tasks(world: World) -> None:
     """Every 30 s, for two minutes."""
     east = world.place(spec("delays", ["flights"], recheck="30s", patience="2m"), cluster="east")
@@ -97,7 +117,10 @@ def test_recheck_and_patience_are_the_tasks(world: World) -> None:
     world.clock.passes(seconds=10)
     east.tick()
     assert world.again(asked).next_check_at == world.clock.now + timedelta(seconds=30)
-    world.clock.passes(seconds=110)
+    world.clock.passes(seconds=80)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.WAITING
+    world.clock.passes(seconds=30)
     east.tick()
     assert world.state_of(asked) is SubmissionState.FAILED
 
