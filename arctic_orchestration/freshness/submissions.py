@@ -19,7 +19,7 @@ from arctic_orchestration.database.freshness_tables import (
 )
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import definitions
-from arctic_orchestration.freshness.criteria import required_since
+from arctic_orchestration.freshness.criteria import TaskSpec, required_since
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.owning import Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
@@ -69,9 +69,11 @@ def submit(
         location: and by this code location; needed only if several of the cluster declare it.
         by: who wishes, for people.
         force: what was made before now does not count, and neither does what was begun before.
-        freshness_hours: how old the last success may be, instead of what the task says.
+        freshness_hours: how old the last success may be, instead of what the task says. Neither
+            this nor ``force`` says anything of what ``with_parents`` adds.
         only: of all that is named, only these; their parents are waited for, not submitted.
-        with_parents: all parents are submitted too, theirs as well, in whatever location.
+        with_parents: all parents are submitted too, theirs as well, in whatever location; each
+            as fresh as it says itself, and as its children here need it.
         time: what tells the moment.
         sinks: who is told.
 
@@ -87,24 +89,29 @@ def submit(
             listed = ", ".join(sorted(found))
             raise InvalidInput("only", left_out[0], f"one of the tasks that are named: {listed}")
         found = {name: found[name] for name in only}
+    named = frozenset(found)
     if with_parents:
         found = _with_parents(tx, found)
+    chosen = {name: _place_of(name, places, cluster, location) for name, places in found.items()}
     now, wishes = time(tx), []
-    for name, places in found.items():
-        one = _place_of(name, places, cluster, location)
-        hours = 0.0 if force else freshness_hours
-        if hours is None:
-            hours = one.spec.freshness_hours
+    needed = _needed_since([one.spec for one in chosen.values()], now)
+    for name, one in chosen.items():
+        is_named = name in named
+        hours = one.spec.freshness_hours
+        if is_named and (force or freshness_hours is not None):
+            hours = 0.0 if force else freshness_hours
+        since = required_since(hours, one.spec.timezone, now)
+        forced = force and is_named
         wishes.append(
             Wish(
                 task=name,
                 cluster=one.cluster,
                 location=one.location,
                 batch=one.spec.batch,
-                required_since=required_since(hours, one.spec.timezone, now),
-                reason=f"submitted by {by}" + (", whatever was made before" if force else ""),
+                required_since=since if is_named else max(since, needed[name]),
+                reason=f"submitted by {by}" + (", whatever was made before" if forced else ""),
                 by=by,
-                force=force,
+                force=forced,
                 submits_parents=only is None,
             )
         )
@@ -295,6 +302,16 @@ def _with_parents(
             last.setdefault(one.spec.name, []).append(one)
         whole.update(last)
     return whole
+
+
+def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetime]:
+    """Since when each parent of these tasks must have been made for all of them."""
+    needed: dict[str, datetime] = {}
+    for spec in specs:
+        for parent in spec.parents:
+            since = required_since(parent.hours, spec.timezone, now)
+            needed[parent.name] = max(since, needed.get(parent.name, since))
+    return needed
 
 
 def _place_of(

@@ -87,17 +87,63 @@ def test_only_some_tasks_of_a_batch_run_and_the_others_are_waited_for(world: Wor
 
 
 def test_all_parents_are_submitted_with_a_task_wherever_they_are(world: World) -> None:
-    """Also those that are fresh, when it is forced; and children come after their parents."""
+    """Children come after their parents."""
     east = world.place(spec("delays", ["flights"]), spec("report", ["delays"]), cluster="east")
     west = world.place(spec("flights"), cluster="west")
     for name in ("flights", "delays", "report"):
-        world.made(name, minutes=5)
-    asked = east.submit("report", with_parents=True, force=True)
+        world.made(name, hours=25)
+    asked = east.submit("report", with_parents=True)
     assert [(one.task, one.cluster) for one in asked] == [
         ("report", "east"), ("delays", "east"), ("flights", "west"),
     ]  # fmt: skip
     assert world.settle() == ["flights", "delays", "report"]
     assert len(west.runs.known) == 1
+
+
+@pytest.mark.parametrize("how", [{"force": True}, {"freshness_hours": 1}])
+def test_force_and_hours_say_nothing_of_the_parents_that_are_submitted_too(
+    world: World, how: dict[str, Any]
+) -> None:
+    """They were made 2 hours ago, which is fresh enough for everybody."""
+    east = world.place(
+        spec("flights", freshness_hours=48),
+        spec("delays", {"flights": 48}, freshness_hours=48),
+        spec("report", {"delays": 48}, freshness_hours=48),
+    )
+    for name in ("flights", "delays", "report"):
+        world.made(name, hours=2)
+    asked = east.submit("report", with_parents=True, **how)
+    assert [one.force for one in asked] == ["force" in how, False, False]
+    assert world.settle() == ["report"]
+    states = [world.state_of(one) for one in asked]
+    assert states == [SubmissionState.SUCCEEDED, SubmissionState.FRESH, SubmissionState.FRESH]
+
+
+def test_parents_that_are_submitted_too_are_as_fresh_as_their_children_need_them(
+    world: World,
+) -> None:
+    """Each is fresh by its own word: one child needs it less fresh, the other one more."""
+    east = world.place(
+        spec("delays", {"weather": 24, "fleet": 240}),
+        spec("report", {"delays": None, "weather": 60}),
+        cluster="east",
+    )
+    west = world.place(
+        spec("weather", {"radar": 12}, freshness_hours=48),
+        spec("radar", freshness_hours=48),
+        spec("fleet", freshness_hours=480),
+        cluster="west",
+    )
+    for name in ("weather", "radar", "fleet"):
+        world.made(name, hours=30)
+    asked = {one.task: one for one in east.submit("report", with_parents=True)}
+    since = {name: world.clock.now - one.required_since for name, one in asked.items()}
+    assert since["weather"] == timedelta(hours=24)
+    assert since["radar"] == timedelta(hours=12)
+    assert since["fleet"] == timedelta(hours=240)
+    assert world.settle() == ["radar", "weather", "delays", "report"]
+    assert len(west.runs.known) == 2
+    assert world.state_of(asked["fleet"]) is SubmissionState.FRESH
 
 
 def test_a_task_of_several_locations_is_made_by_that_of_the_own_cluster(world: World) -> None:

@@ -24,7 +24,7 @@ def submit(
         list[str], typer.Argument(metavar="NAME...", help="Tasks, or batches: all their tasks.")
     ],
     force: Annotated[
-        bool, typer.Option("--force", help="What was made before now does not count.")
+        bool, typer.Option("--force", help="What was made of them before now does not count.")
     ] = False,
     freshness_hours: Annotated[
         float | None,
