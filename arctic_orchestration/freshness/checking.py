@@ -110,7 +110,7 @@ def parents_of(
             exists=bool(places) or name in known or name in made,
             ours=ours,
             skipped=skipped.get(name) or told_to_skip,
-            live=_to_wait_for(live.get(name, []), asked),
+            live=_to_wait_for(live.get(name, []), asked, row),
             ended=before if before is not None and before.state.ended else None,
         )
 
@@ -128,8 +128,15 @@ def _ours(
     return near[0] if near else None
 
 
-def _to_wait_for(live: Sequence[Submission], asked: Submission) -> Submission | None:
-    """Of a parent's live submissions, the one that a submission waits for."""
+def _to_wait_for(
+    live: Sequence[Submission], asked: Submission, row: owning.TaskRow | None
+) -> Submission | None:
+    """Of a parent's live submissions, the one that a submission waits for; none with no work."""
+    live = [
+        one
+        for one in live
+        if one.state.owns or row is None or not row.is_fresh(one.required_since, force=one.force)
+    ]
     for one in live:
         if one.group_id == asked.group_id:
             return one

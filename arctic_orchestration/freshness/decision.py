@@ -152,9 +152,12 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     elsewhere: dict[str, str | None] = {}
     texts: list[str] = []
     for one in facts.parents:
+        # What was submitted together is made first, unless it is not to be made at all.
         in_group = one.live is not None and one.live.group_id == asked.group_id
+        goes_on = one.live is not None and one.live.state.owns
         since = edge_since(one.parent, spec, asked.submitted_at, now)
-        if is_fresh(one.last_success_at, since) and not in_group:
+        is_skipped = one.skipped is not None and not goes_on
+        if is_fresh(one.last_success_at, since) and (is_skipped or not in_group):
             continue
         told = (
             f"{one.name} ({age_in_words(one.last_success_at, now)}, to be "
@@ -165,12 +168,12 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
                 f"{one.name} does not exist: no location of any cluster declares it, "
                 "and it is no asset of this Dagster instance"
             )
-        elif one.skipped is not None:
+        elif is_skipped:
             hopeless.append(f"{told} is skipped: {one.skipped}")
         elif one.live is not None:
             here[one.name] = one.live.id
             texts.append(f"{told}, which is {one.live.state.value}")
-        elif one.ended is not None and one.ended.state in BAD:
+        elif one.ended is not None and one.ended.state in BAD and not one.ended.by_hand:
             hopeless.append(f"{told} {one.ended.state.value}: {one.ended.reason}")
         elif one.ours is not None and asked.submits_parents:
             here[one.name] = None

@@ -2,11 +2,14 @@
 
 from datetime import timedelta
 
+import pytest
+
 from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness.running import acquired_by_hand
 from arctic_orchestration.freshness.skips import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import World, spec
+from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 
@@ -215,6 +218,66 @@ def test_a_skipped_parent_counts_by_its_own_last_success_alone(world: World) -> 
         "flights (made 1d6h ago, to be at most 24 hours old) is skipped: the feed is broken "
         "(by ben)"
     )
+
+
+def test_a_fresh_parent_on_the_skip_list_that_is_submitted_too_fails_nobody(world: World) -> None:
+    """It is too old by its own word, and not to be made; for the child it is fresh enough."""
+    east = world.place(spec("weekly", {"flights": 168}), spec("flights"))
+    world.made("flights", hours=30)
+    with world.state.begin() as tx:
+        skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
+    child, parent = east.submit("weekly", "flights")
+    assert world.settle() == ["weekly"]
+    assert world.state_of(child) is SubmissionState.SUCCEEDED
+    assert world.state_of(parent) is SubmissionState.SKIPPED
+
+
+def test_a_parent_that_is_submitted_too_and_has_nothing_to_do_is_not_waited_for(
+    world: World,
+) -> None:
+    """Nobody has looked at it yet; the control is one that is too old, and is made first."""
+    east = world.place(spec("delays", {"flights": 168, "weather": 168}), cluster="east")
+    world.place(spec("flights"), spec("weather"), cluster="west")
+    world.made("flights", hours=1)
+    world.made("weather", hours=30)
+    child, *_ = east.submit("delays", "flights", "weather")
+    east.tick()
+    waiting = world.again(child)
+    assert waiting.state is SubmissionState.WAITING
+    assert "weather" in waiting.reason
+    assert "flights" not in waiting.reason
+    assert world.settle() == ["weather", "delays"]
+
+
+def test_a_parent_that_is_skipped_while_it_runs_goes_on_and_its_child_waits(world: World) -> None:
+    """Once it has ended, its child fails or runs by what came of it."""
+    east = world.place(spec("delays", ["flights"]), spec("flights"))
+    (asked,) = east.submit("delays")
+    east.tick()
+    with world.state.begin() as tx:
+        skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
+    world.clock.passes(seconds=11)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.settle() == ["flights", "delays"]
+
+
+def test_a_parent_that_a_person_made_in_vain_is_made_for_its_child(world: World) -> None:
+    """Whoever waits did not ask for that run."""
+    east = world.place(spec("delays", ["flights"]), spec("flights"))
+    by_hand = acquired_by_hand(
+        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
+        time=world.clock,
+    )  # fmt: skip
+    with pytest.raises(ZeroDivisionError), by_hand:
+        (asked,) = east.submit("delays")
+        east.tick()
+        assert "flights" in world.again(asked).reason
+        world.clock.passes(seconds=11)
+        east.tick()
+        raise ZeroDivisionError
+    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
 def test_a_parent_that_its_definition_skips_is_skipped(world: World) -> None:
