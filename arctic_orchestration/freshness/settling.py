@@ -85,15 +85,9 @@ class Settler:
                 return
             now = self.outcomes.time(tx)
             rows = owning.rows_of(tx, sorted({one.task for one in owning_ones}))
-        by_hand = [one.run_id for one in owning_ones if one.by_hand and one.run_id]
-        found = dict(runs.run_statuses(by_hand)) if by_hand else {}
-        asked_for = [one.id for one in owning_ones if not one.by_hand]
-        tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
+        seen = _looked_up(owning_ones, runs)
         for asked in owning_ones:
-            if asked.by_hand:
-                run = found.get(asked.run_id or "")
-            else:
-                run = _of_attempt(asked, tagged.get(asked.id, ()))
+            run = seen.get(asked.id)
             row = rows.get(asked.task) or TaskRow(task=asked.task)
             if self._has_news(asked, row, run, now):
                 self._settle(asked.id, run, counts)
@@ -108,7 +102,9 @@ class Settler:
             return True
         if row.expires_at <= now:
             return True
-        if run is None or run.status is None:
+        if run is None:
+            return _is_gone(asked, row)
+        if run.status is None:
             return False
         return run.status.ended or asked.run_id is None
 
@@ -118,7 +114,7 @@ class Settler:
             if asked is None or not asked.state.owns or asked.token is None:
                 # The run was quicker to tell.
                 return
-            if run is not None and not asked.by_hand and _of_attempt(asked, (run,)) is None:
+            if run is not None and not _is_its(asked, run):
                 return
             what = self._apply(tx, asked, run)
             counts[what] += 1
@@ -146,6 +142,9 @@ class Settler:
             return self._silent(tx, asked)
         if begun:
             return "running"
+        if run is None and _is_gone(asked, row):
+            gone = f"run {asked.run_id} is gone from Dagster's storage"
+            return "repeated" if out.failed(tx, asked, gone, retries) else "failed"
         given_up = asked.deadline_at is not None and now >= asked.deadline_at
         # With nobody there to renew the lease, the run could not begin either: it is given time.
         if run is not None and given_up and not late:
@@ -213,6 +212,34 @@ def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
     if run is None or spec is None or spec.kind != "asset":
         return False
     return run.status is RunStatus.STARTED
+
+
+def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, RunView]:
+    """The run of each submission that has one in Dagster's storage."""
+    asked_for = [one.id for one in owning_ones if not one.by_hand]
+    tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
+    seen: dict[str, RunView] = {}
+    for one in owning_ones:
+        run = _of_attempt(one, tagged.get(one.id, ()))
+        if run is not None and not one.by_hand:
+            seen[one.id] = run
+    # Those of people have no tags of ours, and those of others may have lost them.
+    ids = {one.run_id: one.id for one in owning_ones if one.run_id and one.id not in seen}
+    found = runs.run_statuses(list(ids)) if ids else {}
+    seen.update((ids[id], run) for id, run in found.items())
+    return seen
+
+
+def _is_gone(asked: Submission, row: TaskRow) -> bool:
+    """Whether a run that is not found was seen before, and cannot say anything itself."""
+    return asked.run_id is not None and row.begun_at is None
+
+
+def _is_its(asked: Submission, run: RunView) -> bool:
+    """Whether a run is that of the present attempt, by its id or by its tags."""
+    if asked.run_id == run.run_id or asked.by_hand:
+        return True
+    return _of_attempt(asked, (run,)) is not None
 
 
 def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:

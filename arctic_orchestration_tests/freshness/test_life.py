@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -256,6 +257,43 @@ def test_an_asset_that_never_begins_as_a_task_is_given_up(world: World) -> None:
     world.clock.passes(seconds=21)
     east.tick()
     assert world.again(asked).reason == f"run {run.run_id} has not begun as a task"
+
+
+@pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.STARTED])
+def test_a_run_that_was_deleted_in_dagster_is_a_failure(world: World, status: RunStatus) -> None:
+    """It will never say so itself, and its task is not held for ever; it is made again."""
+    east = world.place(spec("report", kind="job", retries=1))
+    (asked,) = east.submit("report")
+    east.tick()
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, status)
+    east.tick()
+    del east.runs.known[run.run_id]
+    east.tick()
+    again = world.again(asked)
+    assert again.state is SubmissionState.ACQUIRED
+    assert again.reason == "attempt 1 of 2: run east-lake-1 is gone from Dagster's storage; again"
+    # Until a run was seen, there is none that could be gone.
+    east.lifecycle.tick()
+    world.clock.passes(minutes=5)
+    east.lifecycle.tick()
+    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    assert world.settle() == ["report"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_whose_tags_are_gone_is_known_by_its_id(world: World) -> None:
+    """Another task of the same run has written its own over them."""
+    east = world.place(spec("report", kind="job"))
+    (asked,) = east.submit("report")
+    east.tick()
+    east.tick()
+    (run,) = east.waiting_runs()
+    tags = {**run.tags, "arctic/submission": "another"}
+    east.runs.known[run.run_id] = replace(run, tags=tags, status=RunStatus.SUCCESS)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -> None:
