@@ -97,20 +97,31 @@ def parents_of(
     waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
     here = (asked.cluster, asked.location)
 
+    def seen_at(cluster: str, location: str) -> datetime | None:
+        if (cluster, location) == here:
+            return None
+        place = definitions.location_of(tx, cluster, location)
+        return (place.ticked_at if place is not None else None) or asked.submitted_at
+
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
         places = [one for one in declared if one.spec.name == name]
         ours = _ours(places, here, spec.batch)
         row = rows.get(name)
         before = waited.get(name)
-        told_to_skip = ours.spec.skip if ours is not None else None
+        deciding = [ours] if ours is not None else places
+        reasons = [one.spec.skip for one in deciding]
+        waits_for = _to_wait_for(live.get(name, []), asked, row)
+        maker = waits_for or ours
         return ParentFacts(
             parent=parent,
             last_success_at=(row.last_success_at if row else None) if places else made.get(name),
             exists=bool(places) or name in known or name in made,
             ours=ours,
-            skipped=skipped.get(name) or told_to_skip,
-            live=_to_wait_for(live.get(name, []), asked, row),
+            # A definition elsewhere that skips it says so for everybody if all of them do.
+            skipped=skipped.get(name) or (reasons[0] if reasons and all(reasons) else None),
+            live=waits_for,
+            seen_at=seen_at(maker.cluster, maker.location) if maker is not None else None,
             ended=before if before is not None and before.state.ended else None,
         )
 

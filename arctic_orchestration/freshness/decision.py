@@ -30,6 +30,8 @@ _SHARED = (SubmissionState.FAILED, SubmissionState.CANCELED)
 _WOKEN = timedelta(minutes=10)
 #: a look that is so late was missed, with the database or the location away
 _LATE = timedelta(minutes=1)
+#: a location that has not ticked for so long is away
+_AWAY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +51,8 @@ class ParentFacts:
     live: Submission | None = None
     #: the submission of it that this one waited for, if that has ended
     ended: Submission | None = None
+    #: when the location that is to make it was seen last; none: it is the child's own
+    seen_at: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -108,7 +112,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
         text = f"location {asked.location} of cluster {asked.cluster} does not declare it any more"
         return _ended(Step.FAILED, SubmissionState.FAILED, text)
     shared = facts.shared
-    if shared is not None and shared.state in _SHARED and not shared.by_hand:
+    if shared is not None and _is_shared_failure(shared, asked, row):
         text = (
             f"shared {_run_of(shared)} of cluster {shared.cluster}, location {shared.location}, "
             f"which {shared.state.value}: {shared.reason}"
@@ -171,14 +175,16 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         elif is_skipped:
             hopeless.append(f"{told} is skipped: {one.skipped}")
         elif one.live is not None:
-            here[one.name] = one.live.id
-            texts.append(f"{told}, which is {one.live.state.value}")
+            away = _away(one, now)
+            (elsewhere if away else here)[one.name] = one.live.id
+            texts.append(f"{told}, which is {one.live.state.value}{away}")
         elif one.ended is not None and one.ended.state in BAD and not one.ended.by_hand:
             hopeless.append(f"{told} {one.ended.state.value}: {one.ended.reason}")
         elif one.ours is not None and asked.submits_parents:
-            here[one.name] = None
+            away = _away(one, now)
+            (elsewhere if away else here)[one.name] = None
             submits.append(one)
-            texts.append(f"{told}, which is submitted for it")
+            texts.append(f"{told}, which is submitted for it{away}")
         else:
             elsewhere[one.name] = None
             texts.append(told)
@@ -207,6 +213,14 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     )
 
 
+def _away(one: ParentFacts, now: datetime) -> str:
+    """That nobody is there who could make a parent, if so: such are not waited for without end."""
+    if one.seen_at is None or now - one.seen_at <= _AWAY:
+        return ""
+    silent = format_duration(_to_the_second(now - one.seen_at))
+    return f" in a location that was not seen for {silent}"
+
+
 def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
     """Until when parents elsewhere are waited for; the time in which nobody looked is no part."""
     if asked.deadline_at is None:
@@ -228,6 +242,20 @@ def _who_made_it(facts: Facts, now: datetime) -> str:
     if shared is not None and shared.token is not None and shared.token == row.last_token:
         text += f", which it shared with submission {shared.id}"
     return text
+
+
+def _is_shared_failure(shared: Submission, asked: Submission, row: TaskRow) -> bool:
+    """Whether a submission fails with the run that it shared.
+
+    A forced one does not, if that was begun before: its success would not have counted either.
+    """
+    if shared.state not in _SHARED or shared.by_hand:
+        return False
+    if not asked.force:
+        return True
+    if row.submission != shared.id or row.acquired_at is None:
+        return False
+    return row.acquired_at >= asked.required_since
 
 
 def _run_of(shared: Submission) -> str:

@@ -91,6 +91,43 @@ def test_a_parent_elsewhere_that_never_ran_is_waited_for_half_an_hour(world: Wor
     assert world.places[1].runs.known == {}
 
 
+def test_a_parent_that_is_handed_to_a_location_that_is_down_is_not_waited_for_for_ever(
+    world: World,
+) -> None:
+    """As long as for any parent elsewhere, once its location was not seen for five minutes."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    asked, _ = east.submit("delays", with_parents=True)
+    for _ in range(50):
+        east.tick()
+        if world.state_of(asked).ended:
+            break
+        world.clock.passes(minutes=1)
+    # The second look is soon, here after a minute, and the third one ten minutes later.
+    assert world.clock.now - asked.submitted_at == timedelta(minutes=41)
+    assert world.again(asked).reason == (
+        "after 30m still not fresh: flights (never made, to be made since the start of today "
+        "(UTC)), which is submitted in a location that was not seen for 41m"
+    )
+
+
+def test_a_parent_that_another_location_makes_for_us_may_take_long(world: World) -> None:
+    """The control: the location is there, and its run takes two hours."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    west = world.place(spec("flights", kind="job"), cluster="west")
+    asked, _ = east.submit("delays", with_parents=True)
+    west.tick()
+    (run,) = west.waiting_runs()
+    west.runs.becomes(run.run_id, RunStatus.STARTED)
+    for _ in range(240):
+        for place in world.places:
+            place.tick()
+        world.clock.passes(seconds=30)
+    assert world.state_of(asked) is SubmissionState.WAITING
+    west.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    assert world.settle() == ["delays"]
+
+
 def test_the_time_in_which_nobody_looked_is_no_part_of_the_patience(world: World) -> None:
     """The database was away for an hour: the parent has as long afterwards as it had before."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
@@ -281,13 +318,32 @@ def test_a_parent_that_a_person_made_in_vain_is_made_for_its_child(world: World)
 
 
 def test_a_parent_that_its_definition_skips_is_skipped(world: World) -> None:
-    """As if it was on the list, wherever it is declared for us."""
+    """As if it was on the list, in the own location or in all others."""
     east = world.place(spec("flights", skip="until the feed is back"), spec("delays", ["flights"]))
+    world.place(spec("fleet", skip="no feed"), cluster="north")
+    world.place(spec("fleet", skip="none here"), cluster="west")
+    south = world.place(spec("late", ["fleet"]), cluster="south")
+    (late,) = south.submit("late")
     (asked,) = east.submit("flights")
     (child,) = east.submit("delays")
     assert world.settle() == []
     assert world.again(asked).reason == "skipped: until the feed is back"
     assert world.state_of(child) is SubmissionState.FAILED
+    assert world.again(late).reason == (
+        "fleet (never made, to be made since the start of today (UTC)) is skipped: no feed"
+    )
+
+
+def test_a_parent_that_one_of_two_locations_skips_is_waited_for(world: World) -> None:
+    """The other one may make it."""
+    east = world.place(spec("late", ["fleet"]), cluster="east")
+    world.place(spec("fleet", skip="no feed"), cluster="north")
+    west = world.place(spec("fleet"), cluster="west")
+    (late,) = east.submit("late")
+    assert world.settle() == []
+    assert world.state_of(late) is SubmissionState.WAITING
+    west.submit("fleet")
+    assert world.settle() == ["fleet", "late"]
 
 
 def test_tasks_of_a_batch_wait_for_a_place(world: World) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.freshness_tables import task_events, task_submissions
 from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness.skips import skip, skips, unskip
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
@@ -59,6 +60,28 @@ def test_force_makes_what_is_fresh_and_does_not_share_what_was_begun_before(worl
     states = [world.state_of(one) for one in asked]
     assert sorted(states) == ["fresh"] * 9 + ["succeeded"]
     assert world.state_of(late) is SubmissionState.SUCCEEDED
+    assert len(east.runs.known) == 2
+
+
+def test_a_forced_submission_does_not_fail_with_a_run_that_was_begun_before(world: World) -> None:
+    """Its success would not have counted; but one that is begun afterwards is shared to its end."""
+    east = world.place(spec("flights"))
+    east.submit("flights")
+    east.tick()
+    world.clock.passes(seconds=5)
+    first, second = (east.submit("flights", force=True)[0] for _ in range(2))
+    east.tick()
+    assert world.state_of(first) is SubmissionState.SHARING
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    east.tick()
+    east.tick()
+    states = {world.state_of(one) for one in (first, second)}
+    assert states == {SubmissionState.ACQUIRED, SubmissionState.SHARING}
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    assert world.settle() == []
+    assert {world.state_of(one) for one in (first, second)} == {SubmissionState.FAILED}
     assert len(east.runs.known) == 2
 
 
