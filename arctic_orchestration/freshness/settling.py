@@ -5,6 +5,7 @@ for jobs, whose code knows nothing of tasks, the ticks of the location do both. 
 no more, since its process was killed, is recognised by what Dagster says of it, or by its lease.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import is_live, task_submissions
-from arctic_orchestration.errors import Refused
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness import definitions, owning, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
@@ -23,6 +24,8 @@ from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import TaskRow
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
+
+_log = logging.getLogger("arctic.freshness")
 
 SUBMISSION_TAG = "arctic/submission"
 _RUN_KEY_TAG = "dagster/run_key"
@@ -89,8 +92,16 @@ class Settler:
         for asked in owning_ones:
             run = seen.get(asked.id)
             row = rows.get(asked.task) or TaskRow(task=asked.task)
-            if self._has_news(asked, row, run, now):
+            if not self._has_news(asked, row, run, now):
+                continue
+            try:
                 self._settle(asked.id, run, counts)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                # The others have their news too; this one is tried again by the next tick.
+                _log.warning("submission %s could not be settled", asked.id, exc_info=error)
+                counts["troubled"] += 1
 
     def _has_news(
         self, asked: Submission, row: TaskRow, run: RunView | None, now: datetime

@@ -101,7 +101,8 @@ class StatusSink(Protocol):
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         """Takes steps inside the transaction that makes them.
 
-        What it raises undoes the steps; a sink that others depend on less must not raise.
+        What one of the three that there are raises undoes the steps. What an added one raises is
+        logged, and what it has written by then undone; steps and other sinks go on.
         """
         ...
 
@@ -203,7 +204,12 @@ class _Added:
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         for sink in self.sinks:
-            sink.tell(tx, events)
+            try:
+                with tx.begin_nested():
+                    sink.tell(tx, events)
+            except Exception as error:
+                # One that cannot be told must not keep tasks from going on.
+                _log.warning("the sink %r was not told", sink, exc_info=error)
 
 
 _added = _Added()

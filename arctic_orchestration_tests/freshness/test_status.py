@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,8 +16,10 @@ from arctic_orchestration.database.freshness_tables import (
 from arctic_orchestration.database.tables import notices
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness import status
+from arctic_orchestration.freshness.outcomes import Outcomes
 from arctic_orchestration.freshness.skips import skip
 from arctic_orchestration.freshness.status import StatusEvent, Step
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
@@ -83,6 +86,59 @@ def test_a_sink_of_ones_own_is_one_small_class(
     east.submit("flights")
     world.settle()
     assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
+
+
+def test_a_sink_that_raises_keeps_nothing_and_nobody_from_going_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even with a statement that fails; what it has written by then is undone."""
+
+    class Broken:
+        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+            tx.execute(sa.delete(task_submissions))
+            tx.execute(sa.text("select * from nowhere"))
+
+    class Heard:
+        def __init__(self) -> None:
+            self.steps: list[str] = []
+
+        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+            self.steps += [one.step.value for one in events]
+
+    heard = Heard()
+    monkeypatch.setattr(status._added, "sinks", [Broken(), heard])
+    east = world.place(spec("flights"))
+    east.submit("flights")
+    assert world.settle() == ["flights"]
+    assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
+    assert "was not told" in caplog.text
+
+
+def test_a_run_about_which_nothing_can_be_written_does_not_stop_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again by each tick."""
+    east = world.place(spec("a"), spec("b"), spec("c"))
+    first, second = east.submit("a", "b")
+    east.tick()
+    for run in east.waiting_runs():
+        east.runs.becomes(run.run_id, RunStatus.FAILURE)
+    (third,) = east.submit("c")
+    real = Outcomes.failed
+
+    def failed(self: Outcomes, tx: sa.Connection, asked: Submission, *args: Any) -> bool:
+        if asked.id == first.id:
+            raise OSError("no more room")
+        return real(self, tx, asked, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Outcomes, "failed", failed)
+        assert east.tick().counts["troubled"] == 1
+    assert world.state_of(first) is SubmissionState.ACQUIRED
+    assert world.state_of(second) is SubmissionState.FAILED
+    assert world.state_of(third) is SubmissionState.ACQUIRED
+    east.tick()
+    assert world.state_of(first) is SubmissionState.FAILED
 
 
 def test_what_has_ended_is_kept_for_a_month(world: World) -> None:
