@@ -20,7 +20,12 @@ from pydantic import ValidationError
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.freshness_tables import task_definitions, task_locations
-from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    InvalidDefinition,
+    InvalidInput,
+    NotFound,
+)
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 
@@ -159,11 +164,34 @@ def register(
     return Registration(written=len(changed), removed=len(gone))
 
 
-def ticked(tx: sa.Connection, cluster: str, location: str, now: datetime) -> None:
-    """Says that a location's sensor is there."""
+def ticked(
+    tx: sa.Connection, cluster: str, location: str, now: datetime, storage_id: str | None = None
+) -> None:
+    """Says that a location's sensor is there; binds it to a Dagster storage, if that is given.
+
+    Errors:
+        ConfigurationError: the location is bound to another one.
+    """
     _ensure(tx, cluster, location)
+    place, values = task_locations.c, {"ticked_at": now}
     here = sa.update(task_locations).where(*_here(task_locations, cluster, location))
-    tx.execute(here.values(ticked_at=now))
+    if storage_id is None:
+        tx.execute(here.values(values))
+        return
+    mine = place.storage_id.is_(None) | (place.storage_id == storage_id)
+    done = tx.execute(here.where(mine).values(**values, storage_id=storage_id))
+    if not done.rowcount:
+        raise of_another_storage(cluster, location)
+
+
+def of_another_storage(cluster: str, location: str) -> ConfigurationError:
+    """Why a tick is refused: it would make a second run of everything that the other one makes."""
+    return ConfigurationError(
+        f"the tasks of location {location} of cluster {cluster} are looked after by another "
+        "Dagster instance. Two instances that share a state database need different names in "
+        "ARCTIC_CLUSTER. If this instance was given a new storage, let it begin anew with: "
+        f"arctic tasks forget {location}"
+    )
 
 
 def definitions(

@@ -87,6 +87,8 @@ class Lifecycle:
         life: how long a lease holds until it is renewed.
         time: what tells the moment.
         sinks: who is told of steps.
+        storage_id: of the Dagster storage that has the runs; none: nobody checks whether another
+            one has those of this location.
     """
 
     database: Database
@@ -98,6 +100,7 @@ class Lifecycle:
     life: timedelta = LEASE
     time: Time = database_time
     sinks: Sequence[StatusSink] = SINKS
+    storage_id: str | None = None
     _digest: str | None = field(default=None, init=False)
     _trouble: str | None = field(default=None, init=False)
     _tried_at: datetime | None = field(default=None, init=False)
@@ -112,6 +115,8 @@ class Lifecycle:
         Errors:
             DatabaseUnavailable: a database did not answer; what was committed stands, and the
                 next tick goes on from there.
+            ConfigurationError: the location is looked after by another Dagster instance of the
+                same cluster name. Nothing was done.
         """
         counts: Counter[str] = Counter()
         now = self._register(counts)
@@ -136,10 +141,14 @@ class Lifecycle:
         with self.database.read() as tx:
             known = definitions.location_of(tx, self.cluster, self.location)
             now = self.time(tx)
+        bound = known.storage_id if known is not None else None
+        if self.storage_id is not None and bound not in (None, self.storage_id):
+            raise definitions.of_another_storage(self.cluster, self.location)
         wanted = self.declared is not None and (
             known is None or known.digest != self._digest or known.trouble is not None
         )
         late = known is None or known.ticked_at is None or now - known.ticked_at > _SEEN_EVERY
+        late = late or (bound is None and self.storage_id is not None)
         if self._tried_at is not None and now - self._tried_at < _SEEN_EVERY:
             # The trouble may be mended by another location; that is seen soon enough.
             wanted = False
@@ -153,7 +162,7 @@ class Lifecycle:
                 counts["unregistered"] += done.removed
                 self._trouble = str(done.problem) if done.problem is not None else None
                 self._tried_at = now if done.problem is not None else None
-            definitions.ticked(tx, self.cluster, self.location, now)
+            definitions.ticked(tx, self.cluster, self.location, now, self.storage_id)
             counts["pruned"] += retention.prune(tx, now)
         return now
 

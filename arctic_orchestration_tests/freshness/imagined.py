@@ -113,6 +113,8 @@ class Place:
         self.cluster, self.location = cluster, location
         self.runs = Runs(prefix=f"{cluster}-{location}")
         self.assets = KnownAssets()
+        #: of another Dagster instance, if a test says so
+        self.storage_id = f"storage of {cluster}"
         self.lifecycle = self.deployed(tasks)
 
     def deployed(self, tasks: Sequence[TaskSpec] | None) -> Lifecycle:
@@ -124,6 +126,7 @@ class Place:
             declared=tasks,
             runs=self.runs,
             assets=self.assets,
+            storage_id=self.storage_id,
             time=self.world.clock,
             life=LIFE,
         )

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.database.freshness_tables import task_definitions
-from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
 from arctic_orchestration.freshness.definitions import checked, definitions
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
@@ -75,6 +75,46 @@ def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -
     assert world.again(other).reason == (
         "location lake of cluster east does not declare it any more"
     )
+
+
+def test_two_dagster_instances_of_one_cluster_name_do_not_make_a_task_twice(world: World) -> None:
+    """The location is the first one's; the other one is told what to set, and asks for nothing."""
+    first = world.place(spec("report", kind="job"))
+    second = Place(world, "east", "lake", [spec("report", kind="job")])
+    second.storage_id = "storage of another instance"
+    second.deployed([spec("report", kind="job")])
+    first.submit("report")
+    first.tick()
+    for _ in range(3):
+        with pytest.raises(ConfigurationError, match="need different names in ARCTIC_CLUSTER"):
+            second.tick()
+        world.clock.passes(seconds=31)
+        first.tick()
+    assert (len(first.runs.known), len(second.runs.known)) == (1, 0)
+
+
+def test_of_two_instances_that_begin_at_once_one_is_refused(world: World) -> None:
+    """Neither saw the other one before it wrote."""
+    places = [Place(world, "east", "lake", [spec("report")]) for _ in range(2)]
+    for number, place in enumerate(places):
+        place.storage_id = f"storage {number}"
+        place.deployed([spec("report")])
+    together = threading.Barrier(2, timeout=60)
+    refused: list[Exception] = []
+
+    def tick(place: Place) -> None:
+        together.wait()
+        try:
+            place.tick()
+        except ConfigurationError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=tick, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 1
 
 
 def test_two_locations_cannot_each_bring_half_of_a_cycle_at_once(world: World) -> None:

@@ -173,6 +173,7 @@ def _place(
         declared=declared_tasks(repository),
         runs=log,
         assets=InstanceAssets(log, repository),
+        storage_id=log.storage_id,
     )
     return _Place(lifecycle=lifecycle, notifier=notifier)
 
