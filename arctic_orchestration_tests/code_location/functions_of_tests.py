@@ -19,3 +19,12 @@ def silent(run: TaskRun) -> None:
 def wrong(run: TaskRun) -> list[int]:
     """What no task can be."""
     return [1, 2]
+
+
+#: the days for which `noted` was called
+DAYS: list[str] = []
+
+
+def noted(run: TaskRun) -> None:
+    """Notes what it was called for."""
+    DAYS.append(str(run.partition))

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.freshness.declaring import (
     declared_tasks,
     newest_partition,
@@ -207,10 +208,11 @@ def test_functions_are_called_with_what_their_run_is_for(
         {"name": "silent", "kind": "job", "python": f"{FUNCTIONS}:silent"},
     )
     definitions = whole(batches=[file])
-    result = made_by(definitions, instance, "b/one", "2026-03-02")
+    today = f"{utc_now():%Y-%m-%d}"
+    result = made_by(definitions, instance, "b/one", today)
     (event,) = result.asset_materializations_for_node("b__one")
     metadata = {name: value.value for name, value in event.metadata.items()}
-    assert (metadata["name"], metadata["partition"]) == ("b/one", "2026-03-02")
+    assert (metadata["name"], metadata["partition"]) == ("b/one", today)
     assert metadata["arctic/token"] == 1
     assert definitions.resolve_job_def("silent").execute_in_process(instance=instance).success
 

@@ -12,7 +12,12 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
     UnresolvedAssetJobDefinition,
 )
 
-from arctic_orchestration.code_location.freshness.declaring import declared, guarded, spec_of
+from arctic_orchestration.code_location.freshness.declaring import (
+    Guard,
+    declared,
+    guarded,
+    spec_of,
+)
 from arctic_orchestration.code_location.freshness.job_tokens import showing_tokens
 from arctic_orchestration.code_location.freshness.making import (
     SPARK,
@@ -21,7 +26,10 @@ from arctic_orchestration.code_location.freshness.making import (
     function_of,
     make,
 )
-from arctic_orchestration.code_location.freshness.running import guard
+from arctic_orchestration.code_location.freshness.running import (
+    guard,
+    guard_partition,
+)
 from arctic_orchestration.code_location.freshness.sensor import TaskSensor
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.batch_file import Batch, BatchTask, load_batch
@@ -110,7 +118,9 @@ def task_definitions(
         if one.spec.kind == "job":
             jobs.append(declared(_job(one, function), one.spec))
         else:
-            assets.append(_finished(_asset(one, function, by_name), one.spec, graph))
+            assets.append(
+                _finished(_asset(one, function, by_name), one.spec, graph, guard_partition)
+            )
     for definition, spec in given:
         if isinstance(definition, AssetsDefinition):
             assets.append(_finished(definition, spec, graph))
@@ -160,14 +170,16 @@ def load_named(path: str | Path) -> Batch:
         ) from error
 
 
-def _finished(definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph) -> AssetsDefinition:
+def _finished(
+    definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph, around: Guard = guard
+) -> AssetsDefinition:
     """The asset as a task: its declaration, its policy, and what surrounds its making."""
     window = max(graph.strictest_need(spec.name), _SHORTEST_WINDOW)
     policy = dg.FreshnessPolicy.time_window(fail_window=window)
     with_policy = definition.map_asset_specs(
         lambda one: one.replace_attributes(freshness_policy=policy)
     )
-    return guarded(declared(with_policy, spec), spec, guard)
+    return guarded(declared(with_policy, spec), spec, around)
 
 
 def _asset(
@@ -220,8 +232,6 @@ def _dependency(parent: str, spec: TaskSpec, known: Mapping[str, TaskSpec]) -> d
 
 
 def _job(one: _Written, function: Function | None) -> dg.JobDefinition:
-    from arctic_orchestration.code_location.freshness.running import guard
-
     task, batch = one.task, one.batch
 
     @dg.op(
@@ -248,7 +258,8 @@ def _job(one: _Written, function: Function | None) -> dg.JobDefinition:
 
 def _run_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, task: BatchTask) -> TaskRun:
     partition = None
-    if isinstance(context, dg.AssetExecutionContext) and context.has_partition_key:
+    if isinstance(context, dg.AssetExecutionContext):
+        # One key, or a range of one: the guard has seen to it.
         partition = context.partition_time_window.start.date()
     spark = getattr(context.resources, SPARK)
     return TaskRun(

@@ -3,14 +3,20 @@
 The run of a submission shows its token before anything is touched; one that a person started in
 Dagster acquires the task for itself, or fails saying whose run is in the way. The lease is renewed
 while the asset is made, and its success is published once Dagster has stored what came of it.
+
+A task is as fresh as its newest partition: a run that a person started for others has nothing to do
+with it, and acquires and publishes nothing.
 """
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from functools import cache
 
 import dagster as dg
 
+from arctic_orchestration.code_location.freshness.declaring import Held, newest_partition
+from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
@@ -27,21 +33,41 @@ from arctic_orchestration.settings import Settings
 
 #: Dagster's: set on a run that was started again from another one, whose tags it has
 _PARENT_TAG = "dagster/parent_run_id"
+#: Dagster's: on a run that a sensor has asked for
+_RUN_KEY_TAG = "dagster/run_key"
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
+class _Free:
+    """What a run has that is no task's: nothing that it could lose."""
+
+    def check(self) -> None:
+        """Always returns."""
+
+
 @contextmanager
-def guard(context: Context, spec: TaskSpec) -> Iterator[Running]:
+def guard(context: Context, spec: TaskSpec) -> Iterator[Held]:
     """The task, for as long as it is made; published at the end of the block.
 
     Errors:
         dg.Failure: the run is not, or no more, the task's; its text says why. It is not repeated.
     """
-    settings = Settings.from_environment()
-    database = insist(lambda: _database(settings.database_url))
+    database = insist(lambda: _database(Settings.from_environment().database_url))
+    asked_for = _asked_for(context)
+    if context.run.tags.get(TASK_TAG) != spec.name:
+        # The run may be another task's: that of the job which this asset is a part of.
+        show_token(context)
+        asked_for = None
+    if asked_for is None and _is_of_another_partition(context, database):
+        context.log.info(
+            f"task {spec.name}: this run is not for its newest partition alone; whatever comes of "
+            "it, the task is as fresh as before"
+        )
+        yield _Free()
+        return
     try:
-        with _begun(context, spec, settings, database) as running:
+        with _begun(context, spec, database, asked_for) as running:
             _tell(context, running)
             yield running
             at = running.publish()
@@ -50,23 +76,82 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Running]:
         raise dg.Failure(description=str(error), allow_retries=False) from error
 
 
-def _begun(
-    context: Context, spec: TaskSpec, settings: Settings, database: Database
-) -> AbstractContextManager[Running]:
+@contextmanager
+def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator[Held]:
+    """As :func:`guard`, of an asset that is made one partition at a time.
+
+    Errors:
+        dg.Failure: the run is for none or for several; nothing was acquired. As ``guard`` besides.
+    """
+    if _partition_of(context) is None:
+        got = "a run without partition"
+        if context.op_execution_context.has_partition_key_range:
+            asked = context.partition_key_range
+            got = f"a run for the partitions {asked.start} to {asked.end}"
+        raise dg.Failure(
+            description=f"task {spec.name}: got {got}, expected a run for one partition: its rows "
+            "take the place of those of this partition; start one run for each",
+            allow_retries=False,
+        )
+    with guard(context, spec) as held:
+        yield held
+
+
+def _partition_of(context: dg.AssetExecutionContext) -> str | None:
+    """The one partition that the run of an asset is for; none: it is for none or for several."""
+    op_context = context.op_execution_context
+    if not op_context.has_partition_key and not op_context.has_partition_key_range:
+        return None
+    asked = context.partition_key_range
+    return asked.start if asked.start == asked.end else None
+
+
+def _is_of_another_partition(context: Context, database: Database) -> bool:
+    """Whether a run makes something else of an asset than the partition that a task is for."""
+    if not isinstance(context, dg.AssetExecutionContext):
+        return False
+    partitions = context.assets_def.partitions_def
+    if partitions is None:
+        return False
+    newest = newest_partition(partitions, insist(lambda: _now(database)))
+    return newest is None or _partition_of(context) != newest
+
+
+def _now(database: Database) -> datetime:
+    with database.read() as tx:
+        return database_time(tx)
+
+
+def _asked_for(context: Context) -> tuple[str, int] | None:
+    """The submission that a run was asked for, and its token; none: a person started it.
+
+    Runs that a person started get such tags too, for others who read them; the run key is that of
+    the sensor's request alone.
+    """
     tags = context.run.tags
-    asked_for = tags.get(TASK_TAG) == spec.name and _PARENT_TAG not in tags
-    if asked_for and SUBMISSION_TAG in tags and tags.get(TOKEN_TAG, "").isdigit():
+    submission, token = tags.get(SUBMISSION_TAG, ""), tags.get(TOKEN_TAG, "")
+    asked_by = tags.get(_RUN_KEY_TAG, "").rpartition("-")[0]
+    if not submission or asked_by != submission or not token.isdigit() or _PARENT_TAG in tags:
+        return None
+    return submission, int(token)
+
+
+def _begun(
+    context: Context, spec: TaskSpec, database: Database, asked_for: tuple[str, int] | None
+) -> AbstractContextManager[Running]:
+    if asked_for is not None:
+        submission, token = asked_for
         return begun(
             database,
             task=spec.name,
-            submission=tags[SUBMISSION_TAG],
-            token=int(tags[TOKEN_TAG]),
+            submission=submission,
+            token=token,
             run_id=context.run.run_id,
         )
     return acquired_by_hand(
         database,
         task=spec.name,
-        cluster=settings.cluster,
+        cluster=Settings.from_environment().cluster,
         location=location_of(context.run),
         run_id=context.run.run_id,
     )
@@ -78,12 +163,12 @@ def show_token(context: Context) -> None:
     Errors:
         dg.Failure: another one has taken the task over; its text says who.
     """
-    tags = context.run.tags
-    token, submission = tags.get(TOKEN_TAG, ""), tags.get(SUBMISSION_TAG)
-    if submission is None or not token.isdigit() or _PARENT_TAG in tags:
+    asked_for = _asked_for(context)
+    if asked_for is None:
         return
+    submission, token = asked_for
     database = insist(lambda: _database(Settings.from_environment().database_url))
-    problem = insist(lambda: token_problem(database, submission, int(token)))
+    problem = insist(lambda: token_problem(database, submission, token))
     if problem is not None:
         raise dg.Failure(description=problem, allow_retries=False)
 
@@ -98,7 +183,10 @@ def _tell(context: Context, running: Running) -> None:
     """Says on the run and on the asset which submission this is, its token and its way here."""
     asked = running.asked
     tags = {TASK_TAG: asked.task, SUBMISSION_TAG: asked.id, TOKEN_TAG: str(running.token)}
-    if any(context.run.tags.get(name) != value for name, value in tags.items()):
+    # By its tags the run of a submission is found again, even though others are made in it too.
+    if _asked_for(context) is None and any(
+        context.run.tags.get(name) != value for name, value in tags.items()
+    ):
         # A run of several tasks keeps those of the last.
         context.instance.add_run_tags(context.run.run_id, tags)
     history = running.history()
