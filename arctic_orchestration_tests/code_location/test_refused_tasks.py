@@ -115,6 +115,20 @@ def drawn() -> dg.AssetsDefinition:
     return graph
 
 
+def cut_into(partitions: dg.PartitionsDefinition[Any]) -> dg.AssetsDefinition:
+    @dg.asset(partitions_def=partitions)
+    def cut() -> None: ...
+
+    return cut
+
+
+LETTERS = dg.StaticPartitionsDefinition(["a", "b"])
+BOTH_WAYS = dg.MultiPartitionsDefinition(
+    {"day": dg.DailyPartitionsDefinition("2026-01-01"), "letter": LETTERS}
+)
+WINDOWS = "partitions that are windows of time, or none: a run is for the newest"
+
+
 @pytest.mark.parametrize(
     ("parents", "options", "definition", "field", "expected"),
     [
@@ -128,9 +142,13 @@ def drawn() -> dg.AssetsDefinition:
         ({}, {}, several(), "fresh_parents", "an asset of one key, or a job"),
         ({}, {}, test_names_and_cycles_are_looked_at_across_files, "fresh_parents", "above @dg."),
         ({}, {}, waiting(), "task", "an asset whose function is not async"),
+        ({}, {}, cut_into(LETTERS), "fresh_parents(cut).partitions_def", WINDOWS),
+        ({}, {}, cut_into(BOTH_WAYS), "fresh_parents(cut).partitions_def", WINDOWS),
+        ({}, {}, cut_into(dg.DynamicPartitionsDefinition(name="feeds")),
+         "fresh_parents(cut).partitions_def", WINDOWS),
         ({}, {}, drawn(), "task", "an asset that one function makes"),
     ],
-)
+)  # fmt: skip
 def test_a_declaration_that_cannot_be_used_is_refused(
     parents: Any, options: dict[str, Any], definition: Any, field: str, expected: str
 ) -> None:

@@ -88,12 +88,13 @@ def fresh_parents(
         patience: after so long, they make it fail.
 
     Errors:
-        InvalidDefinition: a value that cannot be used, or something that is neither an asset of
-            one key with a function of its own, nor a job.
+        InvalidDefinition: a value that cannot be used, something that is neither an asset of one
+            key with a function of its own, nor a job, or partitions of which none is the newest.
     """
 
     def declare(definition: _Declarable) -> _Declarable:
         kind, target = _target_of(definition)
+        _require_windows_of_time(definition, target)
         spec = TaskSpec.parse(
             {
                 "name": name if name is not None else target,
@@ -257,6 +258,18 @@ def _target_of(definition: object) -> tuple[str, str]:
         return "job", definition.name
     expected = "above @dg.asset or @dg.job: an asset of one key, or a job"
     raise InvalidDefinition([InvalidInput("fresh_parents", definition, expected)])
+
+
+def _require_windows_of_time(definition: Any, target: str) -> None:
+    """A run is for the newest partition, and only time says which that is."""
+    partitions = definition.partitions_def
+    if partitions is None or isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return
+    expected = "partitions that are windows of time, or none: a run is for the newest"
+    found = type(partitions).__name__
+    raise InvalidDefinition(
+        [InvalidInput(f"fresh_parents({target}).partitions_def", found, expected)]
+    )
 
 
 def _require_one_function(definition: AssetsDefinition, name: str) -> dg.OpDefinition:

@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.definitions.target import AutomationTarget
+from dagster._core.execution.api import create_execution_plan
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.freshness.declaring import (
@@ -22,7 +23,7 @@ from arctic_orchestration.code_location.freshness.declaring import (
     newest_partition,
 )
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
 from arctic_orchestration.scheduling.notification.notifier import Notifier
@@ -181,7 +182,12 @@ def _place(
 def _run_request(
     request: TaskRequest, context: dg.SensorEvaluationContext, now: datetime
 ) -> dg.RunRequest:
-    """What Dagster is asked for; of an asset with partitions, the newest one."""
+    """What Dagster is asked for; of an asset with partitions, the newest one.
+
+    Errors:
+        Those of Dagster for a run that it could not make. In the daemon they would end the tick,
+        and each one after it, with the requests of all other tasks.
+    """
     repository = context.repository_def
     assert repository is not None
     is_asset = request.kind == "asset"
@@ -191,21 +197,32 @@ def _run_request(
         partitions = repository.asset_graph.get(key).partitions_def
     else:
         partitions = repository.get_job(request.target).partitions_def
+    partition = newest_partition(partitions, now)
+    if partitions is not None and partition is None:
+        expected = "windows of time, of which one has begun: a run is for the newest"
+        found = type(partitions).__name__
+        raise InvalidInput(f"the partitions of {request.target}", found, expected)
     job = ASSET_JOB if is_asset else request.target
+    selection = [dg.AssetKey.from_user_string(request.target)] if is_asset else None
     made = dg.RunRequest(
         run_key=request.run_key,
         job_name=job,
-        asset_selection=[dg.AssetKey.from_user_string(request.target)] if is_asset else None,
-        partition_key=newest_partition(partitions, now),
+        asset_selection=selection,
+        partition_key=partition,
         tags=dict(request.tags),
     )
-    if made.partition_key is None:
-        return made
-    return made.with_resolved_tags_and_config(
-        target_definition=repository.get_job(job),
-        dynamic_partitions_requests=[],
-        dynamic_partitions_store=context.instance,
+    if partition is not None:
+        made = made.with_resolved_tags_and_config(
+            target_definition=repository.get_job(job),
+            dynamic_partitions_requests=[],
+            dynamic_partitions_store=context.instance,
+        )
+    whole = repository.get_maybe_subset_job_def(
+        job, asset_selection=frozenset(selection) if selection is not None else None
     )
+    # As the daemon does when it makes the run: it is refused where configuration is missing.
+    create_execution_plan(whole, run_config=made.run_config)
+    return made
 
 
 def _told(result: TickResult, counts: Mapping[str, int]) -> str:

@@ -1,0 +1,80 @@
+"""Runs that Dagster would refuse: the submission fails, and those of other tasks go on."""
+
+from typing import Any
+
+import dagster as dg
+
+from arctic_orchestration.code_location.freshness.declaring import fresh_parents
+from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
+
+__all__ = ["tasks"]
+
+
+@dg.op(config_schema={"letter": str})
+def post() -> None: ...
+
+
+@fresh_parents({})
+@dg.job
+def mail() -> None:
+    post()
+
+
+@fresh_parents({})
+@dg.job(config={"ops": {"post": {"config": {"letter": "dear"}}}})
+def dear_mail() -> None:
+    post()
+
+
+@fresh_parents({})
+@dg.asset(config_schema={"size": int})
+def sized() -> None: ...
+
+
+@fresh_parents({})
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition("2100-01-01"))
+def later() -> None: ...
+
+
+@dg.asset(partitions_def=dg.StaticPartitionsDefinition(["a", "b"]))
+def lettered() -> None: ...
+
+
+letters: Any = fresh_parents({})(dg.define_asset_job("letters", selection="lettered"))
+
+
+@fresh_parents({})
+@dg.asset
+def innocent() -> None: ...
+
+
+@ON_SQLITE
+def test_a_run_that_dagster_would_refuse_stands_in_nobodys_way(tasks: Tasks) -> None:
+    """Its submission fails with what Dagster says; in the daemon it would have ended the tick."""
+    tasks.declare(
+        dg.Definitions.merge(
+            dg.Definitions(assets=[lettered]),
+            task_definitions(tasks=[mail, dear_mail, sized, later, letters, innocent]),
+        )
+    )
+    names = ("mail", "sized", "later", "letters", "dear_mail", "innocent")
+    asked = {name: tasks.submit(name) for name in names}
+    requests = tasks.tick().run_requests or ()
+    assert sorted(request.tags["arctic/task"] for request in requests) == ["dear_mail", "innocent"]
+    assert all(tasks.run(request).success for request in requests)
+    tasks.tick()
+    ended = {name: tasks.again(one) for name, one in asked.items()}
+    assert {name for name, one in ended.items() if one.state == "succeeded"} == {
+        "dear_mail", "innocent",
+    }  # fmt: skip
+    for name, said in (
+        ("mail", 'Missing required config entry "ops"'),
+        ("sized", 'Missing required config entry "ops"'),
+        ("later", "the partitions of later: got 'DailyPartitionsDefinition', expected windows of"),
+        ("letters", "the partitions of letters: got 'StaticPartitionsDefinition', expected wind"),
+    ):
+        assert ended[name].state == "failed"
+        assert "Dagster refuses its run: " in ended[name].reason
+        assert said in ended[name].reason
+        assert tasks.row(name).owner is None
