@@ -16,10 +16,11 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.code_location.freshness import declaring
 from arctic_orchestration.code_location.freshness.making import TaskRun
 from arctic_orchestration.code_location.freshness.making import make as make_task
 from arctic_orchestration.definitions import defs as flights_location
-from arctic_orchestration.errors import NotFound, SchemaMismatch
+from arctic_orchestration.errors import LeaseLost, NotFound, SchemaMismatch
 from arctic_orchestration.flights import reports
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.flights.definitions import flights_tasks
@@ -29,7 +30,7 @@ from arctic_orchestration.flights.totals import totals_of
 from arctic_orchestration.freshness.batch_file import BatchTask, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph
-from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake import appending, ensure_table
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 TWO_DAYS = first_days(2)
@@ -218,6 +219,61 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
     ):
         made("select 1 as n from other", reads={"other": "some.other"})
     assert [row["n"] for row in rows(lake, "some.rows")] == [8]
+
+
+class Held:
+    """The right to make a task, until it is taken away."""
+
+    lost = False
+
+    def check(self) -> None:
+        """Raises once it was."""
+        if self.lost:
+            raise LeaseLost("another run has it")
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("is_lost", [False, True], ids=["kept", "lost"])
+def test_who_loses_the_task_while_files_are_written_commits_nothing(
+    lake: FlightsLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """The rows of who has it now would be overwritten; the files are removed."""
+
+    def made(n: int) -> None:
+        task = BatchTask.parse({"name": "x", "sql": f"select {n} as n", "table": "held.rows"})
+        day = date(2026, 3, 2)
+        log = dg.get_dagster_logger()
+        make_task(
+            task, None,
+            TaskRun(name="x", partition=day, tags={}, log=log, _session=lambda: spark),
+        )  # fmt: skip
+
+    made(1)
+    held = Held()
+    write_files = appending.write_files
+
+    def written(*arguments: Any) -> Any:
+        files = write_files(*arguments)
+        held.lost = is_lost
+        return files
+
+    monkeypatch.setattr(appending, "write_files", written)
+    token = declaring._held.set(held)
+    try:
+        if is_lost:
+            with pytest.raises(LeaseLost, match="another run has it"):
+                made(2)
+        else:
+            made(2)
+    finally:
+        declaring._held.reset(token)
+    table = lake.catalog.load_table("held.rows")
+    snapshots, expected = (1, [1]) if is_lost else (2, [2])
+    assert (len(table.snapshots()), [row["n"] for row in rows(lake, "held.rows")]) == (
+        snapshots, expected,
+    )  # fmt: skip
+    files = list(Path(table.location().removeprefix("file://")).rglob("*.parquet"))
+    assert len(files) == snapshots
 
 
 def make(lake: FlightsLake, *names: str, day: str = DAY) -> None:

@@ -155,9 +155,12 @@ def _written(task: BatchTask, run: TaskRun, rows: "DataFrame") -> dict[str, Any]
     schema = schema_for(rows.schema, task.table)
     catalog = open_catalog(Settings.from_environment())
     table = ensure_table(catalog, task.table, schema, partition_spec=spec)
-    # Who has lost the task may not write over the rows of who has it now.
+    # Who has lost the task may not write over the rows of who has it now. Asked before the query
+    # runs as well, which is what takes its time.
     check_lease()
-    appended = append(run.spark, rows.coalesce(1), table, replacing=replacing)
+    appended = append(
+        run.spark, rows.coalesce(1), table, replacing=replacing, before_commit=check_lease
+    )
     return {
         "rows": appended.rows,
         "dagster/row_count": appended.rows,
