@@ -287,6 +287,7 @@ class Batch(_Written):
             skip="its definition says so" if task.skip is True else skip,
             recheck=self.recheck,
             patience=self.patience,
+            tags={**self.tags, **task.tags},
         )
 
 

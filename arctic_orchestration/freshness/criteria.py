@@ -5,6 +5,7 @@ database. It is fresh as long as its last success is not older than somebody nee
 child says so for each of its parents, a submission for the task itself.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -58,6 +59,8 @@ class TaskSpec(Specification):
     recheck: PositiveDuration = timedelta(minutes=2)
     #: after so long stale parents make the task fail
     patience: PositiveDuration = timedelta(minutes=30)
+    #: tags of the runs that are asked for
+    tags: Mapping[str, str] = Field(default_factory=dict)
 
     @field_validator("parents")
     @classmethod

@@ -79,6 +79,7 @@ def _request(asked: Submission, spec: TaskSpec) -> TaskRequest:
         kind=spec.kind,
         target=spec.target,
         tags={
+            **spec.tags,
             TASK_TAG: asked.task,
             SUBMISSION_TAG: asked.id,
             TOKEN_TAG: str(asked.token),

@@ -1,5 +1,7 @@
 """The sensor ``arctic_tasks`` over a real instance, and runs that are tasks."""
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
 import sqlalchemy as sa
@@ -10,6 +12,7 @@ from arctic_orchestration.code_location.freshness.factories import task_definiti
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 
@@ -171,3 +174,26 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
     assert request.partition_key == f"{utc_now():%Y-%m-%d}"
     assert tasks.run(request).success
     assert tasks.row("daily").last_token == 1
+
+
+@ON_SQLITE
+def test_the_tags_of_a_batch_and_its_tasks_are_on_their_runs(tasks: Tasks, tmp_path: Path) -> None:
+    """Of assets and of jobs; the task's own go before, and ours before all."""
+    own = {"size": "small", "arctic/token": "99", "dagster/max_retries": "7"}
+    file = written(
+        tmp_path,
+        "b",
+        {"name": "b/part", "tags": own},
+        {"name": "tell", "kind": "job", "tags": own},
+        tags={"team": "ops", "size": "large"},
+    )
+    tasks.declare(whole(batches=[file]))
+    for name in ("b/part", "tell"):
+        asked = tasks.submit(name)
+        (request,) = tasks.tick().run_requests or ()
+        ran = tasks.run(request)
+        assert ran.success
+        assert tasks.tags_of(ran).items() >= {
+            "team": "ops", "size": "small", "arctic/task": name, "arctic/submission": asked.id,
+            "arctic/token": "1", "dagster/max_retries": "0",
+        }.items()  # fmt: skip

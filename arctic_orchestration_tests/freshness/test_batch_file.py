@@ -94,6 +94,7 @@ def test_a_batch_says_what_its_tasks_are() -> None:
             parents=(Parent(name="flights"), Parent(name="delays_by_route", hours=24)),
             retries=3,
             skip="the source is being mended",
+            tags={"team": "ops", "size": "small"},
             **shared,
         ),
         TaskSpec(
@@ -102,6 +103,7 @@ def test_a_batch_says_what_its_tasks_are() -> None:
             target="tell",
             retries=1,
             skip="its definition says so",
+            tags={"team": "ops"},
             **shared,
         ),
     )
