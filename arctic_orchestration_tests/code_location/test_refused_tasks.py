@@ -76,7 +76,8 @@ def test_names_and_cycles_are_looked_at_across_files(tmp_path: Path) -> None:
             {"elsewhere": ["b.yaml"]},
             "batch: got 'b.yaml', expected a file whose name ends in .json",
         ),
-        ({"interval_seconds": 0}, "interval_seconds: got 0, expected a whole number, at least 1"),
+        ({"interval_seconds": 0}, "interval_seconds: got 0, expected a whole number from 1 to 20"),
+        ({"interval_seconds": 21}, "interval_seconds: got 21, expected a whole number from 1 to"),
         ({"tasks": ["by_hand"]}, "tasks[0]: got 'by_hand', expected an asset or a job under"),
     ],
 )

@@ -35,11 +35,15 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.batch_file import Batch, BatchTask, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
+from arctic_orchestration.freshness.owning import LEASE
 from arctic_orchestration.settings import Settings
 
 SENSOR = "arctic_tasks"
 
 Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
+
+#: Ticks renew the leases of runs that have not begun, and of jobs: each at a third of its life.
+_LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
 
 #: Dagster takes no shorter window.
 _SHORTEST_WINDOW = timedelta(minutes=1)
@@ -78,7 +82,8 @@ def task_definitions(
             definitions too.
         elsewhere: the batch files of other locations. What they need of tasks here counts for
             freshness policies, and cycles with them are refused here.
-        interval_seconds: the least time between two ticks of the sensor.
+        interval_seconds: the least time between two ticks of the sensor; at most a third of a
+            lease, which is renewed by them.
 
     Each asset gets a ``FreshnessPolicy``: the strictest of its own need and its children's.
 
@@ -87,8 +92,12 @@ def task_definitions(
         InvalidDefinition: names every place that cannot be used, with the file, a name that two
             tasks have, or a cycle.
     """
-    if type(interval_seconds) is not int or interval_seconds < 1:
-        expected = "a whole number, at least 1"
+    allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
+    if type(interval_seconds) is not int or interval_seconds not in allowed:
+        expected = (
+            f"a whole number from 1 to {allowed[-1]}: ticks renew leases of "
+            f"{LEASE.total_seconds():g} seconds"
+        )
         raise InvalidDefinition([InvalidInput("interval_seconds", interval_seconds, expected)])
     timezone = Settings.from_environment().timezone
     loaded = [(_named(path), load_named(path)) for path in _listed("batches", batches)]
