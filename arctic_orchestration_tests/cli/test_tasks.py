@@ -235,16 +235,27 @@ def test_plain_assets_are_asked_for_in_the_dagster_instance(
         edge for edge in document(arctic, "show", "top")["parents"] if edge["parent"] == "plain"
     ]
     assert (edge["kind"], edge["fresh"], edge["last_success_at"]) == ("asset", False, None)
+    # It may be a name that nothing has: the location of its child knows, and nobody else.
+    assert edge["exists"] is None
     explained = arctic("tasks", "explain", "top").out
-    assert "plain: never made" in explained
-    assert "it is no task, and is waited for" in explained
+    assert "plain: never made, nor known here to exist, to be at most 2 hours old" in explained
+    assert "it is no task, and is waited for if it is an asset of the task's" in explained
+    assert "if not, the task fails at once" in " ".join(explained.split())
     assert "submitted now, it would wait: waits for middle" in explained
+    assert ", or fail at once, if there is no asset plain there" in " ".join(explained.split())
+    drawn = arctic("tasks", "graph").out
+    assert "✗ plain (asset) never made, nor known here to exist" in drawn
+    submitted = arctic("tasks", "submit", "top").out
+    assert "fails at once, if its location has no asset plain" in submitted
     instance.report_runless_asset_event(dg.AssetMaterialization("plain"))
     (edge,) = [
         edge for edge in document(arctic, "show", "top")["parents"] if edge["parent"] == "plain"
     ]
     assert edge["fresh"] is True
+    assert edge["exists"] is True
     assert edge["last_success_at"] is not None
+    explained = arctic("tasks", "explain", "top").out
+    assert "known here to exist" not in explained
 
 
 def test_the_schema_is_written(arctic: Command, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from arctic_orchestration.cli.tasks.opened import (
 )
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
-from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.freshness.views.explanation import Explanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
@@ -103,6 +103,11 @@ def _what_is_done(known: Known, edge: EdgeView) -> str:
     """What a submission would do about a parent that is too old."""
     if not known.can_tell(edge) or edge.fresh:
         return ""
+    if known.may_be_none(edge):
+        return (
+            "; it is no task, and is waited for if it is an asset of the task's location; if "
+            "not, the task fails at once"
+        )
     if edge.kind != "task":
         return "; it is no task, and is waited for"
     if edge.holder is not None:
@@ -139,8 +144,12 @@ def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
     """What is decided by the same rules as for a submission; a guess without the instance."""
     if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
         return
+    doubted = [edge.parent for edge in found.task.parents if known.may_be_none(edge)]
     for place, decision in found.would:
         where = f" ({place})" if len(found.would) > 1 else ""
+        if decision.state is SubmissionState.WAITING and doubted:
+            # The rules were told that there are such assets.
+            where += f", or fail at once, if there is no asset {', '.join(doubted)} there"
         said = _WOULD.get(decision.step, f"{_WAITS} submitted now, it would wait:")
         tree.add(f"{said} {escape(decision.reason)}{escape(where)}")
 

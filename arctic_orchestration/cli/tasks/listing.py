@@ -138,10 +138,11 @@ def task_json(known: Known, view: TaskView) -> dict[str, Any]:
 
 
 def edge_json(known: Known, edge: EdgeView) -> dict[str, Any]:
-    """A parent for programs; ``fresh`` is null where that is not known."""
+    """A parent for programs; ``fresh`` and ``exists`` are null where that is not known."""
     return {
         "parent": edge.parent,
         "kind": edge.kind,
+        "exists": known.exists(edge),
         "hours": edge.hours,
         "need": edge.need,
         "last_success_at": iso(edge.last_success_at),

@@ -52,7 +52,10 @@ class PlainAssets:
     unknown: bool = field(default=False, init=False)
 
     def known(self, assets: Sequence[str]) -> frozenset[str]:
-        """All of them: which assets locations define is not known here."""
+        """All of them: which assets locations define is not known here.
+
+        One that was never materialized may be none, which :meth:`Known.may_be_none` says.
+        """
         return frozenset(assets)
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
@@ -113,6 +116,17 @@ class Known:
     def can_tell(self, edge: EdgeView) -> bool:
         """Whether it is known how fresh the parent is: not of assets without an instance."""
         return edge.kind == "task" or not self.assets.unknown
+
+    def exists(self, edge: EdgeView) -> bool | None:
+        """Whether the parent of an edge exists; none: its child's location knows."""
+        return True if edge.kind == "task" or edge.last_success_at is not None else None
+
+    def may_be_none(self, edge: EdgeView) -> bool:
+        """Whether the parent of an edge may not exist: it is no task, and was never made.
+
+        The child's location knows; where it has no such asset, a submission fails at once.
+        """
+        return self.can_tell(edge) and self.exists(edge) is None
 
     def successes(self) -> dict[str, datetime | None]:
         """The last success of everything; what is not known here is taken for fresh."""
@@ -201,4 +215,6 @@ def mark(known: Known, edge: EdgeView) -> str:
 
 def age_of(known: Known, edge: EdgeView) -> str:
     """How old the parent of an edge is, in words."""
+    if known.may_be_none(edge):
+        return f"{edge.age}, nor known here to exist"
     return edge.age if known.can_tell(edge) else "not known here, without DAGSTER_HOME"
