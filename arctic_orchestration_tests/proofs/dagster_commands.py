@@ -16,8 +16,8 @@ def run_daemon() -> None:
     run_command(["--log-format", "colored", "-w", "workspace.yaml"])
 
 
-def serve(module: str, port: int) -> None:
-    """``dagster api grpc -m MODULE``"""
+def serve(module: str, port: int, location: str) -> None:
+    """``dagster api grpc -m MODULE --location-name LOCATION``"""
     crash_points.put_into_code_server()
     api_cli(["grpc", "-m", module, "--host", "127.0.0.1", "--port", str(port),
-             "--location-name", "here"])  # fmt: skip
+             "--location-name", location])  # fmt: skip

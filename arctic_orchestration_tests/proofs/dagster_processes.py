@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,6 +20,8 @@ import yaml
 from arctic_orchestration_tests.proofs import crash_points
 
 CODE_SERVER, DAEMON = "code_server", "daemon"
+#: the name of the code location, if there is no other
+HERE = "here"
 _HERE = "arctic_orchestration_tests.proofs"
 _START_SECONDS = 60
 #: after which a run that was to start is given up
@@ -50,7 +52,7 @@ def end_with_the_parent() -> None:
 
 
 class DagsterProcesses:
-    """Daemons and the code server of one instance of Dagster."""
+    """Daemons and the code servers of one instance of Dagster."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class DagsterProcesses:
         database_url: str,
         *,
         module: str = f"{_HERE}.lake_of_proofs",
+        elsewhere: Mapping[str, str] | None = None,
         launcher: str | None = f"{_HERE}.instant_launcher.InstantRunLauncher",
         without_run_key: str = "",
         monitored: bool = False,
@@ -66,12 +69,14 @@ class DagsterProcesses:
         """Prepares ``home``, which has a ``dagster.yaml``; starts nothing.
 
         Args:
-            module: the code location.
+            module: the code location, whose name is ``here``.
+            elsewhere: the modules of more code locations, by their names.
             launcher: the class of the run launcher; none: Dagster's own, runs are processes.
             environment: more variables for the processes.
         """
-        self._home, self._module = home, module
-        self._port = free_port()
+        self._home = home
+        self._modules = {HERE: module, **(elsewhere or {})}
+        self._ports = {location: free_port() for location in self._modules}
         self.points = home / "points"
         self.points.mkdir()
         self._environment = {
@@ -99,28 +104,37 @@ class DagsterProcesses:
                 "start_timeout_seconds": _GIVEN_UP_SECONDS,
             }
         file.write_text(yaml.safe_dump(config))
-        server = {"host": "127.0.0.1", "port": self._port, "location_name": "here"}
-        workspace = {"load_from": [{"grpc_server": server}]}
+        servers = [
+            {"grpc_server": {"host": "127.0.0.1", "port": port, "location_name": location}}
+            for location, port in self._ports.items()
+        ]
+        workspace = {"load_from": servers}
         (home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
 
-    def start(self, role: str) -> BaseProcess:
-        """Starts the code server, and waits until it listens; or a daemon."""
+    def start(self, role: str, location: str = HERE) -> BaseProcess:
+        """Starts the code server of a location, and waits until it listens; or a daemon."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([f"{_HERE}.dagster_commands"])
         log = self._home / f"{role}_{len(self._started)}.log"
         process = context.Process(
-            target=_be, args=(role, self._module, self._port, self._environment, str(log))
-        )
+            target=_be,
+            args=(
+                role, self._modules[location], location, self._ports[location],
+                self._environment, str(log),
+            ),
+        )  # fmt: skip
         process.start()
         self._started.append(process)
         if role == CODE_SERVER:
-            until(lambda: self._listens(process, log), _START_SECONDS, "the code server listens")
+            port = self._ports[location]
+            listens = "the code server listens"
+            until(lambda: self._listens(process, port, log), _START_SECONDS, listens)
         return process
 
-    def _listens(self, process: BaseProcess, log: Path) -> bool:
+    def _listens(self, process: BaseProcess, port: int, log: Path) -> bool:
         assert process.exitcode is None, f"the code server ended: {log.read_text()[-3000:]}"
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+            return probe.connect_ex(("127.0.0.1", port)) == 0
 
     def arm(
         self, point: str, *, skip: int = 0, how: int = signal.SIGKILL, of: int | None = None
@@ -148,7 +162,9 @@ class DagsterProcesses:
             process.join()
 
 
-def _be(role: str, module: str, port: int, environment: dict[str, str], log: str) -> None:
+def _be(
+    role: str, module: str, location: str, port: int, environment: dict[str, str], log: str
+) -> None:
     end_with_the_parent()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
@@ -158,6 +174,6 @@ def _be(role: str, module: str, port: int, environment: dict[str, str], log: str
     from arctic_orchestration_tests.proofs import dagster_commands
 
     if role == CODE_SERVER:
-        dagster_commands.serve(module, port)
+        dagster_commands.serve(module, port, location)
     else:
         dagster_commands.run_daemon()
