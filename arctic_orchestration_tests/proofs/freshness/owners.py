@@ -1,5 +1,9 @@
 """Processes that acquire tasks, make them and publish, while others kill and stop them.
 
+Half of them are runs that a person started, which acquire their task by themselves. The others are
+runs that were asked for: they submit, tick as the sensor of a location, and begin what a tick has
+acquired, under its token.
+
 The owners' clocks are hours apart. They do not ask themselves whether their lease may still be
 trusted: what is proven is that the token in the transaction suffices. An audit by triggers of the
 database, which knows nothing of the code under test, says in which order tokens were given and
@@ -11,7 +15,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -20,13 +24,19 @@ import sqlalchemy as sa
 
 from arctic_orchestration import clock
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness import owning
-from arctic_orchestration.freshness.running import Running, acquired_by_hand
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
+from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.lifecycle import Lifecycle
+from arctic_orchestration.freshness.requesting import TOKEN_TAG
+from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
+from arctic_orchestration.freshness.settling import RunView
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
 
-TASKS = ("flights", "delays")
+TASKS = ("flights", "delays", "weather")
+#: the cluster of runs that a person started, and that of runs that were asked for
+BY_HAND, REQUESTED = "east", "west"
 #: how far the clocks of the owners are from the right time, in hours
 SKEWS = (0, -5, 7, 30)
 
@@ -72,6 +82,16 @@ def skew(hours: float) -> None:
     time.time = lambda: right() + hours * 3600
 
 
+class NoRuns:
+    """A storage of Dagster that knows nothing: runs tell how they end, or fall silent."""
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
+        return {}
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
+        return {}
+
+
 def own(url: str, number: int, checked: bool) -> None:
     """Makes tasks for ever; ``checked`` is whether the token is checked at publication."""
     end_with_the_parent()
@@ -82,6 +102,16 @@ def own(url: str, number: int, checked: bool) -> None:
         owning.why_not = lambda row, owner, token, now: None
     database = Database(url)
     luck = random.Random(os.getpid())
+    if _is_requested(number):
+        _make_what_is_requested(database, luck)
+    _make_by_hand(database, luck)
+
+
+def _is_requested(number: int) -> bool:
+    return number >= len(SKEWS) // 2
+
+
+def _make_by_hand(database: Database, luck: random.Random) -> None:
     runs = 0
     while True:
         runs += 1
@@ -89,16 +119,63 @@ def own(url: str, number: int, checked: bool) -> None:
             with acquired_by_hand(
                 database,
                 task=luck.choice(TASKS),
-                cluster=f"cluster{number % 2}",
+                cluster=BY_HAND,
                 location="lake",
                 run_id=f"{os.getpid()}.{runs}",
                 life=LIFE,
             ) as running:
-                # This is the work.
-                time.sleep(luck.uniform(0.02, 0.1))
-                running.publish()
+                _work(running, luck)
         except Refused:
+            pass
+        # Tasks are free now and then, so that a tick finds one.
+        time.sleep(luck.uniform(0.01, 0.1))
+
+
+def _make_what_is_requested(database: Database, luck: random.Random) -> None:
+    lifecycle = Lifecycle(
+        database=database,
+        cluster=REQUESTED,
+        location="lake",
+        # A run that falls silent is made up for once, under another token.
+        declared=[TaskSpec.parse({"name": task, "target": task, "retries": 1}) for task in TASKS],
+        runs=NoRuns(),
+        life=LIFE,
+    )
+    runs = 0
+    while True:
+        runs += 1
+        try:
+            requests = lifecycle.tick().requests
+            _submit(database, luck.choice(TASKS))
+            if not requests:
+                time.sleep(0.01)
+                continue
+            # Another one of the location may begin the same, as two daemons would.
+            request = luck.choice(requests)
+            with begun(
+                database,
+                task=request.task,
+                submission=request.submission,
+                token=int(request.tags[TOKEN_TAG]),
+                run_id=f"{os.getpid()}.{runs}",
+                life=LIFE,
+            ) as running:
+                _work(running, luck)
+        except (Refused, DatabaseUnavailable):
             time.sleep(0.01)
+
+
+def _submit(database: Database, task: str) -> None:
+    """Wishes for another success, unless one is waited for."""
+    with database.begin() as tx:
+        live = submissions.live_of(tx, [task]).get(task, [])
+        if not any(one.cluster == REQUESTED for one in live):
+            submissions.submit(tx, [task], cluster=REQUESTED, force=True)
+
+
+def _work(running: Running, luck: random.Random) -> None:
+    time.sleep(luck.uniform(0.02, 0.1))
+    running.publish()
 
 
 class Owners:
@@ -129,11 +206,18 @@ class Owners:
         with self._database.read() as tx:
             return list(tx.execute(sa.text(text), given))
 
-    def published(self) -> int:
-        return int(self.query("select count(*) from arctic_task_publications")[0][0])
+    def published(self, cluster: str) -> int:
+        """How many successes runs of a cluster have published."""
+        query = "select count(*) from arctic_task_publications where cluster = :cluster"
+        return int(self.query(query, cluster=cluster)[0][0])
 
-    def refused(self) -> int:
-        return int(self.query("select count(*) from arctic_task_events where step='refused'")[0][0])
+    def refused(self, cluster: str) -> int:
+        """How many runs of a cluster were refused when they had done their work."""
+        query = (
+            "select count(*) from arctic_task_events where step = 'refused' "
+            "and cluster = :cluster and reason not like '%began in vain%'"
+        )
+        return int(self.query(query, cluster=cluster)[0][0])
 
     def superseded(self) -> list[Any]:
         """Publications that came after another one had acquired the task."""
@@ -143,34 +227,35 @@ class Owners:
             "where p.what = 'published' and a.what = 'acquired'"
         )
 
-    def _one_at_work(self) -> tuple[int, int, str, int]:
-        """The number and process of an owner, with its task and token."""
+    def _one_at_work(self, cluster: str) -> tuple[int, int, str, int]:
+        """The number and process of an owner of a cluster, with its task and token."""
         found: list[tuple[int, int, str, int]] = []
+        query = (
+            "select task, token, run_id from arctic_tasks "
+            "where owner is not null and begun_at is not null and cluster = :cluster"
+        )
 
         def somebody() -> bool:
-            rows = self.query(
-                "select task, token, run_id from arctic_tasks where owner is not null"
-            )
             pids = {process.pid: number for number, process in self._processes.items()}
-            for task, token, run_id in rows:
+            for task, token, run_id in self.query(query, cluster=cluster):
                 pid = int(run_id.split(".")[0])
                 if pid in pids:
                     found.append((pids[pid], pid, task, token))
             return bool(found)
 
-        until(somebody, SECONDS, "somebody has a task")
+        until(somebody, SECONDS, f"somebody of the {cluster} has a task")
         return found[0]
 
-    def kill_one(self) -> None:
+    def kill_one(self, cluster: str) -> None:
         """Kills an owner at work, and starts another one."""
-        number, pid, _, _ = self._one_at_work()
+        number, pid, _, _ = self._one_at_work(cluster)
         os.kill(pid, signal.SIGKILL)
         self._processes[number].join()
         self._start(number)
 
-    def stop_one_until_it_is_superseded(self) -> None:
+    def stop_one_until_it_is_superseded(self, cluster: str) -> None:
         """Stops an owner at work, and lets it go on when another one has its task."""
-        _, pid, task, token = self._one_at_work()
+        _, pid, task, token = self._one_at_work(cluster)
         os.kill(pid, signal.SIGSTOP)
         try:
             until(self._is_over(task, token), 4 * LIFE.total_seconds() + 2, "a take-over")

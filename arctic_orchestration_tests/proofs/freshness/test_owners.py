@@ -4,7 +4,7 @@ import pytest
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.proofs.dagster_processes import until
-from arctic_orchestration_tests.proofs.freshness.owners import Owners
+from arctic_orchestration_tests.proofs.freshness.owners import BY_HAND, REQUESTED, Owners
 from arctic_orchestration_tests.proofs.freshness.sizes import (
     KILLED,
     PUBLICATIONS,
@@ -13,32 +13,48 @@ from arctic_orchestration_tests.proofs.freshness.sizes import (
 )
 
 pytestmark = pytest.mark.proof
+_KINDS = (REQUESTED, BY_HAND)
 
 
 def test_no_superseded_owner_publishes(state: Database, database_url: str) -> None:
-    """Four owners, hours apart by their clocks, two tasks, and somebody who kills and stops."""
+    """Four owners, hours apart by their clocks, three tasks, and somebody who kills and stops.
+
+    Runs that were asked for and runs that a person started are disturbed in turn.
+    """
     owners = Owners(state, database_url)
     try:
         for number in range(max(STOPPED, KILLED)):
             if number < STOPPED:
-                owners.stop_one_until_it_is_superseded()
+                owners.stop_one_until_it_is_superseded(_KINDS[number % 2])
             if number < KILLED:
-                owners.kill_one()
-        until(lambda: owners.published() >= PUBLICATIONS, SECONDS, "all publications")
-        until(lambda: owners.refused() >= 1, SECONDS, "an owner that was stopped was refused")
+                owners.kill_one(_KINDS[number % 2])
+
+        def enough() -> bool:
+            counts = [owners.published(kind) for kind in _KINDS]
+            return sum(counts) >= PUBLICATIONS and min(counts) >= PUBLICATIONS // 4
+
+        until(enough, SECONDS, "all publications, of both kinds")
+        for kind in _KINDS:
+            # One that was stopped just after its publication is refused nothing.
+            for _ in range(20):
+                if owners.refused(kind):
+                    break
+                owners.stop_one_until_it_is_superseded(kind)
+            assert owners.refused(kind), f"no owner of the {kind} was refused"
     finally:
         owners.end()
     assert owners.superseded() == []
 
 
+@pytest.mark.parametrize("kind", _KINDS)
 def test_without_the_check_of_the_token_a_superseded_owner_publishes(
-    state: Database, database_url: str
+    state: Database, database_url: str, kind: str
 ) -> None:
     """The control: the same disturbance is noticed, once publications are not checked."""
     owners = Owners(state, database_url, checked=False)
     try:
         for _ in range(200):
-            owners.stop_one_until_it_is_superseded()
+            owners.stop_one_until_it_is_superseded(kind)
             if owners.superseded():
                 break
     finally:
