@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import psutil
 
 import arctic_orchestration_tests
 from arctic_orchestration_tests.conftest import write_dagster_yaml
@@ -16,6 +17,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DAEMON,
     DagsterProcesses,
 )
+from arctic_orchestration_tests.proofs.freshness.lake_of_clusters import GATES
 
 _ROOT = str(Path(arctic_orchestration_tests.__file__).parents[1])
 
@@ -26,6 +28,10 @@ class Cluster:
     def __init__(self, name: str, home: Path, database_url: str) -> None:
         home.mkdir()
         self._home = home
+        self._gates = home / "gates"
+        self._gates.mkdir()
+        self._code_server: int | None = None
+        self._at_gates: list[psutil.Process] = []
         write_dagster_yaml(home)
         self._processes = DagsterProcesses(
             home,
@@ -33,13 +39,14 @@ class Cluster:
             module="arctic_orchestration_tests.proofs.freshness.lake_of_clusters",
             launcher=None,
             ARCTIC_CLUSTER=name,
+            **{GATES: str(self._gates)},
             # Processes of runs find the same code as this one, wherever they begin.
             PYTHONPATH=os.pathsep.join([_ROOT, os.environ.get("PYTHONPATH", "")]),
         )
 
     def start(self) -> None:
         """Starts the code server, and the daemon once that listens."""
-        self._processes.start(CODE_SERVER)
+        self._code_server = self._processes.start(CODE_SERVER).pid
         self._processes.start(DAEMON)
 
     def log(self) -> str:
@@ -51,6 +58,28 @@ class Cluster:
         with dg.DagsterInstance.from_config(str(self._home)) as instance:
             return list(instance.get_runs())
 
+    def at_gate(self, run_id: str) -> psutil.Process | None:
+        """The process that makes ``held`` in a run, once it waits there; none: not yet."""
+        told = self._gates / f"{run_id}.pid"
+        if not told.exists():
+            return None
+        found = psutil.Process(int(told.read_text()))
+        self._at_gates.append(found)
+        return found
+
+    def run_process(self, working: psutil.Process) -> psutil.Process:
+        """The process of a run, which the code server has started, by one that works in it."""
+        started = psutil.Process(self._code_server).children()
+        (found,) = set(started) & {working, *working.parents()}
+        return found
+
+    def open_gate(self, run_id: str) -> None:
+        """Lets the run of ``held`` go on."""
+        (self._gates / f"{run_id}.open").touch()
+
     def end(self) -> None:
         """Kills its processes, and those of its runs with them."""
+        for process in self._at_gates:
+            if process.is_running():
+                process.kill()
         self._processes.end()

@@ -1,12 +1,20 @@
-"""The code of two clusters: both have ``flights``, and ``report`` in the west needs the east."""
+"""The code of two clusters: both have ``flights``, and ``report`` in the west needs the east.
+
+Both have ``held`` too, whose run says which process makes it, and goes on when its gate is opened.
+"""
 
 import os
 from datetime import timedelta
+from pathlib import Path
 
 import dagster as dg
 
 from arctic_orchestration.code_location.freshness.declaring import fresh_parents
 from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration_tests.proofs.dagster_processes import until
+
+#: the directory of the gates
+GATES = "ARCTIC_PROOF_GATES"
 
 _SOON = timedelta(seconds=5)
 _TASKS: dict[str, dict[str, dict[str, float | None]]] = {
@@ -23,10 +31,24 @@ def _asset(name: str, parents: dict[str, float | None]) -> dg.AssetsDefinition:
     return made
 
 
+@fresh_parents({}, retries=1)
+@dg.asset
+def held(context: dg.AssetExecutionContext) -> None:
+    """Waits for its gate."""
+    gates = Path(os.environ[GATES])
+    told = gates / f"{context.run.run_id}.told"
+    told.write_text(str(os.getpid()))
+    told.rename(gates / f"{context.run.run_id}.pid")
+    until((gates / f"{context.run.run_id}.open").exists, 300, "its gate is opened")
+
+
 defs = task_definitions(
     tasks=[
-        _asset(name, dict(parents))
-        for name, parents in _TASKS[os.environ.get("ARCTIC_CLUSTER", "east")].items()
+        held,
+        *(
+            _asset(name, dict(parents))
+            for name, parents in _TASKS[os.environ.get("ARCTIC_CLUSTER", "east")].items()
+        ),
     ],
     interval_seconds=1,
 )

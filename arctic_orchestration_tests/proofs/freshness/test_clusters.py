@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_publications
+from arctic_orchestration.database.freshness_tables import task_publications, tasks
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.definitions import declared
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
@@ -47,14 +48,10 @@ def test_ten_submissions_on_two_clusters_are_one_run_and_a_parent_elsewhere_is_w
     """All of it by their daemons, code servers and run processes."""
 
     def submit(task: str, cluster: str) -> Submission:
-        with state.begin() as tx:
-            (made,) = submissions.submit(tx, [task], cluster=cluster, by="ann")
-        return made
+        return _submit(state, task, cluster)
 
     def again(asked: list[Submission]) -> list[Submission]:
-        with state.read() as tx:
-            found = submissions.by_ids(tx, [one.id for one in asked])
-        return [found[one.id] for one in asked]
+        return _again(state, asked)
 
     report = submit("report", "west")
     until(lambda: again([report])[0].state is SubmissionState.WAITING, _SECONDS, "the child waits")
@@ -84,3 +81,95 @@ def test_ten_submissions_on_two_clusters_are_one_run_and_a_parent_elsewhere_is_w
     said = f"by run {made_by['run_id']} of cluster {made_by['cluster']}"
     assert [one.state for one in shares] == ["fresh"] * 9
     assert all(said in one.reason for one in shares)
+
+
+@pytest.mark.parametrize("backend", BACKENDS if FULL else ["postgres"], indirect=True)
+def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
+    state: Database, clusters: dict[str, Cluster]
+) -> None:
+    """SIGKILL hits the process of the run; what it had started works on, and publishes nothing."""
+    east = clusters["east"]
+
+    def now(asked: Submission) -> Submission:
+        (found,) = _again(state, [asked])
+        return found
+
+    def begun(asked: Submission, attempt: int) -> tuple[str, psutil.Process]:
+        """The run of an attempt, and the process that works in it, once it waits at its gate."""
+
+        def waits() -> bool:
+            one = now(asked)
+            assert not one.ended_at, one.reason
+            run = one.run_id if one.attempt == attempt else None
+            return run is not None and east.at_gate(run) is not None
+
+        until(waits, _SECONDS, f"attempt {attempt} is at work")
+        run = now(asked).run_id
+        assert run is not None
+        working = east.at_gate(run)
+        assert working is not None
+        return run, working
+
+    def shared() -> tuple[Submission, Submission]:
+        """A submission of the east, whose run is at work, and one of the west that shares it."""
+        mine = _submit(state, "held", "east")
+        begun(mine, 1)
+        other = _submit(state, "held", "west")
+        until(lambda: now(other).state is SubmissionState.SHARING, _SECONDS, "the west shares it")
+        return mine, other
+
+    def published() -> list[tuple[int, str, str]]:
+        with state.read() as tx:
+            rows = tx.execute(sa.select(task_publications).order_by("at")).mappings().all()
+        return [(row["token"], row["run_id"], row["cluster"]) for row in rows]
+
+    mine, other = shared()
+    first, left_behind = begun(mine, 1)
+    east.run_process(left_behind).kill()
+    second, _ = begun(mine, 2)
+    assert left_behind.is_running()
+    east.open_gate(first)
+    until(lambda: _has_ended(left_behind), _SECONDS, "what was left of the first run has ended")
+    assert published() == []
+    assert now(other).state is SubmissionState.SHARING
+    east.open_gate(second)
+    until(lambda: bool(now(mine).ended_at and now(other).ended_at), _SECONDS, "both have ended")
+
+    assert published() == [(2, second, "east")]
+    assert (now(mine).state, now(mine).attempt) == ("succeeded", 2)
+    assert now(other).state is SubmissionState.FRESH
+    assert f"by run {second} of cluster east" in now(other).reason
+
+    # The control: the same again, as if it had never been made, and nobody is killed.
+    with state.begin() as tx:
+        tx.execute(sa.update(tasks).values(last_success_at=None, last_acquired_at=None))
+    mine, other = shared()
+    third, _ = begun(mine, 1)
+    east.open_gate(third)
+    until(lambda: bool(now(mine).ended_at and now(other).ended_at), _SECONDS, "both have ended")
+    assert published() == [(2, second, "east"), (3, third, "east")]
+    assert now(mine).attempt == 1
+
+    until(lambda: all(run.is_finished for run in east.runs()), _SECONDS, "all runs have ended")
+    statuses = {run.run_id: run.status.value for run in east.runs()}
+    assert statuses == {first: "FAILURE", second: "SUCCESS", third: "SUCCESS"}
+    assert clusters["west"].runs() == []
+
+
+def _submit(state: Database, task: str, cluster: str) -> Submission:
+    with state.begin() as tx:
+        (made,) = submissions.submit(tx, [task], cluster=cluster, by="ann")
+    return made
+
+
+def _again(state: Database, asked: list[Submission]) -> list[Submission]:
+    with state.read() as tx:
+        found = submissions.by_ids(tx, [one.id for one in asked])
+    return [found[one.id] for one in asked]
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
