@@ -1,0 +1,162 @@
+"""Two clusters whose state database goes away: nothing new begins, and no submission is lost.
+
+On Postgres its server is ended as by a crash; on SQLite another connection keeps writers out.
+"""
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import task_publications
+from arctic_orchestration.freshness import submissions
+from arctic_orchestration.freshness.definitions import declared
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.freshness.outages import PLAIN, Cluster
+from arctic_orchestration_tests.proofs.freshness.sizes import SECONDS
+
+pytestmark = pytest.mark.proof
+
+#: how long leases hold: longer than the outage, or shorter
+_LIFE = {"none": 30.0, "short": 30.0, "long": 4.0}
+#: how much later than it should something may be noticed on a busy machine
+_LATE = 5.0
+
+Outage = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def outage(backend: str, state: Database, request: pytest.FixtureRequest) -> Outage:
+    """The database is away while the block lasts."""
+
+    @contextmanager
+    def postgres() -> Iterator[None]:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        server.stop(immediate=True)
+        try:
+            yield
+        finally:
+            server.start()
+
+    @contextmanager
+    def sqlite() -> Iterator[None]:
+        other = sqlite3.connect(str(state.engine.url.database), isolation_level=None, timeout=60)
+        other.execute("begin exclusive")
+        try:
+            yield
+        finally:
+            other.execute("rollback")
+            other.close()
+
+    return sqlite if backend == "sqlite" else postgres
+
+
+@pytest.mark.parametrize("how_long", ["none", "short", "long"])
+def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
+    state: Database,
+    database_url: str,
+    tmp_path: Path,
+    outage: Outage,
+    how_long: Literal["none", "short", "long"],
+) -> None:
+    """The east makes ``held`` meanwhile; the west has submissions at which nobody has looked yet.
+
+    An outage that is shorter than the lease changes nothing for the run. In a longer one it is
+    stopped when its lease can be trusted no more, and made up for under another token. Without an
+    outage, the control, the west begins at once.
+    """
+    life = timedelta(seconds=_LIFE[how_long])
+    away = how_long != "none"
+    east, west = (Cluster(name, database_url, tmp_path, life) for name in ("east", "west"))
+    try:
+        until(lambda: _registered(state), SECONDS, "both have registered their tasks")
+        asked = _submit(state, "held")
+        until(lambda: bool(east.journal("at work")), SECONDS, "the east is at work")
+        asked += _submit(state, "held") + _submit(state, "child")
+        states = [SubmissionState.RUNNING, SubmissionState.SHARING, SubmissionState.WAITING]
+        until(lambda: _states(state, asked) == states, SECONDS, "one shares, and the child waits")
+        west.pause()
+        asked += _submit(state, *PLAIN)
+
+        with outage() if away else nullcontext():
+            since = time.monotonic()
+            west.resume()
+            if away:
+                for cluster in (east, west):
+                    until(lambda of=cluster: _times_away(of, since) >= 3, SECONDS, "it is missed")
+            else:
+                until(lambda: _begun(west, since) == set(PLAIN), SECONDS, "the west begins")
+            if how_long == "long":
+                until(lambda: bool(east.journal("lost")), SECONDS, "the lease is lost")
+            else:
+                # It is still at work, and wants to publish what it has made.
+                looks = len(east.journal("at work"))
+                until(lambda: len(east.journal("at work")) > looks, SECONDS, "it goes on")
+            back = time.monotonic()
+            if away:
+                assert _begun(east, since) | _begun(west, since) == set()
+            east.open_gate()
+            if how_long == "short":
+                opened = time.monotonic()
+                until(lambda: _times_away(east, opened) >= 3, SECONDS, "it is missed again")
+                assert not east.journal("published")
+                back = time.monotonic()
+        until(lambda: _all_ended(state, asked), SECONDS, "all submissions have ended")
+    finally:
+        east.end()
+        west.end()
+
+    succeeded = SubmissionState.SUCCEEDED
+    others = [succeeded] * (1 + len(PLAIN))
+    assert _states(state, asked) == [succeeded, SubmissionState.FRESH, *others]
+    with state.read() as tx:
+        published = tx.execute(sa.select(task_publications)).mappings().all()
+    assert Counter(row["task"] for row in published) == Counter(["held", "child", *PLAIN])
+    token = 2 if how_long == "long" else 1
+    assert [row["token"] for row in published if row["task"] == "held"] == [token]
+    (success,) = east.journal("published")
+    assert success["at"] > back
+    if how_long == "long":
+        (lost,) = east.journal("lost")
+        last = east.journal("at work", token=1)[-1]
+        assert last["trusted_until"] - _LATE < last["at"] < last["trusted_until"] + 0.1
+        assert last["trusted_until"] <= lost["at"] < last["trusted_until"] + _LATE
+        assert lost["at"] < back
+
+
+def _registered(state: Database) -> bool:
+    with state.read() as tx:
+        return len(declared(tx, ["held", "child", *PLAIN])) == 2 + len(PLAIN)
+
+
+def _submit(state: Database, *tasks: str) -> list[Submission]:
+    with state.begin() as tx:
+        return submissions.submit(tx, list(tasks), cluster="west", by="ann")
+
+
+def _states(state: Database, asked: list[Submission]) -> list[SubmissionState]:
+    with state.read() as tx:
+        found = submissions.by_ids(tx, [one.id for one in asked])
+    return [found[one.id].state for one in asked]
+
+
+def _all_ended(state: Database, asked: list[Submission]) -> bool:
+    return all(one.ended for one in _states(state, asked))
+
+
+def _times_away(cluster: Cluster, since: float) -> int:
+    return sum(one["at"] > since for one in cluster.journal("away"))
+
+
+def _begun(cluster: Cluster, since: float) -> set[str]:
+    return {one["task"] for one in cluster.journal("begun") if one["at"] > since}
