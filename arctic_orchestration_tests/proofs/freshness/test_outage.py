@@ -69,7 +69,7 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
     outage: Outage,
     how_long: Literal["none", "short", "long"],
 ) -> None:
-    """The east makes ``held`` meanwhile; the west has submissions at which nobody has looked yet.
+    """The east makes ``held`` meanwhile; both have submissions at which nobody has looked yet.
 
     An outage that is shorter than the lease changes nothing for the run. In a longer one it is
     stopped when its lease can be trusted no more, and made up for under another token. Without an
@@ -85,12 +85,14 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
         asked += _submit(state, "held") + _submit(state, "child")
         states = [SubmissionState.RUNNING, SubmissionState.SHARING, SubmissionState.WAITING]
         until(lambda: _states(state, asked) == states, SECONDS, "one shares, and the child waits")
-        west.pause()
-        asked += _submit(state, *PLAIN)
+        for cluster in (east, west):
+            cluster.pause()
+        asked += _submit(state, "held", *PLAIN)
 
         with outage() if away else nullcontext():
             since = time.monotonic()
-            west.resume()
+            for cluster in (east, west):
+                cluster.resume()
             if away:
                 for cluster in (east, west):
                     until(lambda of=cluster: _times_away(of, since) >= 3, SECONDS, "it is missed")
@@ -116,9 +118,9 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
         east.end()
         west.end()
 
-    succeeded = SubmissionState.SUCCEEDED
-    others = [succeeded] * (1 + len(PLAIN))
-    assert _states(state, asked) == [succeeded, SubmissionState.FRESH, *others]
+    succeeded, fresh = SubmissionState.SUCCEEDED, SubmissionState.FRESH
+    of_plain = [succeeded] * len(PLAIN)
+    assert _states(state, asked) == [succeeded, fresh, succeeded, fresh, *of_plain]
     with state.read() as tx:
         published = tx.execute(sa.select(task_publications)).mappings().all()
     assert Counter(row["task"] for row in published) == Counter(["held", "child", *PLAIN])
