@@ -43,8 +43,8 @@ class PartitionConsumer:
         with new_flights.consume(limit=100) as partitions:
             report(partitions.keys)
 
-    What is new is what was materialized, or observed, and not acknowledged by this name. The
-    partitions are nobody else's while the block runs. Leaving it acknowledges them; an exception
+    What is new is what was materialized, or observed from outside of any run, and not
+    acknowledged by this name. The partitions are nobody else's while the block runs. Leaving it acknowledges them; an exception
     lets them fail, and they come again; when the process is killed, they come again once the
     lease is over. Runs and programs that use one name share the partitions among them; each name
     gets all of them.
