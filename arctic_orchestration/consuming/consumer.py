@@ -44,10 +44,10 @@ class PartitionConsumer:
             report(partitions.keys)
 
     What is new is what was materialized, or observed from outside of any run, and not
-    acknowledged by this name. The partitions are nobody else's while the block runs. Leaving it acknowledges them; an exception
-    lets them fail, and they come again; when the process is killed, they come again once the
-    lease is over. Runs and programs that use one name share the partitions among them; each name
-    gets all of them.
+    acknowledged by this name. The partitions are nobody else's while the block runs. Leaving it
+    acknowledges them; an exception lets them fail, and they come again; when the process is
+    killed, they come again once the lease is over. Runs and programs that use one name share the
+    partitions among them; each name gets all of them.
 
     To make one opens nothing, so that it can stand in a module of a code location.
     """
