@@ -119,7 +119,7 @@ def _partitions(
         (members[0].spec_id, name_of(members[0].spec_id, members[0].partition), members)
         for members in found.values()
     ]
-    # Of two that have one name (null, and the text "null") the one with the first path is first.
+    # Of two that have one name all the same, the one with the first path is first.
     return sorted(named, key=lambda one: (one[0], one[1], min(file.path for file in one[2])))
 
 

@@ -29,6 +29,7 @@ from arctic_orchestration.lake.tables import load_table
 
 #: Names of partitions are keys in the database; a longer value is cut, and told apart by a digest.
 _LONGEST_VALUE = 200
+_NULL = "null"
 
 
 def plan_table(
@@ -147,33 +148,53 @@ def moments_of(table: Table) -> Callable[[int], datetime | None]:
 
 
 def partition_names(table: Table) -> NameOf:
-    """Names as people know them from paths: ``day=2013-01-01/origin=JFK``."""
+    """Names as people know them from paths: ``day=2013-01-01/origin=JFK``.
+
+    No two partitions of a table have one name, as names are keys in the database: a text that looks
+    like a null has quotes, ``origin="null"``, and a partition of an older spec whose fields are
+    called like those of a newer one is ``spec 0: origin=JFK``.
+    """
     specs = table.specs()
+    fields = {
+        # A field that was dropped in format 1 is kept as a void one.
+        spec_id: [
+            (place, field)
+            for place, field in enumerate(spec.fields)
+            if not isinstance(field.transform, VoidTransform)
+        ]
+        for spec_id, spec in specs.items()
+    }
+    # The last of the specs with the same names has them as they are.
+    newest = {tuple(field.name for _, field in fields[one]): one for one in sorted(fields)}
+    plain = {*newest.values()}
     # The newest schema that has the column: it may have been dropped, with files left behind.
     schemas = [table.schema(), *reversed(table.schemas().values())]
 
     def text_of(field: PartitionField, value: Any) -> str:
         if value is None:
-            return "null"
+            return _NULL
         for schema in schemas:
             with suppress(ValueError):
                 source = schema.find_type(field.source_id)
-                return field.transform.to_human_string(field.transform.result_type(source), value)
+                text = field.transform.to_human_string(field.transform.result_type(source), value)
+                return f'"{text}"' if text.strip('"') == _NULL else text
         return str(value)
 
     def name_of(spec_id: int, values: tuple[Any, ...]) -> str:
-        # A field that was dropped in format 1 is kept as a void one.
-        return "/".join(
-            f"{field.name}={_short(text_of(field, value))}"
-            for field, value in zip(specs[spec_id].fields, values, strict=False)
-            if not isinstance(field.transform, VoidTransform)
+        name = "/".join(
+            f"{field.name}={_short(text_of(field, values[place]))}"
+            for place, field in fields[spec_id]
+            if place < len(values)
         )
+        if spec_id in plain:
+            return name
+        return f"spec {spec_id}: {name}" if name else f"spec {spec_id}"
 
     return name_of
 
 
 def _short(text: str) -> str:
-    if not text.isprintable() or "/" in text:
+    if not text.isprintable() or "/" in text or "%" in text:
         text = quote(text, safe=" ", errors="replace")
     if len(text) <= _LONGEST_VALUE:
         return text

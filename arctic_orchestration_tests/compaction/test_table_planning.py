@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.offers import offer
@@ -115,6 +117,31 @@ def test_partitions_have_the_names_of_their_paths(lake: Lake) -> None:
     long = name_of(0, (0, "x" * 5000))
     assert len(long) < 250
     assert long != name_of(0, (0, "x" * 5001))
+
+
+def test_no_two_partitions_have_one_name(lake: Lake) -> None:
+    """Neither a null and a text that looks like it, nor an escaped text and one that looks so."""
+    name_of = partition_names(lake.table("lake.flights", BY_ORIGIN))
+    texts = [None, "null", '"null"', "NULL", "a/b", "a%2Fb", "a%252Fb"]
+    assert [name_of(0, (text,)) for text in texts] == [
+        "origin=null", 'origin="null"', 'origin=""null""', "origin=NULL",
+        "origin=a%2Fb", "origin=a%252Fb", "origin=a%25252Fb",
+    ]  # fmt: skip
+
+
+def test_partitions_of_two_specs_are_told_apart(lake: Lake) -> None:
+    """By days, by nothing, then by months under the name of the days, then by origins too."""
+    table = lake.table("lake.flights", PartitionSpec(PartitionField(3, 1000, DayTransform(), "d")))
+    with table.update_spec() as change:
+        change.remove_field("d")
+    with table.update_spec() as change:
+        change.add_field("at", MonthTransform(), "d")
+    with table.update_spec() as change:
+        change.add_field("origin", IdentityTransform(), "o")
+    name_of = partition_names(lake.catalog.load_table("lake.flights"))
+    # Day 31 is the first of February 1970, and month 1 is February.
+    names = [name_of(0, (31,)), name_of(1, ()), name_of(2, (1,)), name_of(3, (1, "JFK"))]
+    assert names == ["spec 0: d=1970-02-01", "", "d=1970-02", "d=1970-02/o=JFK"]
 
 
 def test_the_name_of_a_table_without_partitions_is_empty(lake: Lake) -> None:
