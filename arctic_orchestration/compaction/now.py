@@ -61,6 +61,7 @@ def offer_now(
 
     Errors:
         NotFound: the catalog has no such table.
+        CatalogUnavailable: the catalog did not answer, however often it was asked.
         InvalidDefinition: a property of the table cannot be used.
         LakeError: the catalog or a manifest cannot be read.
         DatabaseUnavailable: the state database did not answer.
@@ -73,7 +74,7 @@ def offer_now(
         row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
         state = replace(state_of(tx, table, now), forced=force)
     # After the row: a commit in between makes the offer stale.
-    plan = plan_loaded(loaded.refresh(), policy, state, now)
+    plan = plan_loaded(load_table(catalog, table), policy, state, now)
     if plan.refused is not None:
         return plan, None
     with database.begin() as tx:

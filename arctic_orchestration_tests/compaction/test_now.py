@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from arctic_orchestration.compaction import records, task_rows
 from arctic_orchestration.compaction.now import compact_now
@@ -11,7 +12,8 @@ from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.compaction.worker import Worker
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import NotFound
+from arctic_orchestration.errors import CatalogUnavailable, NotFound
+from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.compaction.small_lake import Merging, add_file, rows_of, table_of
 
 NOW = datetime.now(UTC)
@@ -48,6 +50,31 @@ def test_a_table_that_is_none(state: Database, catalog: Catalog) -> None:
     table_of(catalog, files=1)
     with pytest.raises(NotFound, match=r"lake\.wordz.*lake\.words"):
         compact_now(state, catalog, Merging(), "lake.wordz", NOW)
+
+
+def test_a_catalog_that_goes_away_after_the_first_answer_is_named(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked five times more; four times without an answer, and the table is compacted."""
+    table_of(catalog, files=12)
+    monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
+    load, silent = catalog.load_table, [0]
+    asked = 0
+
+    def answer(identifier: str) -> Table:
+        nonlocal asked
+        asked += 1
+        if 1 < asked <= 1 + silent[0]:
+            raise ConnectionError("connection refused")
+        return load(identifier)
+
+    monkeypatch.setattr(catalog, "load_table", answer)
+    silent[0] = 5
+    with pytest.raises(CatalogUnavailable, match=r"lake\.words.*asked 5 times: connection refused"):
+        compact_now(state, catalog, Merging(), "lake.words", NOW)
+    asked, silent[0] = 0, 4
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW)
+    assert [one.files_in for one in done.records] == [12]
 
 
 def test_what_fails_is_left_with_its_reason(state: Database, catalog: Catalog) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.errors import InvalidInput, LakeError
-from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake import ensure_table, tables
 from arctic_orchestration.lake.upkeep.listing import Store, _written_at
 from arctic_orchestration.lake.upkeep.maintenance import Orphans, remove_orphans
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
@@ -262,7 +262,9 @@ def test_another_table_that_cannot_be_read_stops_it(
     ensure_table(catalog, "lake.other", SCHEMA)
     planted = plant(table, "data/lost.parquet")
     load = SqlCatalog.load_table
-    errors: list[Exception] = [OSError("no such host"), NoSuchTableError("dropped")]
+    monkeypatch.setattr(tables, "_FIRST_WAIT_SECONDS", 0)
+    # It is asked five times.
+    errors: list[Exception] = [*[OSError("no such host")] * 5, NoSuchTableError("dropped")]
 
     def failing(here: SqlCatalog, identifier: Any) -> Table:
         if identifier == ("lake", "other"):

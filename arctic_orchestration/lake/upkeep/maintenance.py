@@ -47,6 +47,7 @@ from arctic_orchestration.lake.upkeep.removing import (
     RemovedFile,
     name_of,
     nothing,
+    read_again,
     require_aware,
     require_garbage_collection,
 )
@@ -108,6 +109,8 @@ def expire_snapshots(
         InvalidInput: ``keep_last`` is below one, or ``older_than`` has no zone.
         CommitConflict: other writers were first for too long. Nothing was changed.
         CommitUnknown: the catalog did not say whether it took the commit. No file was removed.
+        CatalogUnavailable: the catalog did not answer, however often it was asked. Nothing was
+            changed.
         LakeError: the table's ``gc.enabled`` is false, or a manifest cannot be read. When it is
             one of a snapshot that stays, the others are forgotten already; their files are left.
     """
@@ -116,7 +119,7 @@ def expire_snapshots(
     if keep_last is not None and keep_last < 1:
         raise InvalidInput("keep_last", keep_last, "at least 1")
     for attempt in range(_ATTEMPTS):
-        table.refresh()
+        read_again(table)
         require_garbage_collection(table)
         metadata = table.metadata
         over = expiry(
@@ -192,7 +195,7 @@ def _forget(table: Table, over: Expiry) -> None:
 
 def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
     try:
-        table.refresh()
+        read_again(table)
     except Exception:
         left = True
     else:

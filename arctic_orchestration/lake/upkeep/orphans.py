@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -11,6 +12,7 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.tables import answered
 from arctic_orchestration.lake.upkeep.listing import ListedFile, Store
 from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
 from arctic_orchestration.lake.upkeep.removing import (
@@ -19,6 +21,7 @@ from arctic_orchestration.lake.upkeep.removing import (
     RemovedFile,
     name_of,
     nothing,
+    read_again,
     require_aware,
     require_garbage_collection,
 )
@@ -72,6 +75,8 @@ def remove_orphans(
 
     Errors:
         InvalidInput: ``older_than`` is less than a day ago, or has no zone.
+        CatalogUnavailable: the catalog did not answer, however often it was asked. Nothing was
+            removed.
         LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest or
             another table that may lie in the same place cannot be read. Nothing was removed.
     """
@@ -79,7 +84,7 @@ def remove_orphans(
     limit = (now or utc_now()) - SAFE_AGE
     if older_than > limit and not any_age:
         raise InvalidInput("older_than", older_than.isoformat(), f"{limit.isoformat()} or earlier")
-    table.refresh()
+    read_again(table)
     require_garbage_collection(table)
     store = Store(table.io, table.location())
     # Files are listed first: what is committed while they are is known afterwards.
@@ -87,13 +92,13 @@ def remove_orphans(
     known = Reachable(table.io)
     for neighbour in _neighbours(table, store.key):
         _learn(known, neighbour)
-    table.refresh()
+    read_again(table)
     _learn(known, table)
     orphans = [file for file in _visible(listed, known) if not known.files.has_key(_subject(file))]
     old = [file for file in orphans if file.written_at and file.written_at < older_than]
     free = [file for file in old if not protected(file.path)]
     if free and not dry_run:
-        table.refresh()
+        read_again(table)
         _learn(known, table)
         free = [file for file in free if not known.files.has_key(_subject(file))]
     failed = {} if dry_run else {file: store.remove(file) for file in free}
@@ -121,11 +126,11 @@ def _neighbours(table: Table, key: str) -> Iterator[Table]:
     A table that was renamed keeps its location, and the next one of the old name gets it too.
     """
     catalog = table.catalog
-    for identifier in _identifiers(catalog):
+    for identifier in answered(lambda: _identifiers(catalog), catalog.name):
         if identifier == table.name():
             continue
         try:
-            other = catalog.load_table(identifier)
+            other = answered(partial(catalog.load_table, identifier), ".".join(identifier))
         except NoSuchTableError:
             continue
         except Exception as error:

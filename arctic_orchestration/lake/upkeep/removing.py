@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.utils.properties import property_as_bool
 
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.tables import answered
 
 
 class FileKind(StrEnum):
@@ -46,6 +48,21 @@ def nothing(_path: str) -> bool:
 
 def name_of(table: Table) -> str:
     return ".".join(table.name())
+
+
+def read_again(table: Table) -> None:
+    """Refreshes ``table``; a catalog that does not answer is asked several times.
+
+    Errors:
+        CatalogUnavailable: it never did.
+        LakeError: the table was dropped, or its metadata cannot be read.
+    """
+    try:
+        answered(table.refresh, name_of(table))
+    except NoSuchTableError as error:
+        raise LakeError(f"{name_of(table)}: the table was dropped meanwhile") from error
+    except OSError as error:
+        raise LakeError(f"{name_of(table)}: its metadata cannot be read: {error}") from error
 
 
 def require_aware(older_than: datetime | None) -> None:
