@@ -1,6 +1,6 @@
 """Gathers what is known about a submission, for the rules that decide what is to be done."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -97,6 +97,10 @@ def parents_of(
     waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
     here = (asked.cluster, asked.location)
 
+    # Where several places have a parent that is of none of ours: one that was seen lately.
+    crowded = len({one.spec.name for one in declared}) < len(declared)
+    seen = definitions.seen_lately(tx, asked.submitted_at) if crowded else frozenset()
+
     def seen_at(cluster: str, location: str) -> datetime | None:
         if (cluster, location) == here:
             return None
@@ -106,7 +110,7 @@ def parents_of(
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
         places = [one for one in declared if one.spec.name == name]
-        ours = _ours(places, here, spec.batch)
+        ours = _ours(places, here, spec.batch, seen)
         row = rows.get(name)
         before = waited.get(name)
         deciding = [ours] if ours is not None else places
@@ -129,12 +133,16 @@ def parents_of(
 
 
 def _ours(
-    places: Sequence[definitions.Definition], here: tuple[str, str], batch: str | None
+    places: Sequence[definitions.Definition],
+    here: tuple[str, str],
+    batch: str | None,
+    seen: Collection[tuple[str, str]],
 ) -> definitions.Definition | None:
     """The declaration of a parent that its child may submit: of its own location, or batch."""
     near = [one for one in places if (one.cluster, one.location) == here]
     if not near and batch is not None:
         same = [one for one in places if one.spec.batch == batch]
+        same = [one for one in same if (one.cluster, one.location) in seen] or same
         near = [one for one in same if one.cluster == here[0]] or same
     return near[0] if near else None
 

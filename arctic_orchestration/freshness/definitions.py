@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -33,6 +33,8 @@ _log = logging.getLogger("arctic.freshness")
 
 #: the row by which registrations of all clusters take turns
 _ALL = {"cluster": "", "location": ""}
+#: a location that was not seen for so long may have been renamed, or be gone
+_LATELY = timedelta(days=1)
 #: so many similar names are offered
 _OFFERED = 5
 
@@ -111,6 +113,13 @@ def locations(tx: sa.Connection) -> list[RegisteredLocation]:
     return [RegisteredLocation(**row) for row in rows]
 
 
+def seen_lately(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str]]:
+    """Clusters and locations that have ticked within the last day; others may be gone for good."""
+    here = task_locations.c
+    query = sa.select(here.cluster, here.location).where(here.ticked_at >= now - _LATELY)
+    return frozenset((row.cluster, row.location) for row in tx.execute(query))
+
+
 _LOCATION = sa.select(task_locations).where(
     task_locations.c.cluster == sa.bindparam("cluster_"),
     task_locations.c.location == sa.bindparam("location_"),
@@ -162,6 +171,20 @@ def register(
         tx.execute(sa.insert(task_definitions), rows)
     tx.execute(here.values(trouble=None, digest=digest(specs)))
     return Registration(written=len(changed), removed=len(gone))
+
+
+def unregister(tx: sa.Connection, cluster: str, location: str) -> int | None:
+    """Removes all that is registered of a location; one that goes on registers itself anew.
+
+    Returns:
+        how many tasks it had declared; none: nothing was known of it.
+    """
+    _take_turn(tx)
+    gone = tx.execute(
+        sa.delete(task_definitions).where(*_here(task_definitions, cluster, location))
+    )
+    known = tx.execute(sa.delete(task_locations).where(*_here(task_locations, cluster, location)))
+    return gone.rowcount if gone.rowcount or known.rowcount else None
 
 
 def ticked(

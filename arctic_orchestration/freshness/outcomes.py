@@ -82,6 +82,10 @@ class Outcomes:
         self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
         return False
 
+    def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
+        """Nobody will make it, and it is not repeated; the submission is locked."""
+        self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
+
     def canceled(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
         """Somebody canceled the run, which is not repeated; the submission is locked."""
         self._over(tx, asked, SubmissionState.CANCELED, Step.CANCELED, reason)

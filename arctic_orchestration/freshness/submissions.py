@@ -4,7 +4,7 @@ Anybody may submit as often as they like. A submission belongs to one code locat
 cluster, whose ticks look after it; what is submitted twice, there or elsewhere, is made once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -65,7 +65,7 @@ def submit(
     Args:
         tx: the transaction.
         names: tasks, or batches, which stand for all of their tasks.
-        cluster: a task that several clusters declare is made by this one.
+        cluster: a task that several clusters declare is made by this one, if it was seen lately.
         location: and by this code location; needed only if several of the cluster declare it.
         by: who wishes, for people.
         force: what was made before now does not count, and neither does what was begun before.
@@ -92,8 +92,11 @@ def submit(
     named = frozenset(found)
     if with_parents:
         found = _with_parents(tx, found)
-    chosen = {name: _place_of(name, places, cluster, location) for name, places in found.items()}
     now, wishes = time(tx), []
+    seen = definitions.seen_lately(tx, now)
+    chosen = {
+        name: _place_of(name, places, cluster, location, seen) for name, places in found.items()
+    }
     needed = _needed_since([one.spec for one in chosen.values()], now)
     for name, one in chosen.items():
         is_named = name in named
@@ -315,13 +318,21 @@ def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetim
 
 
 def _place_of(
-    name: str, places: Sequence[Definition], cluster: str, location: str | None
+    name: str,
+    places: Sequence[Definition],
+    cluster: str,
+    location: str | None,
+    seen: Collection[tuple[str, str]],
 ) -> Definition:
-    """Which of the declarations of a task is to make it."""
-    near = [one for one in places if one.cluster == cluster] or list(places)
+    """Which of the declarations of a task is to make it; rather one that was seen lately."""
     if location is not None:
-        near = [one for one in near if one.location == location] or near
+        near = [one for one in places if one.cluster == cluster] or places
+        named = [one for one in near if one.location == location]
+        if len(named) == 1:
+            return named[0]
+    alive = [one for one in places if (one.cluster, one.location) in seen] or places
+    near = [one for one in alive if one.cluster == cluster] or alive
     if len(near) == 1:
         return near[0]
-    listed = ", ".join(f"{one.location} of cluster {one.cluster}" for one in places)
+    listed = ", ".join(f"{one.location} of cluster {one.cluster}" for one in near)
     raise InvalidInput("location", location, f"one that declares task {name}: {listed}")

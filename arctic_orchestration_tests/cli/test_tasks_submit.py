@@ -113,6 +113,18 @@ def test_a_task_of_several_locations_needs_one_to_be_named(three: Tasked, arctic
     assert "west/lake" in arctic("tasks", "submit", "far", "raw", "--location", "spare").out
 
 
+def test_a_location_is_forgotten(three: Tasked, arctic: Command) -> None:
+    """With what was submitted there; one that is unknown is refused with those there are."""
+    submitted(arctic, "top")
+    said = arctic("tasks", "forget", "lake")
+    assert said.out == "lake of cluster default is forgotten: 2 tasks removed, 1 submission ended\n"
+    done = json.loads(arctic("tasks", "forget", "feeds", "--cluster", "default", "--json").out)
+    assert done == {"cluster": "default", "location": "feeds", "tasks": 1, "submissions": 0}
+    refused = arctic("tasks", "forget", "lake", "--cluster", "west")
+    assert (refused.code, refused.out) == (2, "")
+    assert "location lake of cluster west has no tasks" in refused.err
+
+
 @ON_SQLITE
 def test_waiting_ends_when_all_have_ended(three: Tasked, arctic: Command) -> None:
     """What is fresh ends well, and what is skipped does not: exit code 1."""

@@ -4,6 +4,7 @@ import typer
 
 from arctic_orchestration.cli.tasks.drawing import graph
 from arctic_orchestration.cli.tasks.explained import explain
+from arctic_orchestration.cli.tasks.forgetting import forget
 from arctic_orchestration.cli.tasks.listing import list_, show
 from arctic_orchestration.cli.tasks.schema import schema
 from arctic_orchestration.cli.tasks.skipping import skip, unskip
@@ -20,5 +21,6 @@ app.command(name="explain")(explain)
 app.command(name="submit")(submit)
 app.command(name="skip")(skip)
 app.command(name="unskip")(unskip)
+app.command(name="forget")(forget)
 app.command(name="graph")(graph)
 app.command(name="schema")(schema)

@@ -1,0 +1,72 @@
+"""Forgets a code location that was renamed or is gone, with everything that waits for its ticks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import is_live, task_submissions
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.freshness import definitions, submissions
+from arctic_orchestration.freshness.outcomes import Outcomes, wake
+from arctic_orchestration.freshness.owning import Time
+from arctic_orchestration.freshness.status import LogSink, StatusSink, TableSink
+
+#: Nobody is there any more who would send notices.
+_SINKS: tuple[StatusSink, ...] = (TableSink(), LogSink())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forgotten:
+    """What was removed, and what was ended."""
+
+    tasks: int
+    submissions: int
+
+
+def forget(
+    database: Database,
+    location: str,
+    *,
+    cluster: str,
+    by: str,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = _SINKS,
+) -> Forgotten:
+    """Removes the definitions of a location, and ends its submissions with that reason.
+
+    A transaction for each submission, as nobody holds the rows of two tasks: what was interrupted
+    is done by asking again. A location that goes on registers itself anew by its next tick.
+
+    Errors:
+        NotFound: nothing is known of it; names those that are.
+        DatabaseUnavailable: it did not answer.
+    """
+    with database.begin() as tx:
+        tasks = definitions.unregister(tx, cluster, location)
+        here = task_submissions.c
+        live = sa.select(here.id).where(here.cluster == cluster, here.location == location, is_live)
+        ids = list(tx.execute(live.order_by(here.id)).scalars())
+        if tasks is None and not ids:
+            known = ", ".join(
+                f"{one.location} of cluster {one.cluster}" for one in definitions.locations(tx)
+            )
+            text = f"location {location} of cluster {cluster} has no tasks"
+            raise NotFound(f"{text}; there is {known or 'none that has'}")
+    outcomes = Outcomes(time=time, sinks=sinks)
+    reason = f"location {location} of cluster {cluster} was forgotten by {by}"
+    ended = [id for id in ids if _end(database, outcomes, id, reason)]
+    return Forgotten(tasks=tasks or 0, submissions=len(ended))
+
+
+def _end(database: Database, outcomes: Outcomes, id: str, reason: str) -> bool:
+    with database.begin() as tx:
+        asked = submissions.by_id(tx, id, lock=True)
+        if asked is None or asked.state.ended:
+            return False
+        outcomes.given_up(tx, asked, reason)
+    with database.begin() as tx:
+        wake(tx, asked.task, asked.batch, outcomes.time(tx))
+    return True

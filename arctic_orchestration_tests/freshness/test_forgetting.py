@@ -1,0 +1,88 @@
+"""Code locations that were renamed, or are gone: who is asked instead, and how they end."""
+
+import pytest
+
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness.forgetting import forget
+from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration_tests.freshness.imagined import World, spec
+
+
+def test_a_location_that_was_not_seen_for_a_day_is_not_asked(world: World) -> None:
+    """It was renamed; until then nobody knows, and the message has both names."""
+    old = world.place(spec("flights"), location="old")
+    world.places.remove(old)
+    world.clock.passes(hours=23)
+    new = world.place(spec("flights"), location="new")
+    both = "got None, expected .* new of cluster east, old of cluster east"
+    with pytest.raises(InvalidInput, match=both):
+        new.submit("flights")
+    world.clock.passes(hours=2)
+    new.tick()
+    (asked,) = new.submit("flights")
+    assert asked.location == "new"
+    assert world.settle() == ["flights"]
+    # Whoever names it gets it, as it may come back.
+    (named,) = new.submit("flights", location="old")
+    assert named.location == "old"
+
+
+def test_a_location_of_another_cluster_is_asked_if_that_of_the_own_one_is_gone(
+    world: World,
+) -> None:
+    """And the own one, while it is there."""
+    east = world.place(spec("flights"), cluster="east")
+    west = world.place(spec("flights"), cluster="west")
+    (asked,) = east.submit("flights")
+    assert asked.cluster == "east"
+    world.clock.passes(hours=25)
+    west.tick()
+    (asked,) = east.submit("flights")
+    assert asked.cluster == "west"
+
+
+def test_a_parent_of_the_batch_is_submitted_where_somebody_was_seen_lately(world: World) -> None:
+    """Its first place by name is gone."""
+    gone = world.place(spec("flights", batch="night"), cluster="west", location="a")
+    world.places.remove(gone)
+    world.clock.passes(hours=25)
+    east = world.place(spec("delays", ["flights"], batch="night"), cluster="east")
+    world.place(spec("flights", batch="night"), cluster="west", location="b")
+    east.submit("delays")
+    assert world.settle() == ["flights", "delays"]
+
+
+def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World) -> None:
+    """Its tasks can be acquired by others, and who waits for them is told at once."""
+    old = world.place(spec("flights"), spec("fleet"), cluster="west", location="old")
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    child, _ = east.submit("delays", with_parents=True)
+    old.tick()
+    east.tick()
+    (late,) = old.submit("fleet")
+    assert world.row("flights").owner is not None
+
+    done = forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+    assert (done.tasks, done.submissions) == (2, 2)
+    ended = world.again(late)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason == "location old of cluster west was forgotten by ann"
+    assert world.row("flights").owner is None
+    east.tick()
+    assert "flights does not exist" in world.again(child).reason
+    with world.state.read() as tx:
+        assert [one.location for one in definitions.locations(tx)] == ["lake"]
+    with pytest.raises(NotFound, match="old of cluster west has no tasks; there is lake of clus"):
+        forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+
+
+def test_a_forgotten_location_that_goes_on_is_there_again(world: World) -> None:
+    """Also with another Dagster storage than before."""
+    east = world.place(spec("flights"))
+    forget(world.state, "lake", cluster="east", by="ann", time=world.clock)
+    east.storage_id = "a new one"
+    east.deployed([spec("flights")])
+    east.tick()
+    east.submit("flights")
+    assert world.settle() == ["flights"]
