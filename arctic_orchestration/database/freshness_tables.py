@@ -7,7 +7,8 @@ the rows of two tasks, or those of live submissions after any of these. So nobod
 
 ==============================  ===========================================================
 ``arctic_tasks``                lease, token and last success of a task: its lock
-``arctic_task_locations``       what each code location has registered, and its trouble
+``arctic_task_locations``       what each code location has registered, and its trouble; and
+                                rows without a cluster, by which they take turns
 ``arctic_task_definitions``     what each code location declares about a task
 ``arctic_task_publications``    each success, once for a token
 ``arctic_skipped_tasks``        tasks that people do not want to be made for now

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.freshness_tables import (
     is_live,
-    task_locations,
     task_submissions,
     task_waits,
 )
@@ -64,7 +63,9 @@ def facts_of(
     }
     running = 0
     if spec.concurrency is not None and spec.batch is not None:
-        running = _running_of(tx, asked, spec.batch, lock=not only_look)
+        if not only_look:
+            definitions.take_turn_in(tx, spec.batch)
+        running = _running_of(tx, spec.batch)
     return Facts(
         submission=asked,
         spec=spec,
@@ -175,19 +176,10 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
-def _running_of(tx: sa.Connection, asked: Submission, batch: str, *, lock: bool) -> int:
-    """How many tasks of a batch its location is making; locked, nobody else counts meanwhile."""
-    if lock:
-        place = sa.select(task_locations.c.cluster).where(
-            task_locations.c.cluster == asked.cluster, task_locations.c.location == asked.location
-        )
-        tx.execute(place.with_for_update()).all()
+def _running_of(tx: sa.Connection, batch: str) -> int:
+    """How many tasks of a batch are being made, in all clusters."""
     here = task_submissions.c
     query = sa.select(sa.func.count()).where(
-        is_live,
-        here.cluster == asked.cluster,
-        here.location == asked.location,
-        here.batch == batch,
-        here.state.in_(["acquired", "running"]),
+        is_live, here.batch == batch, here.state.in_(["acquired", "running"])
     )
     return int(tx.execute(query).scalar_one())

@@ -73,7 +73,7 @@ class Facts:
     parents: Sequence[ParentFacts] = ()
     #: the submission whose run it shares
     shared: Submission | None = None
-    #: how many tasks of its batch are being made by its location
+    #: how many tasks of its batch are being made, in all clusters
     running: int = 0
 
 

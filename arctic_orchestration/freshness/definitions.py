@@ -31,7 +31,7 @@ from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 
 _log = logging.getLogger("arctic.freshness")
 
-#: the row by which registrations of all clusters take turns
+#: the row by which registrations of all clusters take turns; that of a batch has its name
 _ALL = {"cluster": "", "location": ""}
 #: a location that was not seen for so long may have been renamed, or be gone
 _LATELY = timedelta(days=1)
@@ -293,10 +293,23 @@ def _problem(
     return None if cycle is None else cycle_problem("tasks", cycle)
 
 
+def take_turn_in(tx: sa.Connection, batch: str) -> None:
+    """Waits for whoever else gives a place in a batch, in any cluster, until the transaction ends.
+
+    What is counted afterwards is what the others have committed.
+    """
+    _lock(tx, cluster=_ALL["cluster"], location=batch)
+
+
 def _take_turn(tx: sa.Connection) -> None:
-    _ensure(tx, **_ALL)
-    query = sa.select(task_locations.c.cluster).where(*_here(task_locations, **_ALL))
-    tx.execute(query.with_for_update()).one()
+    _lock(tx, **_ALL)
+
+
+def _lock(tx: sa.Connection, cluster: str, location: str) -> None:
+    query = sa.select(task_locations.c.cluster).where(*_here(task_locations, cluster, location))
+    if tx.execute(query.with_for_update()).first() is None:
+        _ensure(tx, cluster, location)
+        tx.execute(query.with_for_update()).one()
 
 
 def _ensure(tx: sa.Connection, cluster: str, location: str) -> None:

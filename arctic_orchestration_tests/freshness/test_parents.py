@@ -1,5 +1,6 @@
 """Parents of every kind: what they make of the child that waits for them."""
 
+import threading
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from arctic_orchestration.freshness.running import acquired_by_hand
 from arctic_orchestration.freshness.skips import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
+from arctic_orchestration_tests.freshness.imagined import LIFE, Place, World, spec
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 
@@ -357,6 +358,48 @@ def test_tasks_of_a_batch_wait_for_a_place(world: World) -> None:
     east.make(east.waiting_runs()[0])
     east.tick()
     assert [run.request.task for run in east.waiting_runs()] == ["b", "c"]
+
+
+def test_the_places_of_a_batch_are_those_of_all_clusters(world: World) -> None:
+    """The other cluster waits, and is woken when the place is free."""
+    night = [spec(name, batch="night", concurrency=1) for name in ("a", "b")]
+    east, west = (world.place(*night, cluster=name) for name in ("east", "west"))
+    east.submit("a")
+    (second,) = west.submit("b")
+    east.tick()
+    west.tick()
+    assert world.again(second).reason == "1 tasks of batch night run, and 1 may"
+    world.clock.passes(seconds=11)
+    assert world.settle() == ["a", "b"]
+
+
+def test_the_last_place_of_a_batch_is_given_once(world: World) -> None:
+    """Both clusters look at the same moment; and again for each of some batches."""
+    night = [
+        spec(f"{name}{number}", batch=f"night{number}", concurrency=1)
+        for name in ("a", "b")
+        for number in range(5)
+    ]
+    places = {
+        one: world.place(*night, cluster=name) for one, name in (("a", "east"), ("b", "west"))
+    }
+    for number in range(5):
+        for one, place in places.items():
+            place.submit(f"{one}{number}")
+    together = threading.Barrier(2, timeout=60)
+
+    def tick(place: Place) -> None:
+        together.wait()
+        place.tick()
+
+    threads = [threading.Thread(target=tick, args=(place,)) for place in places.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(5):
+        owners = [world.row(f"{one}{number}").owner for one in places]
+        assert sum(owner is not None for owner in owners) == 1
 
 
 def test_a_parent_of_the_same_batch_in_another_location_is_submitted_there(world: World) -> None:
