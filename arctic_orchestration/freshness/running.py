@@ -326,7 +326,8 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Holder) 
         )  # fmt: skip
         if not isinstance(found, Acquired):
             row = found.row
-            again = submissions.by_id(tx, row.submission or "", lock=True)
+            # Not locked: the statement above may hold the task's row, and submissions come first.
+            again = submissions.by_id(tx, row.submission or "")
             if again is not None and again.by_hand and again.run_id == holder.run_id:
                 # A step that is repeated in its run, or an answer that was lost.
                 return again
