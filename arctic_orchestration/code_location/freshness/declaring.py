@@ -7,7 +7,7 @@ sensor finds it there, and nothing has to be listed a second time.
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
@@ -176,6 +176,16 @@ def check_lease() -> None:
         held.check()
 
 
+@contextmanager
+def checked(held: Held) -> Iterator[None]:
+    """What :func:`check_lease` asks, while the block runs."""
+    _held.set(held)
+    try:
+        yield
+    finally:
+        _held.set(None)
+
+
 def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datetime) -> str | None:
     """The partition that a run of a task is for: the one in which ``now`` lies, or the last before.
 
@@ -232,16 +242,12 @@ def _events(
 ) -> Iterator[Any]:
     # Dagster asks for the next event when it has taken the one before: what comes after the last
     # one comes after the materialization is stored.
-    with guard(context, spec) as held:
-        _held.set(held)
-        try:
-            result = function()
-            if not inspect.isgenerator(result):
-                outputs = context.op_execution_context.op_def.output_defs
-                result = validate_and_coerce_op_result_to_iterator(result, context, outputs)
-            yield from result
-        finally:
-            _held.set(None)
+    with guard(context, spec) as held, checked(held):
+        result = function()
+        if not inspect.isgenerator(result):
+            outputs = context.op_execution_context.op_def.output_defs
+            result = validate_and_coerce_op_result_to_iterator(result, context, outputs)
+        yield from result
 
 
 def _current_context() -> dg.AssetExecutionContext | None:

@@ -1,25 +1,28 @@
-"""A job that is a task: each of its ops shows the run's token before it does anything.
+"""A job that is a task: each of its ops shows the run's token, and renews the lease.
 
-The ops of a job know nothing of tasks, and its lease is renewed and its success published by the
-ticks of its location. But a run that begins, or goes on with its next op, after another one has
-taken the task over, ends there.
+The ops of a job know nothing of tasks, and its success is published by the ticks of its location,
+which renew its lease between its ops. But a run that begins, or goes on with its next op, after
+another one has taken the task over, ends there; and an op that works is not taken for silent while
+there are no ticks.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
 
-from arctic_orchestration.code_location.freshness.running import show_token
+from arctic_orchestration.code_location.freshness.declaring import checked
+from arctic_orchestration.code_location.freshness.running import holding
 
 _MARK = "__arctic_shows_token__"
 
 
 def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
-    """The same job, whose ops show the token; in runs that are no tasks they do nothing else.
+    """The same job, whose ops show the token; in runs that are no task's that does nothing.
 
     Ops whose functions are async, or that are not made of one function, are left as they are.
     """
@@ -40,13 +43,26 @@ def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
 def _showing(inner: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(inner)
     def outer(*args: Any, **kwargs: Any) -> Any:
-        try:
-            context = dg.OpExecutionContext.get()
-        except dg.DagsterInvariantViolationError:
-            # Called directly, as in a test of the function.
+        with _held():
             return inner(*args, **kwargs)
-        show_token(context)
-        return inner(*args, **kwargs)
 
-    setattr(outer, _MARK, True)
-    return outer
+    @functools.wraps(inner)
+    def generating(*args: Any, **kwargs: Any) -> Any:
+        with _held():
+            yield from inner(*args, **kwargs)
+
+    made = generating if inspect.isgeneratorfunction(inner) else outer
+    setattr(made, _MARK, True)
+    return made
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        # Called directly, as in a test of the function.
+        yield
+        return
+    with holding(context) as held, checked(held):
+        yield

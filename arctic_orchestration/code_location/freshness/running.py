@@ -8,6 +8,7 @@ A task is as fresh as its newest partition: a run that a person started for othe
 with it, and acquires and publishes nothing.
 """
 
+import time as steady
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -18,8 +19,10 @@ import dagster as dg
 from arctic_orchestration.code_location.freshness.declaring import Held, newest_partition
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import LeaseLost, Refused
+from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
+from arctic_orchestration.freshness import owning
 from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.owning import LEASE
 from arctic_orchestration.freshness.requesting import TASK_TAG, TOKEN_TAG
 from arctic_orchestration.freshness.running import (
     Running,
@@ -29,6 +32,8 @@ from arctic_orchestration.freshness.running import (
     token_problem,
 )
 from arctic_orchestration.freshness.settling import NOWHERE, SUBMISSION_TAG
+from arctic_orchestration.freshness.status import events_of
+from arctic_orchestration.leases import Lease, Renewal
 from arctic_orchestration.settings import Settings
 
 #: Dagster's: set on a run that was started again from another one, whose tags it has
@@ -53,12 +58,18 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Held]:
     Errors:
         dg.Failure: the run is not, or no more, the task's; its text says why. It is not repeated.
     """
-    database = insist(lambda: _database(Settings.from_environment().database_url))
-    asked_for = _asked_for(context)
-    if context.run.tags.get(TASK_TAG) != spec.name:
-        # The run may be another task's: that of the job which this asset is a part of.
-        show_token(context)
-        asked_for = None
+    if context.run.tags.get(TASK_TAG) == spec.name:
+        with _made(context, spec, _asked_for(context)) as held:
+            yield held
+        return
+    # The run may be another task's: that of the job which this asset is a part of.
+    with holding(context), _made(context, spec, None) as held:
+        yield held
+
+
+@contextmanager
+def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -> Iterator[Held]:
+    database = _state()
     if asked_for is None and _is_of_another_partition(context, database):
         context.log.info(
             f"task {spec.name}: this run is not for its newest partition alone; whatever comes of "
@@ -157,20 +168,60 @@ def _begun(
     )
 
 
-def show_token(context: Context) -> None:
-    """Returns if the run is that of no submission, or still the task's.
+@contextmanager
+def holding(context: Context) -> Iterator[Held]:
+    """The task that a run was asked for, while one step of it is made; published by nobody here.
+
+    The step of a run that was asked for shows its token first, and renews the lease until it ends:
+    between the steps of a job, and after them, the ticks of its location do. In other runs it does
+    nothing.
 
     Errors:
         dg.Failure: another one has taken the task over; its text says who.
     """
     asked_for = _asked_for(context)
     if asked_for is None:
+        yield _Free()
         return
     submission, token = asked_for
-    database = insist(lambda: _database(Settings.from_environment().database_url))
-    problem = insist(lambda: token_problem(database, submission, token))
+    database = _state()
+    # The run key is the owner's name: of one attempt of one submission.
+    task, owner = context.run.tags[TASK_TAG], context.run.tags[_RUN_KEY_TAG]
+    asked_at = 0.0
+
+    def renew() -> bool:
+        with database.begin() as tx:
+            return owning.renew(tx, task, owner, token, life=LEASE)
+
+    def show() -> str | None:
+        nonlocal asked_at
+        asked_at = steady.monotonic()
+        if renew():
+            return None
+        problem = token_problem(database, submission, token)
+        return problem or f"task {task}: token {token} of {owner} is over"
+
+    problem = insist(show)
     if problem is not None:
         raise dg.Failure(description=problem, allow_retries=False)
+    for step in _history(database, submission):
+        context.log.info(step)
+    lease = Lease.taken(owner=owner, token=token, asked=asked_at, life=LEASE)
+    try:
+        with Renewal(lease, renew, life=LEASE, what=f"task {task}, token {token}") as renewal:
+            yield renewal
+    except LeaseLost as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+
+
+def _history(database: Database, submission: str) -> list[str]:
+    """The steps of a submission up to here, for the log of its run; none if it is away."""
+    try:
+        with database.read() as tx:
+            found = events_of(tx, submission=submission)
+    except DatabaseUnavailable:
+        return []
+    return [f"{one.at.isoformat()} {one.step.value}: {one.reason}" for _, one in found]
 
 
 def location_of(run: dg.DagsterRun) -> str:
@@ -202,6 +253,11 @@ def _tell(context: Context, running: Running) -> None:
                 "arctic/history": dg.MetadataValue.json(history),
             }
         )
+
+
+def _state() -> Database:
+    """The state database, once it answers."""
+    return insist(lambda: _database(Settings.from_environment().database_url))
 
 
 @cache
