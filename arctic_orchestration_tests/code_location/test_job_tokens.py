@@ -21,8 +21,8 @@ __all__ = ["tasks"]
 
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renewed by a run each third of a second."""
-    monkeypatch.setattr(running, "LEASE", timedelta(seconds=1))
+    """Renewed by a run every two seconds."""
+    monkeypatch.setattr(running, "LEASE", timedelta(seconds=6))
 
 
 def requested(tasks: Tasks, job: Any) -> dg.RunRequest:
