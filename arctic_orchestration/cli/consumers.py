@@ -157,6 +157,8 @@ def reset(
     instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
     the instance; else timestamps decide, and what is committed late may be missed.
     """
+    # Before anybody is asked.
+    control.check_reset(start, asset)
     settings, database = _opened()
     with database.read() as tx:
         one = consumers.named(tx, settings.cluster, name)

@@ -92,6 +92,21 @@ def retry(
     return [row.partition for row in rows]
 
 
+def check_reset(start: str | datetime, asset: str | None) -> str | datetime:
+    """Where a consumer would begin anew.
+
+    Errors:
+        InvalidInput: ``start`` or ``asset`` cannot be used.
+    """
+    try:
+        begins = parse_start(start)
+    except ValueError as error:
+        raise InvalidInput("start", start, str(error)) from None
+    if asset is not None and not all(asset.split("/")):
+        raise InvalidInput("asset", asset, "an asset key such as raw/flights")
+    return begins
+
+
 def reset(
     tx: sa.Connection,
     consumer: Consumer,
@@ -118,12 +133,7 @@ def reset(
     Errors:
         InvalidInput: ``start`` or ``asset`` cannot be used.
     """
-    try:
-        begins = parse_start(start)
-    except ValueError as error:
-        raise InvalidInput("start", start, str(error)) from None
-    if asset is not None and not all(asset.split("/")):
-        raise InvalidInput("asset", asset, "an asset key such as raw/flights")
+    begins = check_reset(start, asset)
     held = consumers.locked(tx, consumer.id)
     since = now if begins == FROM_NOW else begins if isinstance(begins, datetime) else None
     if held.until is not None and since is not None and since >= held.until:

@@ -55,12 +55,12 @@ class Progress:
         return not self.left
 
     def __str__(self) -> str:
-        done = f"{self.acknowledged} of {self.acknowledged + self.left} ({self.share:.1%})"
-        return (
-            done
-            if self.lag is None
-            else f"{done}, lag {timedelta(seconds=int(self.lag.total_seconds()))}"
-        )
+        said = f"{self.acknowledged} of {self.acknowledged + self.left} ({self.share:.1%})"
+        if self.discarded:
+            said += f", {self.discarded} given up"
+        if self.lag is not None:
+            said += f", lag {timedelta(seconds=int(self.lag.total_seconds()))}"
+        return said
 
 
 def counted(

@@ -255,6 +255,8 @@ def test_a_consumer_begins_anew(
         (("retry", "totals", "09"), "consumer totals knows no partition 09; nothing was changed"),
         (("reset", "totals", "--start", "from_now"), "--yes: got None"),
         (("reset", "totals", "--start", "now", "--yes"), "start: got 'now', expected from_begin"),
+        # Before anybody is asked.
+        (("reset", "totals", "--start", "now"), "start: got 'now', expected from_begin"),
         (("reset", "totals", "--start", "2026-01-01", "--yes"), "a moment with a time zone"),
     ],
 )
