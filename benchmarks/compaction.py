@@ -1,6 +1,6 @@
 """What merging small files costs, beside delta-rs, pyarrow and DuckDB, and what planning costs.
 
-``make bench-compaction`` merges 200 files of 1 MB and 64 of 14 MB to files of 128 MB. All get equal
+``make bench-compaction`` merges 200 files of 1 MB and 64 of 16 MB to files of 128 MB. All get equal
 files and write zstd of one level; they take turns. What each wrote is read by DuckDB and compared
 with the inputs, every time. Seconds are medians of wall time; CPU seconds count every process that
 took part: for ours Python, the JVM and its Python workers. They are warm, as a worker keeps them.
@@ -46,7 +46,7 @@ from benchmarks.compaction_files import SCHEMA, checksum, write_files
 from benchmarks.compaction_ways import Work, arrow, delta, duck, ours
 
 #: name: how many files, and rows in each
-LAKES = {"200 x 1 MB": (200, 35_600), "64 x 14 MB": (64, 615_000)}
+LAKES = {"200 x 1 MB": (200, 35_600), "64 x 16 MB": (64, 701_500)}
 PLANNED = 50_000
 _APPEND, _DELTA = "ours, appending", "delta-rs"
 #: What a merge chooses for these files, and what it takes where rows are deleted or columns change.
