@@ -1,71 +1,58 @@
 """Consumers against a small model of them, in every order that Hypothesis thinks of.
 
-The model knows of arrivals, one by one: each is unread, waits, is somebody's, or has ended:
-acknowledged, discarded, or gone with its partition. It never ends twice, and never is lost.
-
 ``ARCTIC_PROOF=full`` tries 300 orders on each database, by default 15.
 """
 
 import os
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from arctic_orchestration.consuming import consumers, control, leasing, working_set
-from arctic_orchestration.consuming.engine import Taking
+from arctic_orchestration.consuming.control import LogEnd
+from arctic_orchestration.consuming.engine import ConsumerEngine, Taking
+from arctic_orchestration.consuming.partition import matcher
 from arctic_orchestration.database.consumer_tables import (
     consumer_leases,
     consumer_partitions,
 )
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import LeaseLost, TransitionRefused
+from arctic_orchestration.errors import InvalidInput, LeaseLost, TransitionRefused
 from arctic_orchestration_tests.consuming.arrivals import (
+    NOON,
     Clock,
     Log,
     Partitions,
     engine_of,
 )
+from arctic_orchestration_tests.consuming.model import (
+    AT_ONCE,
+    ATTEMPTS,
+    HELD_FOR,
+    LIFE,
+    REST,
+    Model,
+    ModelLease,
+    Wanted,
+)
 
 ORDERS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 15
 
-LIFE = timedelta(seconds=60)
-REST = timedelta(seconds=20)
-ATTEMPTS = 2
 KEYS = ["a1", "a2", "b1", "b2"]
-
-
-@dataclass
-class ModelPartition:
-    """What the model knows of a partition that was read."""
-
-    place: int
-    #: arrivals that are not ended and not somebody's
-    pending: list[int]
-    #: arrivals that somebody has
-    held: list[int] = field(default_factory=list)
-    #: arrivals that were given up last
-    discarded: list[int] = field(default_factory=list)
-    state: str = "waiting"
-    token: int = 0
-    attempts: int = 0
-    rests_until: datetime | None = None
-    existed: bool = False
-
-
-@dataclass
-class ModelLease:
-    """What the model knows of a lease."""
-
-    token: int
-    expires: datetime
-    live: bool = True
+#: filters, and what they mean
+WHERE: dict[str | None, Wanted | None] = {
+    None: None,
+    "a*": lambda key: key[0] == "a",
+    "*2": lambda key: key[1] == "2",
+}
 
 
 class Consuming(RuleBasedStateMachine):
@@ -78,132 +65,64 @@ class Consuming(RuleBasedStateMachine):
                 tx.execute(sa.delete(table))
         self.database, self.log, self.clock = database, Log(), Clock()
         self.there = Partitions(set(KEYS))
-        self.engine = engine_of(
-            database, self.log, self.clock, existing=self.there, lease=LIFE, attempts=ATTEMPTS,
-            retry_after=REST,
-        )  # fmt: skip
-        self.engine.events_at_once = 2
-        self.read = 0
-        self.places = 0
-        self.model: dict[str, ModelPartition] = {}
-        self.leases: dict[int, ModelLease] = {}
         self.takings: list[Taking] = []
-        #: of each arrival, how it ended
-        self.ended: dict[int, str] = {}
-        #: of each arrival that was read, its number among all that the consumer took
-        self.numbers: dict[int, int] = {}
-        #: counts down for what is delivered again by hand
-        self.by_hand = 0
+        self.engines: list[ConsumerEngine] = []
 
-    def _end(self, arrivals: list[int], how: str) -> None:
-        for arrival in arrivals:
-            assert arrival not in self.ended
-            self.ended[arrival] = how
+    @initialize(room=st.sampled_from([2, 2, 10_000]), ends=st.sampled_from([None, None, 90]))
+    def make(self, room: int, ends: int | None) -> None:
+        """Two that use one name. The log may be longer than the working set."""
+        until = None if ends is None else NOON + timedelta(seconds=ends)
+        self.model = Model(self.log, self.clock, self.there, room, until)
+        for _ in range(2):
+            engine = engine_of(
+                self.database, self.log, self.clock, existing=self.there, lease=LIFE,
+                attempts=ATTEMPTS, retry_after=REST, held_for=HELD_FOR, working_set=room,
+                until=until,
+            )  # fmt: skip
+            engine.events_at_once = AT_ONCE
+            self.engines.append(engine)
 
-    def _read(self) -> None:
-        """What the consumer does before it takes: all that has arrived becomes known."""
-        for number in range(self.read, len(self.log.events)):
-            event = self.log.events[number]
-            if event.subject != "raw/flights":
-                continue
-            self.places += 1
-            self.numbers[number] = self.places
-            known = self.model.get(str(event.partition))
-            if known is None:
-                known = self.model[str(event.partition)] = ModelPartition(self.places, [])
-            elif known.state in ("discarded", "acknowledged"):
-                known.state, known.place = "waiting", self.places
-            if known.state == "waiting":
-                self._begin_anew(known)
-            known.pending.append(number)
-        self.read = len(self.log.events)
+    def _taking(self, back: int) -> tuple[Taking, ModelLease]:
+        taking = self.takings[-1 - min(back, len(self.takings) - 1)]
+        return taking, self.model.leases[taking.taken.token]
 
-    def _begin_anew(self, known: ModelPartition) -> None:
-        """What arrived has all its attempts, and may be announced before its key is added."""
-        known.attempts, known.rests_until, known.existed = 0, None, False
-
-    def _give_back(self, known: ModelPartition, *, counts: bool, rests: bool) -> None:
-        known.state, known.token = "waiting", 0
-        if known.pending:
-            self._begin_anew(known)
-        elif counts:
-            known.attempts += 1
-            known.rests_until = self.clock.now + REST if rests else None
-            if known.attempts == ATTEMPTS:
-                known.state, known.rests_until = "discarded", None
-                self._end(known.held, "discarded")
-                known.held, known.discarded = [], known.held
-        known.pending, known.held = known.held + known.pending, []
-
-    def _expire(self) -> None:
-        for lease in self.leases.values():
-            if lease.live and lease.expires <= self.clock.now:
-                lease.live = False
-                for known in self.model.values():
-                    if known.token == lease.token:
-                        self._give_back(known, counts=True, rests=False)
-
-    def _forget_deleted(self) -> None:
-        for key, known in list(self.model.items()):
-            if known.state not in ("waiting", "discarded"):
-                continue
-            if key in self.there.keys:
-                known.existed = True
-            elif known.existed:
-                self._end(known.pending, "gone")
-                del self.model[key]
-
-    def _ready(self) -> list[str]:
-        return sorted(
-            (
-                key
-                for key, known in self.model.items()
-                if known.state == "waiting"
-                and known.existed
-                and (known.rests_until is None or known.rests_until <= self.clock.now)
-            ),
-            key=lambda key: self.model[key].place,
-        )
-
-    @rule(key=st.sampled_from(KEYS), asset=st.sampled_from(["raw/flights"] * 4 + ["raw/other"]))
-    def arrive(self, key: str, asset: str) -> None:
-        """A partition is materialized, of the asset or of another one."""
-        self.log.arrives(key, asset=asset)
+    @rule(
+        keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=4),
+        asset=st.sampled_from(["raw/flights"] * 4 + ["raw/other"]),
+    )
+    def arrive(self, keys: list[str], asset: str) -> None:
+        """Partitions are materialized, of the asset or of another one."""
+        self.log.arrives(*keys, asset=asset, at=self.clock.now)
 
     @rule(key=st.sampled_from(KEYS))
     def delete_or_add(self, key: str) -> None:
         """The partition is removed in Dagster, or is there again."""
         self.there.keys ^= {key}
 
-    @rule(limit=st.sampled_from([None, 1, 2]), where=st.sampled_from([None, None, "a*", "*2"]))
-    def take(self, limit: int | None, where: str | None) -> None:
+    @rule(
+        who=st.sampled_from([0, 1]),
+        limit=st.sampled_from([None, 1, 2]),
+        where=st.sampled_from([None, None, "a*", "*2"]),
+    )
+    def take(self, who: int, limit: int | None, where: str | None) -> None:
         """By their places, as many as are wanted of those that nobody has."""
-        looked = self.engine.take(limit=limit, where=where)
-        self._read()
-        waits = any(
-            known.state == "waiting"
-            and (known.rests_until is None or known.rests_until <= self.clock.now)
-            for known in self.model.values()
-        )
-        over = any(one.live and one.expires <= self.clock.now for one in self.leases.values())
-        if waits or over:
-            self._expire()
-            self._forget_deleted()
-        wanted = [
-            key
-            for key in self._ready()
-            if where is None or (key[0] == "a" if where == "a*" else key[1] == "2")
-        ][:limit]
-        if not wanted:
-            assert looked is None
+        looked = self.engines[who].take(limit=limit, where=where)
+        model = self.model
+        keys = model.take(limit, WHERE[where])
+        if looked is None:
+            assert keys == []
+            # Nothing hides what is new.
+            assert model.read == len(self.log.events)
+            matches = WHERE[where] or (lambda key: True)
+            for key, known in model.partitions.items():
+                assert not (model.is_due(known) and key in self.there.keys and matches(key))
             return
-        assert looked is not None
-        assert [one.key for one in looked.taken.partitions] == wanted
+        assert [one.key for one in looked.taken.partitions] == keys
         token = looked.taken.token
-        assert token > max(self.leases, default=0)
-        self.leases[token] = ModelLease(token, self.clock.now + LIFE)
+        assert token > max(model.leases, default=0)
+        model.leases[token] = ModelLease(token, self.clock.now + LIFE)
         for one in looked.taken.partitions:
-            known = self.model[one.key]
+            known = model.partitions[one.key]
             assert (one.attempt, one.arrivals) == (known.attempts + 1, len(known.pending))
             known.state, known.token = "leased", token
             known.held, known.pending = known.pending, []
@@ -213,15 +132,21 @@ class Consuming(RuleBasedStateMachine):
     @rule(
         back=st.sampled_from([0, 0, 0, 1, 2]),
         words=st.lists(st.sampled_from(["ack", "ack", "fail", "back"]), min_size=4, max_size=4),
+        reset=st.sampled_from([False, False, False, True]),
     )
-    def settle(self, back: int, words: list[str]) -> None:
-        """Taken of a live lease alone; each partition by its own word."""
-        taking = self.takings[-1 - min(back, len(self.takings) - 1)]
+    def settle(self, back: int, words: list[str], reset: bool) -> None:
+        """Taken of a live lease alone; each partition by its own word.
+
+        On Postgres somebody may reset the consumer after the lease was locked.
+        """
+        taking, lease = self._taking(back)
         keys = [one.key for one in taking.taken.partitions]
         said = dict(zip(keys, words, strict=False))
-        lease = self.leases[taking.taken.token]
         try:
             with self.database.begin() as tx:
+                leasing.hold(tx, taking.taken.consumer_id, lease.token)
+                if reset and tx.dialect.name == "postgresql":
+                    self._reset(from_now=False, locked=lease.token)
                 settled = leasing.settle(
                     tx, taking.taken.consumer_id, lease.token,
                     failed={key: "broken" for key in keys if said[key] == "fail"},
@@ -229,38 +154,34 @@ class Consuming(RuleBasedStateMachine):
                     time=self.clock,
                 )  # fmt: skip
         except LeaseLost:
-            assert not lease.live
+            assert not lease.live or lease.emptied
             return
         assert lease.live
+        assert not lease.emptied
         lease.live = False
         counts = [settled.acknowledged, settled.failed, settled.put_back]
         assert counts == [list(said.values()).count(word) for word in ("ack", "fail", "back")]
         for key, word in said.items():
-            known = self.model[key]
-            if word != "ack":
-                self._give_back(known, counts=word == "fail", rests=True)
-                continue
-            self._end(known.held, "acknowledged")
-            known.held, known.attempts, known.rests_until, known.token = [], 0, None, 0
-            known.state = "waiting" if known.pending else "acknowledged"
-            if known.pending:
-                self._begin_anew(known)
-                known.place = self.numbers[known.pending[-1]]
+            known = self.model.partitions[key]
+            if word == "ack":
+                self.model.acknowledge(known)
+            else:
+                self.model.lose(known, counts=word == "fail", rests=True)
 
     @precondition(lambda self: self.takings)
-    @rule(back=st.sampled_from([0, 0, 1, 2]))
-    def renew(self, back: int) -> None:
+    @rule(back=st.sampled_from([0, 0, 1, 2]), who=st.sampled_from([0, 1]))
+    def renew(self, back: int, who: int) -> None:
         """True for whoever has it, however late."""
-        taking = self.takings[-1 - min(back, len(self.takings) - 1)]
-        lease = self.leases[taking.taken.token]
-        assert self.engine.renew(taking.taken) is lease.live
-        if lease.live:
+        taking, lease = self._taking(back)
+        still = lease.live and not lease.emptied
+        assert self.engines[who].renew(taking.taken) is still
+        if still:
             lease.expires = self.clock.now + LIFE
 
     @rule(key=st.sampled_from(KEYS))
     def retry(self, key: str) -> None:
         """By hand: what is discarded or done comes again, what somebody has does not."""
-        known = self.model.get(key)
+        known = self.model.partitions.get(key)
         if known is None:
             return
         with self.database.begin() as tx:
@@ -271,17 +192,27 @@ class Consuming(RuleBasedStateMachine):
                 assert known.state == "leased"
                 return
         assert known.state != "leased"
-        if known.state == "acknowledged":
-            # As if it had arrived once more; such arrivals have numbers of their own.
-            self.places += 1
-            self.by_hand -= 1
-            known.place = self.places
-            known.pending.append(self.by_hand)
-        elif known.state == "discarded":
-            for arrival in known.discarded:
-                del self.ended[arrival]
-            known.pending, known.discarded = known.discarded, []
-        known.state, known.attempts, known.rests_until = "waiting", 0, None
+        self.model.retry(known)
+
+    @rule(from_now=st.booleans(), meant=st.sampled_from([False, False, True]))
+    def reset(self, from_now: bool, meant: bool) -> None:
+        """All begins anew, not too often; not after the end."""
+        if not meant:
+            return
+        try:
+            self._reset(from_now=from_now, locked=None)
+        except InvalidInput:
+            assert from_now
+            assert self.model.until is not None
+            assert self.clock.now >= self.model.until
+
+    def _reset(self, *, from_now: bool, locked: int | None) -> None:
+        end = LogEnd(storage_id="storage", position=self.log.end().to_json())
+        with self.database.begin() as tx:
+            one = consumers.named(tx, "default", "totals")
+            start = "from_now" if from_now else "from_beginning"
+            control.reset(tx, one, start, self.clock.now, end=end)
+        self.model.reset(from_now=from_now, locked=locked)
 
     @rule(seconds=st.sampled_from([1, 20, 59, 60]))
     def wait(self, seconds: int) -> None:
@@ -291,24 +222,25 @@ class Consuming(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_and_nothing_ends_twice(self) -> None:
         """Each arrival that was read is in one place; and rows say what the model says."""
-        somewhere = set(self.ended)
-        for known in self.model.values():
+        model = self.model
+        somewhere = set(model.ended)
+        for known in model.partitions.values():
             for arrival in (*known.pending, *known.held):
                 assert arrival not in somewhere
                 somewhere.add(arrival)
-        read = {n for n in range(self.read) if self.log.events[n].subject == "raw/flights"}
-        assert read <= somewhere
+        read = range(model.begin, model.read)
+        assert {number for number in read if model.is_own(self.log.events[number])} <= somewhere
         with self.database.read() as tx:
             one = consumers.named(tx, "default", "totals")
             rows = {row.partition: row for row in working_set.partitions_of(tx, one.id)}
             live = [row.token for row in leasing.live_leases(tx, one.id)]
-        assert rows.keys() == self.model.keys()
-        for key, known in self.model.items():
+        assert rows.keys() == model.partitions.keys()
+        for key, known in model.partitions.items():
             row = rows[key]
-            assert (row.state, row.attempts, row.token or 0, row.place) == (
-                known.state, known.attempts, known.token, known.place,
+            assert (row.state, row.attempts, row.token or 0, row.place, row.held) == (
+                known.state, known.attempts, known.token, known.place, known.absent is not None,
             )  # fmt: skip
-        assert live == [lease.token for lease in self.leases.values() if lease.live]
+        assert live == [lease.token for lease in model.leases.values() if lease.live]
 
 
 def test_consumers_do_what_their_model_does(state: Database) -> None:
@@ -324,23 +256,51 @@ def test_consumers_do_what_their_model_does(state: Database) -> None:
     )
 
 
+def _never(*arguments: object) -> None:
+    """Looks at nothing."""
+
+
+def _hold_nothing(tx: sa.Connection, consumer_id: int, token: int) -> int:
+    return 0
+
+
+_arrive = working_set._Entry.arrive
+
+
+def _forget_a_late_one(entry: working_set._Entry, *arguments: Any) -> None:
+    if entry.state != "leased":
+        _arrive(entry, *arguments)
+
+
+def _think_it_was_there(entry: working_set._Entry, *arguments: Any) -> None:
+    existed = entry.existed
+    _arrive(entry, *arguments)
+    entry.existed = existed
+
+
+def _read_no_further(engine: ConsumerEngine, **how: Any) -> Taking | None:
+    engine.read_on()
+    return engine._claim(how["limit"], matcher(how["where"]), None)[0]
+
+
+#: what is wrong with each: it ignores the lease, loses what arrives late, takes what is announced
+#: for deleted, and lets what cannot be taken hide the rest
+WRONG: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
+    "doubling": ((leasing, "hold", _hold_nothing), (leasing, "check_number", _never)),
+    "losing": ((working_set._Entry, "arrive", _forget_a_late_one),),
+    "deleting": ((working_set._Entry, "arrive", _think_it_was_there),),
+    "hiding": ((ConsumerEngine, "take", _read_no_further),),
+}
+
+
 @pytest.mark.parametrize("backend", ["sqlite"])
-@pytest.mark.parametrize("way", ["doubling", "losing"])
+@pytest.mark.parametrize("way", WRONG)
 def test_the_model_finds_what_is_wrong(
     state: Database, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: a settlement that ignores the lease, and a reading that forgets a late one."""
-    if way == "doubling":
-        monkeypatch.setattr(leasing, "hold", lambda tx, consumer_id, token: 0)
-        monkeypatch.setattr(leasing, "check_number", lambda settled, partitions, token: None)
-    else:
-        arrive = working_set._Entry.arrive
-
-        def forget(entry: working_set._Entry, *arguments: object) -> None:
-            if entry.state != "leased":
-                arrive(entry, *arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(working_set._Entry, "arrive", forget)
+    """The control: each law that is broken is found."""
+    for place, name, wrong in WRONG[way]:
+        monkeypatch.setattr(place, name, wrong)
     with pytest.raises(AssertionError):
         run_machine(
             lambda: Consuming(state),
