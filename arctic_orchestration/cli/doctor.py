@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arctic_orchestration.cli import doctor_compaction, doctor_queue
+from arctic_orchestration.cli import doctor_compaction, doctor_queue, doctor_tasks
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
@@ -67,6 +67,7 @@ def examine() -> list[Finding]:
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
     findings += _guarded("compaction", doctor_compaction.compaction)
+    findings += _guarded("tasks", doctor_tasks.tasks_and_consumers)
     try:
         from dagster import DagsterInstance
 
@@ -238,8 +239,8 @@ def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
     if not states:
         found = "no sensor arctic_dispatcher was ever evaluated"
         advice = "for schedules: merge arctic.definitions() into a code location of workspace.yaml"
-        if doctor_queue.has_rules(instance):
-            # Who uses the run queue alone has none.
+        if doctor_queue.has_rules(instance) or doctor_tasks.are_used():
+            # Who uses the run queue alone, or tasks or consumers, has none.
             return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice)]
         return _of_dagster("dispatcher", found, advice)
     return [_of_sensor(state) for state in states]

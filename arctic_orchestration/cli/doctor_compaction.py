@@ -38,7 +38,7 @@ _ROUNDS = "let rounds be made: the sensor in Dagster's daemon, or arctic compact
 def compaction() -> list[Finding]:
     """The catalog, and, where compaction knows tables, how they fare."""
     settings = Settings.from_environment()
-    database = _database(settings)
+    database = readable_database(settings)
     if database is None:
         return [_catalog(settings)]
     try:
@@ -49,7 +49,7 @@ def compaction() -> list[Finding]:
 
 def needs_no_dagster() -> bool:
     """Whether tables are compacted, and nothing else is known: ``serve`` is enough for them."""
-    database = _database(Settings.from_environment())
+    database = readable_database(Settings.from_environment())
     if database is None:
         return False
     try:
@@ -78,7 +78,7 @@ def _catalog(settings: Settings) -> Finding:
     return Finding(check=_CATALOG, status=GOOD, found=f"{where}: {counted(len(names), 'table')}")
 
 
-def _database(settings: Settings) -> Database | None:
+def readable_database(settings: Settings) -> Database | None:
     """The state database; none: it is not there, or has another schema, which is said above."""
     file = sqlite_file(settings.database_url)
     if file is not None and not file.exists():

@@ -305,7 +305,7 @@ def load_batch(path: str | Path) -> Batch:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        expected = f"a file that can be read ({error.strerror})"
+        expected = f"a file that can be read ({file.absolute()}: {error.strerror})"
         raise InvalidInput("batch", str(file), expected) from error
     except UnicodeDecodeError as error:
         raise InvalidInput("batch", str(file), "a file in UTF-8") from error

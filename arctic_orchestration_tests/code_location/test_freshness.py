@@ -38,6 +38,7 @@ def test_a_task_runs_after_its_parents_and_says_so_on_run_and_asset(tasks: Tasks
     assert metadata["arctic/token"].value == 1
     assert metadata["rows"].value == 3
     history = metadata["arctic/history"].value
+    assert metadata["arctic/task"].value == "nyc/delays"
     assert isinstance(history, list)
     assert [step["step"] for step in history] == [
         "submitted", "waits_for_parents", "acquired", "requested", "begun",

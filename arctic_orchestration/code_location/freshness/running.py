@@ -246,9 +246,10 @@ def _tell(context: Context, running: Running) -> None:
     if isinstance(context, dg.AssetExecutionContext):
         context.add_asset_metadata(
             {
+                "arctic/task": asked.task,
                 "arctic/submission": asked.id,
                 "arctic/token": running.token,
-                "arctic/submitted by": asked.by,
+                "arctic/submitted_by": asked.by,
                 "arctic/attempt": asked.attempt,
                 "arctic/history": dg.MetadataValue.json(history),
             }

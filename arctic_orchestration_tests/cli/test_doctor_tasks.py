@@ -1,0 +1,57 @@
+"""``arctic doctor``: what it finds of tasks and of partition consumers."""
+
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.cli.doctor_tasks import are_used, tasks_and_consumers
+from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.freshness_tables import task_locations
+from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked
+
+__all__ = ["tasked"]
+
+
+def found() -> dict[str, tuple[str, str]]:
+    """Status and advice by check."""
+    return {one.check: (one.status, one.advice) for one in tasks_and_consumers()}
+
+
+def ticked(database: Database, ago: timedelta) -> None:
+    with database.begin() as tx:
+        at = database_time(tx) - ago
+        tx.execute(sa.update(task_locations).values(ticked_at=at))
+
+
+def test_a_location_whose_sensor_is_silent_is_found(tasked: Tasked) -> None:
+    """After two minutes; after a day it may be gone, and can be forgotten."""
+    assert tasks_and_consumers() == []
+    tasked.declare(task("raw", 12), location="lake")
+    ticked(tasked.database, timedelta(seconds=100))
+    assert found() == {"tasks of lake": (GOOD, "")}
+    ticked(tasked.database, timedelta(minutes=3))
+    status, advice = found()["tasks of lake"]
+    assert (status, "start the daemon" in advice) == (BAD, True)
+    ticked(tasked.database, timedelta(hours=25))
+    status, advice = found()["tasks of lake"]
+    assert (status, advice.endswith("arctic tasks forget lake")) == (WARNING, True)
+
+
+def test_a_location_that_is_not_registered_says_why(tasked: Tasked) -> None:
+    """Whenever it ticked; that of another cluster is for its own doctor."""
+    tasked.declare(task("raw", 12), location="lake")
+    tasked.declare(task("far", 12), location="lake", cluster="west")
+    with tasked.database.begin() as tx:
+        tx.execute(sa.update(task_locations).values(trouble="a needs b needs a"))
+    (one,) = tasks_and_consumers()
+    assert (one.status, one.found) == (BAD, "a needs b needs a")
+
+
+@ON_SQLITE
+def test_without_schedules_no_dispatcher_is_missed(tasked: Tasked) -> None:
+    """Where tasks or consumers are used."""
+    assert not are_used()
+    tasked.declare(task("raw", 12))
+    assert are_used()
