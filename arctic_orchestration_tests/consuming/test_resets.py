@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 import pytest
+from typer.testing import CliRunner
 
 from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.consuming import control
+from arctic_orchestration.cli.consumers import app
+from arctic_orchestration.consuming import consumers, control
 from arctic_orchestration.consuming.control import LogEnd
 from arctic_orchestration.consuming.engine import ConsumerEngine
 from arctic_orchestration.consuming.instance import end_of_log
@@ -32,6 +34,37 @@ def reset(
     """What a person does."""
     with state.begin() as tx:
         control.reset(tx, engine.seen(tx), start, engine.time(tx), end=end)
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_command_asks_the_instance_that_is_named(
+    state: Database,
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+    is_named: bool,
+) -> None:
+    """Where ``DAGSTER_HOME`` names none, the moment is what it begins with."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    if is_named:
+        monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    following = PartitionConsumer(
+        "days", name="totals", instance=instance, settings=settings_of(database_url)
+    )
+    arrive(instance, "days", "2026-01-01")
+    following.register()
+    said = CliRunner().invoke(app, ["reset", "totals", "--start", "from_now", "--yes"])
+    assert said.exit_code == 0
+    with state.read() as tx:
+        one = consumers.named(tx, "default", "totals")
+    assert (one.position is not None, one.since is None) == (is_named, is_named)
+    arrive(instance, "days", "2026-01-02")
+    assert taken(following) == ["2026-01-02"]
+    following.close()
 
 
 @pytest.mark.parametrize("known", ["the end", "another log", "no end"])
