@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
-from arctic_orchestration.freshness import owning
+from arctic_orchestration.freshness import owning, submissions
 from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
@@ -168,3 +168,18 @@ def test_a_run_by_hand_does_not_wait_for_another_run(state: Database) -> None:
         other,
     ):
         raise AssertionError
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_run_by_hand_that_is_refused_waits_for_no_submission(
+    state: Database, impatient: Database
+) -> None:
+    """Whoever publishes has locked that, and waits for the row of the task."""
+    with _by_hand(state, timedelta(seconds=60)) as running, state.begin() as tx:
+        submissions.by_id(tx, running.asked.id, lock=True)
+        other = acquired_by_hand(
+            impatient, task="flights", cluster="west", location="lake", run_id="other",
+            patience=timedelta(0),
+        )  # fmt: skip
+        with pytest.raises(Refused, match="being made by run r of cluster east"), other:
+            raise AssertionError
