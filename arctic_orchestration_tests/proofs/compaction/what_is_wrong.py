@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -51,6 +51,30 @@ def what_is_wrong(database: Database, written: Sequence[WrittenTable]) -> list[s
     for one in written:
         wrong += _rows(one) + _files(one.table.refresh()) + _tasks(database, one)
     return wrong
+
+
+def what_nobody_knows(written: Sequence[WrittenTable]) -> list[str]:
+    """All files below the tables that their metadata does not lead to, read by pyiceberg alone."""
+    found = []
+    for one in written:
+        table = one.table.refresh()
+        known = {urlparse(path).path for path in _metadata_leads_to(table)}
+        for path in sorted(Path(urlparse(table.location()).path).rglob("*")):
+            if path.is_file() and str(path) not in known and not _is_checksum(path, known):
+                found.append(str(path))
+    return found
+
+
+def _metadata_leads_to(table: Table) -> Iterator[str]:
+    yield table.metadata_location
+    for entry in table.metadata.metadata_log:
+        yield entry.metadata_file
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            yield manifest.manifest_path
+            for one in manifest.fetch_manifest_entry(table.io):
+                yield one.data_file.file_path
 
 
 def _rows(one: WrittenTable) -> list[str]:
