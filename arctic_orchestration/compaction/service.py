@@ -16,9 +16,12 @@ from arctic_orchestration.compaction.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.leftovers import GRACE
 from arctic_orchestration.compaction.planning import Planner, PlanningCounts
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.errors import InvalidInput
 
 #: how long records, and tasks that ended, are kept
 RETENTION = timedelta(days=30)
+#: A file may rest for a day; that it has rested before is known as long as records are.
+SHORTEST_RETENTION = timedelta(days=1)
 #: how often directories are cleaned and records pruned
 _HOUSEKEEPING = timedelta(minutes=1)
 
@@ -40,8 +43,11 @@ class Compaction:
     Args:
         database: the state database.
         catalog: of the tables.
-        retention: how long records, and tasks that ended, are kept.
+        retention: how long records, and tasks that ended, are kept; a day at least.
         grace: how long what a lost attempt wrote is left alone.
+
+    Errors:
+        InvalidInput: ``retention`` is shorter than a day.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class Compaction:
         retention: timedelta = RETENTION,
         grace: timedelta = GRACE,
     ) -> None:
+        if retention < SHORTEST_RETENTION:
+            raise InvalidInput("retention", retention, "a timedelta of at least a day")
         self._database = database
         self._catalog = catalog
         self._planner = Planner(database, catalog)

@@ -3,12 +3,13 @@
 import json
 import signal
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from arctic_orchestration.cli.compaction.opened import Opened
 from arctic_orchestration.cli.compaction.service import Service
+from arctic_orchestration.compaction import records
 from arctic_orchestration.compaction.cleaning import CleaningCounts
 from arctic_orchestration.compaction.committer import CommitCounts
 from arctic_orchestration.compaction.planning import PlanningCounts
@@ -18,6 +19,7 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, arctic_process, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.compaction.test_records import recorded
 
 __all__ = ["lake"]
 
@@ -57,6 +59,30 @@ def test_a_pause_that_is_none_is_refused(lake: SmallLake, arctic: Command) -> No
     refused = arctic("compaction", "serve", "--every", "0s")
     assert refused.code == 2
     assert "--every: got '0s', expected a duration longer than 0s" in refused.err
+
+
+@pytest.mark.parametrize(("options", "left"), [([], [1, 3]), (["--retention", "2d"], [1])])
+def test_records_are_kept_for_as_long_as_it_is_told(
+    lake: SmallLake, arctic: Command, options: list[str], left: list[int]
+) -> None:
+    """Of one and three days: both within the thirty of the default, one within two."""
+    now = datetime.now(UTC)
+    with lake.database.begin() as tx:
+        for days in (1, 3):
+            records.write(tx, recorded("lake.a", days, now - timedelta(days=days)))
+    assert arctic("compaction", "tick", *options).code == 0
+    with lake.database.read() as tx:
+        assert [one.snapshot_id for one in records.records(tx)] == left
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("command", ["tick", "serve"])
+def test_a_retention_of_less_than_a_day_is_refused(
+    lake: SmallLake, arctic: Command, command: str
+) -> None:
+    refused = arctic("compaction", command, "--retention", "23h")
+    assert refused.code == 2
+    assert "--retention: got '23h', expected a duration of at least 1d" in refused.err
 
 
 class Unsteady:

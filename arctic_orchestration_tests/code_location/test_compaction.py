@@ -13,7 +13,7 @@ from arctic_orchestration.code_location.compaction import compaction_definitions
 from arctic_orchestration.code_location.compaction import sensor as compaction_sensor
 from arctic_orchestration.code_location.compaction.runs import wanted_runs, worker_name
 from arctic_orchestration.code_location.compaction.worker import JOB
-from arctic_orchestration.compaction import queues, tables, workers
+from arctic_orchestration.compaction import queues, records, tables, workers
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.queues import CompactionQueue
 from arctic_orchestration.compaction.service import Compaction
@@ -26,7 +26,10 @@ from arctic_orchestration_tests.code_location.compaction_place import (
 )
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.compaction.stored import planned
+from arctic_orchestration_tests.compaction.test_records import recorded
 from arctic_orchestration_tests.proofs.dagster_processes import until
+
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -281,6 +284,20 @@ def test_no_tick_fails_for_an_error_that_nobody_thought_of(
     assert told.skip_message == "the round ended early: no luck today"
 
 
+@pytest.mark.parametrize(("options", "left"), [({}, [1, 3]), ({"retention": 2 * DAY}, [1])])
+def test_records_are_kept_for_as_long_as_the_location_says(
+    lake: CompactedPlace, options: dict[str, timedelta], left: list[int]
+) -> None:
+    """Of one and three days: both within the thirty of the default, one within two."""
+    now = datetime.now(UTC)
+    with lake.place.database.begin() as tx:
+        for days in (1, 3):
+            records.write(tx, recorded("lake.a", days, now - days * DAY))
+    lake.tick(a_location(**options))
+    with lake.place.database.read() as tx:
+        assert [one.snapshot_id for one in records.records(tx)] == left
+
+
 def test_options_that_cannot_be_used_are_refused_by_name() -> None:
     """All of them at once."""
     with pytest.raises(InvalidDefinition) as refused:
@@ -290,9 +307,11 @@ def test_options_that_cannot_be_used_are_refused_by_name() -> None:
             parallelism=True,
             until_idle=timedelta(seconds=-1),
             numbers_every=timedelta(0),
+            retention=timedelta(hours=23),
         )
     for field in ("tables", "interval_seconds", "parallelism", "until_idle", "numbers_every"):
         assert f"{field}: got" in str(refused.value)
+    assert "retention: got" in str(refused.value)
 
 
 def test_definitions_touch_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

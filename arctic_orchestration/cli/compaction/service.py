@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import (
     Opened,
+    age_option,
     opened_compaction,
     positive_duration,
     working,
@@ -20,7 +21,7 @@ from arctic_orchestration.cli.display import console, counted, moment, print_jso
 from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling.views.texts import iso
 
@@ -31,12 +32,18 @@ if TYPE_CHECKING:
 _SLICE_SECONDS = 0.2
 
 
-def tick(as_json: JsonOption = False) -> None:
+RetentionOption = Annotated[
+    str, typer.Option(help="How long records, and tasks that ended, are kept; 1d at least.")
+]
+
+
+def tick(retention: RetentionOption = "30d", as_json: JsonOption = False) -> None:
     """One round: lost attempts, commits, plans, housekeeping. As the sensor does it."""
+    kept = _retention(retention)
     with opened_compaction(makes=True) as state:
         from arctic_orchestration.compaction.service import Compaction
 
-        engine = Compaction(state.database, state.catalog)
+        engine = Compaction(state.database, state.catalog, retention=kept)
         with working("looking at the tables"):
             counts = engine.tick(utc_now())
     if as_json:
@@ -47,6 +54,7 @@ def tick(as_json: JsonOption = False) -> None:
 
 def serve(
     every: Annotated[str, typer.Option(help="From the end of a round to the next.")] = "10s",
+    retention: RetentionOption = "30d",
     as_json: JsonOption = False,
 ) -> None:
     """A round every few seconds, until SIGTERM or Ctrl-C: for where no Dagster sensor ticks.
@@ -54,11 +62,22 @@ def serve(
     A line is printed for each round that did something; with --json, a document on a line.
     """
     pause = positive_duration("--every", every)
+    kept = _retention(retention)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     with opened_compaction(makes=True) as state:
         from arctic_orchestration.compaction.service import Compaction
 
-        Service(state, Compaction(state.database, state.catalog), as_json).run(pause)
+        engine = Compaction(state.database, state.catalog, retention=kept)
+        Service(state, engine, as_json).run(pause)
+
+
+def _retention(text: str) -> timedelta:
+    from arctic_orchestration.compaction.service import SHORTEST_RETENTION
+
+    kept = age_option("--retention", text)
+    if kept < SHORTEST_RETENTION:
+        raise InvalidInput("--retention", text, "a duration of at least 1d")
+    return kept
 
 
 class Service:

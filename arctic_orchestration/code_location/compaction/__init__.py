@@ -13,6 +13,7 @@ import dagster as dg
 from arctic_orchestration.code_location.compaction.numbers import table_asset
 from arctic_orchestration.code_location.compaction.sensor import CompactionSensor
 from arctic_orchestration.code_location.compaction.worker import worker_job
+from arctic_orchestration.compaction.service import RETENTION, SHORTEST_RETENTION
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 from arctic_orchestration.settings import Settings
@@ -29,6 +30,7 @@ def compaction_definitions(
     parallelism: int = 2,
     until_idle: timedelta = timedelta(minutes=1),
     numbers_every: timedelta | None = timedelta(minutes=5),
+    retention: timedelta = RETENTION,
 ) -> dg.Definitions:
     """The sensor ``arctic_compaction`` and the job ``compaction_worker``; touches no database.
 
@@ -50,12 +52,13 @@ def compaction_definitions(
         until_idle: a run that found nothing to do for that long ends.
         numbers_every: the least time between two reports of a table's numbers when nothing was
             committed; none: nothing is reported.
+        retention: how long records, and tasks that ended, are kept; a day at least.
 
     Errors:
         InvalidDefinition: a number or a span of time is out of its range, or a name is none.
         ConfigurationError: a Spark property contradicts one that the lake needs.
     """
-    _check(tables, interval_seconds, parallelism, until_idle, numbers_every)
+    _check(tables, interval_seconds, parallelism, until_idle, numbers_every, retention)
     job = worker_job(settings, spark or pyspark_resource(settings))
     sensor = CompactionSensor(
         name=COMPACTION,
@@ -65,6 +68,7 @@ def compaction_definitions(
         parallelism=parallelism,
         until_idle=until_idle,
         numbers_every=numbers_every,
+        retention=retention,
     )
     return dg.Definitions(
         assets=[table_asset(name, settings) for name in dict.fromkeys(tables)],
@@ -79,6 +83,7 @@ def _check(
     parallelism: int,
     until_idle: timedelta,
     numbers_every: timedelta | None,
+    retention: timedelta,
 ) -> None:
     problems = []
     if isinstance(tables, str) or not all(
@@ -96,5 +101,7 @@ def _check(
     ):
         expected = "a timedelta of at least a second"
         problems.append(InvalidInput("numbers_every", numbers_every, expected))
+    if not isinstance(retention, timedelta) or retention < SHORTEST_RETENTION:
+        problems.append(InvalidInput("retention", retention, "a timedelta of at least a day"))
     if problems:
         raise InvalidDefinition(problems)

@@ -60,7 +60,11 @@ class _Place:
     """What is kept from tick to tick, for one state database and catalog."""
 
     def __init__(
-        self, settings: Settings, log: DagsterLog, numbers_every: timedelta | None
+        self,
+        settings: Settings,
+        log: DagsterLog,
+        numbers_every: timedelta | None,
+        retention: timedelta,
     ) -> None:
         self.database = Database.open(settings.database_url)
         self.log = log
@@ -69,6 +73,7 @@ class _Place:
         #: the catalog has tables that the planner does not know
         self.has_new_tables = False
         self._settings = settings
+        self._retention = retention
         self._catalog: Catalog | None = None
         self._compaction: Compaction | None = None
 
@@ -80,7 +85,7 @@ class _Place:
         if self._compaction is None or self.has_new_tables:
             # A new one asks the catalog at once which tables it has.
             self.has_new_tables = False
-            self._compaction = Compaction(self.database, self._catalog)
+            self._compaction = Compaction(self.database, self._catalog, retention=self._retention)
         counts, error = None, None
         try:
             counts = self._compaction.tick(now)
@@ -103,8 +108,10 @@ class CompactionSensor(dg.SensorDefinition):
         parallelism: int,
         until_idle: timedelta,
         numbers_every: timedelta | None,
+        retention: timedelta,
     ) -> None:
         self._settings = settings
+        self._retention = retention
         self._worker_job = job.name
         self._parallelism = parallelism
         self._until_idle = until_idle
@@ -245,5 +252,5 @@ class CompactionSensor(dg.SensorDefinition):
         if key not in self._places:
             # The instance of a tick ends with it; the log has connections of its own.
             log = DagsterLog(context.instance)
-            self._places[key] = _Place(settings, log, self._numbers_every)
+            self._places[key] = _Place(settings, log, self._numbers_every, self._retention)
         return self._places[key]
