@@ -4,6 +4,7 @@ Their runs are processes that the code server starts, as in a real one. All of t
 database.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
+    until,
 )
 from arctic_orchestration_tests.proofs.freshness.lake_of_clusters import GATES
 
@@ -58,6 +60,16 @@ class Cluster:
         with dg.DagsterInstance.from_config(str(self._home)) as instance:
             return list(instance.get_runs())
 
+    def statuses_at_the_end(self, seconds: float) -> dict[str, str]:
+        """How its runs ended, by their ids, once all of them have."""
+        with dg.DagsterInstance.from_config(str(self._home)) as instance:
+
+            def ended() -> bool:
+                return all(run.is_finished for run in instance.get_runs())
+
+            until(ended, seconds, "all runs have ended")
+            return {run.run_id: run.status.value for run in instance.get_runs()}
+
     def at_gate(self, run_id: str) -> psutil.Process | None:
         """The process that makes ``held`` in a run, once it waits there; none: not yet."""
         told = self._gates / f"{run_id}.pid"
@@ -80,6 +92,6 @@ class Cluster:
     def end(self) -> None:
         """Kills its processes, and those of its runs with them."""
         for process in self._at_gates:
-            if process.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._processes.end()

@@ -36,8 +36,10 @@ def clusters(state: Database, database_url: str, tmp_path: Path) -> Iterator[dic
         until(registered, _SECONDS, "both have registered their tasks")
         yield made
     finally:
-        for cluster in made.values():
+        for name, cluster in made.items():
             cluster.end()
+            # Shown with a test that fails.
+            print(f"{name}:\n{cluster.log()}")
 
 
 # In its small size only where several hosts would have it.
@@ -150,8 +152,7 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
     assert published() == [(2, second, "east"), (3, third, "east")]
     assert now(mine).attempt == 1
 
-    until(lambda: all(run.is_finished for run in east.runs()), _SECONDS, "all runs have ended")
-    statuses = {run.run_id: run.status.value for run in east.runs()}
+    statuses = east.statuses_at_the_end(_SECONDS)
     assert statuses == {first: "FAILURE", second: "SUCCESS", third: "SUCCESS"}
     assert clusters["west"].runs() == []
 
