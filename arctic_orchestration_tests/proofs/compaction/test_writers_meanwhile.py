@@ -27,7 +27,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
-SNAPSHOTS = 100 if FULL else 3
+SNAPSHOTS = 30 if FULL else 3
 #: each of them is a process that appends, deletes by position and overwrites
 WRITERS = 3 if FULL else 2
 #: how often a writer appends two rows, deletes one and overwrites the other, in a turn
