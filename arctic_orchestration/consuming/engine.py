@@ -25,11 +25,12 @@ from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
 from arctic_orchestration.events.feed import Feed, Position
-from arctic_orchestration.events.sqlite_log import SqliteLog
 from arctic_orchestration.leases import Lease, Renewal
 
 _log = logging.getLogger("arctic.consuming")
 
+#: what positions of ``events.sqlite_log`` say of themselves; the commands load no Dagster
+_SQLITE = "sqlite"
 #: events that are read and stored in one transaction
 EVENTS_AT_ONCE = 1_000
 #: how often one looks whether something has arrived, while one waits for it
@@ -136,7 +137,7 @@ class ConsumerEngine:
             if not consumers.moved(tx, known, moved, at_end=at_end, now=now):
                 # Another one has read the same meanwhile: what it left is read next.
                 return True
-            ids_ascend = batch.position.state.get("storage") == SqliteLog.kind
+            ids_ascend = batch.position.state.get("storage") == _SQLITE
             working_set.take_in(tx, known, batch.events, now, ids_ascend=ids_ascend)
         return batch.more
 

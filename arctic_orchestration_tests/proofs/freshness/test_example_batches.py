@@ -138,6 +138,11 @@ def test_the_tasks_of_both_locations_are_each_made_once_parents_first(
     assert {one["state"] for one in made.values()} == {"succeeded"}
 
     with dg.DagsterInstance.from_config(str(example.home)) as instance:
+        succeeded = dg.RunsFilter(
+            tags={TASK_TAG: sorted(ALL)}, statuses=[dg.DagsterRunStatus.SUCCESS]
+        )
+        # A task is published before its run has come to its end.
+        until(lambda: instance.get_runs_count(succeeded) == len(ALL), 60, "all runs succeed")
         records = {
             record.dagster_run.tags[TASK_TAG]: record
             for record in instance.get_run_records(dg.RunsFilter(tags={TASK_TAG: sorted(ALL)}))
