@@ -1,9 +1,9 @@
 """One attempt of a worker at a task: the merge, and what is said of it.
 
 Two rules keep a reader from missing a file. What was written is removed here only as long as it
-was never reported as merged: from then on the committer may have published it, whatever answer
-came back, and only the cleaner, which asks the table, may remove it. And a report that is refused
-after its answer was lost is looked up: it may have been taken the first time.
+is certain that no report of it was taken: the committer may have published it otherwise, whatever
+answer came back, and only the cleaner, which asks the table, may remove it. And a report that is
+refused is looked up: it may have been taken the first time, and its answer lost.
 """
 
 import logging
@@ -41,7 +41,6 @@ _log = logging.getLogger("arctic.compaction.worker")
 
 #: how long one waits until something is said again
 _AGAIN_SECONDS = 1.0
-
 
 #: why a task is given back that nothing is wrong with
 _ENDS = "its worker ends"
@@ -206,11 +205,15 @@ class _Attempt:
                 sort_order_id=done.sort_order_id,
             )
 
-        # From here on nothing is removed: see the module's text.
+        # From here on it may have been taken: see the module's text.
         try:
             self._insist(report)
         except Exception as error:
-            if not self._was_taken():
+            state = self._state()
+            if state is AttemptState.LOST:
+                # Nothing comes after that state, and only a live attempt comes to it.
+                self._remove()
+            if state not in (AttemptState.MERGED, AttemptState.COMMITTED):
                 if not isinstance(error, Refused):
                     _log.error("task %s is not reported", claim.task.id, exc_info=error)
                 return self._lost(_text_of(error))
@@ -221,19 +224,15 @@ class _Attempt:
             f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
         )
 
-    def _was_taken(self) -> bool:
-        """Whether the report arrived after all; an answer may have been lost."""
+    def _state(self) -> AttemptState | None:
+        """What the database says of the attempt; none: it does not answer."""
         try:
             with self._database.read() as tx:
                 found = attempts.attempts_of(tx, self._claim.task.id)
         except Exception as error:
             _log.warning("what became of task %s is not known: %s", self._claim.task.id, error)
-            return False
-        return any(
-            one.id == self._claim.attempt_id
-            and one.state in (AttemptState.MERGED, AttemptState.COMMITTED)
-            for one in found
-        )
+            return None
+        return next((one.state for one in found if one.id == self._claim.attempt_id), None)
 
     def _failed(self, error: Exception) -> Outcome:
         claim, blame = self._claim, _blame_of(error)

@@ -14,9 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
+from arctic_orchestration.compaction import task_rows
 from arctic_orchestration.compaction.attempt import MergedFile
 from arctic_orchestration.compaction.offers import Offered, offer
-from arctic_orchestration.compaction.task import PlannedTask, TaskKind
+from arctic_orchestration.compaction.task import PlannedTask, Task, TaskKind
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import ensure_table, open_catalog
@@ -137,3 +138,9 @@ class Merging:
         size = Path(path).stat().st_size
         output = MergedFile(path=path, size=size, rows=rows.num_rows)
         return Done(outputs=(output,), rows_in=group.rows, rows_out=rows.num_rows)
+
+
+def tasks_of(state: Database) -> list[Task]:
+    """All tasks that the state database has."""
+    with state.read() as tx:
+        return task_rows.tasks(tx)

@@ -1,8 +1,6 @@
 """A worker claims, merges, renews, reports, and ends in an orderly way."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from arctic_orchestration.compaction import (
     task_rows,
     workers,
 )
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.task import Task, TaskState
+from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import (
@@ -29,7 +26,7 @@ from arctic_orchestration.errors import (
     WorkerBroken,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
+from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
 
 AT_ONCE = timedelta(0)
 #: a lease that ends while a test looks on
@@ -41,11 +38,6 @@ def table_row(state: Database) -> tables.CompactionTable:
     """What is known of the table."""
     with state.read() as tx:
         return tables.table_named(tx, "lake.words")
-
-
-def tasks_of(state: Database) -> list[Task]:
-    with state.read() as tx:
-        return task_rows.tasks(tx)
 
 
 def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) -> None:
@@ -261,38 +253,6 @@ def test_what_it_does_is_told_with_the_numbers(state: Database, catalog: Catalog
     assert [event.what for event in told] == [What.CLAIMED, What.MERGED]
     assert told[0].text == "lake.words: 3 files → 1"
     assert told[1].text.startswith("lake.words: 3 files → 1, ")
-
-
-def test_a_report_whose_answer_was_lost_keeps_its_files(
-    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The committer may have published them: they stay, and the task counts as merged."""
-    table = table_of(catalog)
-    before = rows_of(table)
-    offered(state, table)
-    report, begin = attempts.merged, state.begin
-    reported: list[str] = []
-
-    def noted(tx: Any, attempt_id: str, *args: Any, **named: Any) -> None:
-        report(tx, attempt_id, *args, **named)
-        reported.append(attempt_id)
-
-    @contextmanager
-    def lost() -> Iterator[Any]:
-        with begin() as tx:
-            yield tx
-        if reported:
-            reported.clear()
-            assert Committer(state, catalog).tick().committed == 1
-            raise DatabaseUnavailable("the connection was lost before the answer came")
-
-    monkeypatch.setattr(attempts, "merged", noted)
-    monkeypatch.setattr(state, "begin", lost)
-    done = Worker(state, catalog, Merging()).run(AT_ONCE)
-    assert not reported
-    assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
-    assert rows_of(table) == before
-    assert [task.state for task in tasks_of(state)] == [TaskState.COMMITTED]
 
 
 def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> None:
