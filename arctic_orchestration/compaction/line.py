@@ -39,8 +39,6 @@ from arctic_orchestration.compaction.tables import CompactionTable
 
 def waiting_for_room(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
     """The tables in line whose queue has room now, those first that have waited longest for it."""
-    waiting = tables.left_due(tx, now)
-    if not waiting:
-        return []
+    # Most of the time there is no room, and the line may be long.
     roomy = queues.queues_with_room(tx)
-    return [table for table in waiting if table.queue in roomy]
+    return tables.left_due(tx, roomy, now) if roomy else []

@@ -7,7 +7,7 @@ is wrong with single files lets these rest: see ``rests``. Its row is the lock u
 offered, moved to another queue and ended.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -95,13 +95,16 @@ def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
     return _one(tx, name, sa.select(compaction_tables).with_for_update(key_share=True))
 
 
-def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
-    """Tables that were looked at and are still due, and do not rest; the longest due first."""
+def left_due(tx: sa.Connection, queues: Collection[str], now: datetime) -> list[CompactionTable]:
+    """Tables of some queues that were looked at and are still due, and do not rest; the longest
+    due first.
+    """
     here = compaction_tables.c
     awake = here.rests_until.is_(None) | (here.rests_until <= now)
     query = (
         sa.select(compaction_tables)
-        .where(here.due_since <= here.looked_at, awake, here.gone_at.is_(None))
+        .where(here.due_since <= here.looked_at, here.queue.in_(queues))
+        .where(awake, here.gone_at.is_(None))
         .order_by(here.due_since, here.name)
     )
     return [_from_row(row) for row in tx.execute(query).mappings()]
@@ -158,9 +161,12 @@ def looked(
             looked_at=now, looked_snapshot_id=snapshot_id, looked_reason=reason, refused=refused
         )
     )
-    if got_room and still_due:
-        tx.execute(table.values(due_since=now))
-    if not still_due:
+    if still_due:
+        # In line since now at the latest: it may have become due while the tick went on, and the
+        # clocks of others may be ahead.
+        later = table if got_room else table.where(here.due_since > now)
+        tx.execute(later.values(due_since=now))
+    else:
         tx.execute(
             table.where(here.due_number == due_number).values(due_since=None, due_reason=None)
         )

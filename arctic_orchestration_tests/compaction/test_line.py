@@ -192,3 +192,15 @@ def test_who_got_room_stands_behind_those_who_got_none(database: Database) -> No
         assert line.waiting_for_room(tx, until)[0].name == "lake.b"
         offer(tx, "lake.a", [planned("b")], NOON)
         assert line.waiting_for_room(tx, until) == []
+
+
+def test_what_became_due_after_a_tick_began_stands_in_line_too(database: Database) -> None:
+    """A tick commits before it plans, and others have clocks of their own."""
+    with database.begin() as tx:
+        seen(tx, "lake.late")
+        tables.make_due(tx, "lake.late", "task x came too late", NOON + MINUTE)
+        row = tables.table_named(tx, "lake.late")
+        tables.looked(tx, "lake.late", due_number=row.due_number, snapshot_id=1, reason="no room",
+                      now=NOON, still_due=True)  # fmt: skip
+        (waiting,) = line.waiting_for_room(tx, NOON)
+        assert (waiting.name, waiting.due_since) == ("lake.late", NOON)

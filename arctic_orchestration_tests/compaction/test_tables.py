@@ -38,14 +38,14 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
         for name in ("lake.a", "lake.b"):
             seen(tx, name)
             tables.make_due(tx, name, "a commit", NOON)
-        assert tables.left_due(tx, NOON) == []
+        assert tables.left_due(tx, ["default"], NOON) == []
         done = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
         tables.looked(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
-        (left,) = tables.left_due(tx, NOON + MINUTE)
+        (left,) = tables.left_due(tx, ["default"], NOON + MINUTE)
         assert (left.name, left.due_since) == ("lake.a", NOON)
         later = NOON + 2 * MINUTE
         tables.looked(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
-        assert tables.left_due(tx, later)[0].due_since == later
+        assert tables.left_due(tx, ["default"], later)[0].due_since == later
 
 
 def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Database) -> None:
@@ -82,8 +82,8 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
             until = tables.rest(tx, "lake.a", "task x is in quarantine", now)
             assert until == now + length * MINUTE
             assert tables.rest(tx, "lake.a", "another one", now + MINUTE) == until
-            assert tables.left_due(tx, until - timedelta(seconds=1)) == []
-            assert [table.name for table in tables.left_due(tx, until)] == ["lake.a"]
+            assert tables.left_due(tx, ["default"], until - timedelta(seconds=1)) == []
+            assert [table.name for table in tables.left_due(tx, ["default"], until)] == ["lake.a"]
             now = until
         assert tables.table_named(tx, "lake.a").rests(now) is False
         tables.wake(tx, "lake.a")
