@@ -17,6 +17,7 @@ from rich.table import Table
 from arctic_orchestration.cli import doctor_compaction, doctor_queue, doctor_tasks
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.doctor_state import Use, uses
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
@@ -196,7 +197,7 @@ def _feed(instance: "DagsterInstance") -> list[Finding]:
 
 def _of_dagster(check: str, found: str, advice: str) -> list[Finding]:
     """A part of Dagster that never was: nothing is wrong where compaction goes without it."""
-    if doctor_compaction.needs_no_dagster():
+    if uses() == {Use.COMPACTION}:
         advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
         return [Finding(check=check, status=WARNING, found=found, advice=advice)]
     return [Finding(check=check, status=BAD, found=found, advice=advice)]
@@ -239,7 +240,9 @@ def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
     if not states:
         found = "no sensor arctic_dispatcher was ever evaluated"
         advice = "for schedules: merge arctic.definitions() into a code location of workspace.yaml"
-        if doctor_queue.has_rules(instance) or doctor_tasks.are_used():
+        used = uses()
+        goes_without = Use.SCHEDULES not in used and used & {Use.TASKS, Use.CONSUMERS}
+        if doctor_queue.has_rules(instance) or goes_without:
             # Who uses the run queue alone, or tasks or consumers, has none.
             return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice)]
         return _of_dagster("dispatcher", found, advice)

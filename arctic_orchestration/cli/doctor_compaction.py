@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from arctic_orchestration.cli.compaction.opened import Lake
 from arctic_orchestration.cli.display import counted
+from arctic_orchestration.cli.doctor_state import readable_database
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.cli.state import sqlite_file
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, tables
 from arctic_orchestration.compaction.leftovers import in_trouble, to_clean
@@ -18,9 +18,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.compaction.workers import live_workers
 from arctic_orchestration.database.compaction_tables import compaction_tasks, in_state, is_merged
-from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
-from arctic_orchestration.database.freshness_tables import tasks
-from arctic_orchestration.database.tables import schedules
+from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.settings import Settings
@@ -47,19 +45,6 @@ def compaction() -> list[Finding]:
         database.close()
 
 
-def needs_no_dagster() -> bool:
-    """Whether tables are compacted, and nothing else is known: ``serve`` is enough for them."""
-    database = readable_database(Settings.from_environment())
-    if database is None:
-        return False
-    try:
-        with database.read() as tx:
-            others = (sa.select(sa.exists(sa.select(one))) for one in (schedules, tasks))
-            return bool(tables.known_tables(tx)) and not any(map(tx.scalar, others))
-    finally:
-        database.close()
-
-
 def _catalog(settings: Settings) -> Finding:
     from pyiceberg.utils.config import Config
 
@@ -76,18 +61,6 @@ def _catalog(settings: Settings) -> Finding:
         advice = "mend what the message says, or set ARCTIC_CATALOG and ARCTIC_LAKE"
         return Finding(check=_CATALOG, status=BAD, found=str(error), advice=advice)
     return Finding(check=_CATALOG, status=GOOD, found=f"{where}: {counted(len(names), 'table')}")
-
-
-def readable_database(settings: Settings) -> Database | None:
-    """The state database; none: it is not there, or has another schema, which is said above."""
-    file = sqlite_file(settings.database_url)
-    if file is not None and not file.exists():
-        return None
-    database = Database(settings.database_url)
-    if database.revision() == SCHEMA_REVISION:
-        return database
-    database.close()
-    return None
 
 
 def _found(database: Database, now: datetime) -> Iterator[Finding]:

@@ -6,14 +6,12 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.cli.display import counted
-from arctic_orchestration.cli.doctor_compaction import readable_database
+from arctic_orchestration.cli.doctor_state import readable_database
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.database.consumer_tables import consumer_partitions
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.freshness_tables import task_definitions
-from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.quantities import format_moment
@@ -37,24 +35,6 @@ def tasks_and_consumers() -> list[Finding]:
             return [*_locations(tx, settings.cluster, now), *_discarded(tx, settings.cluster)]
     finally:
         database.close()
-
-
-def are_used() -> bool:
-    """Whether the state database knows tasks or consumers, and no schedules."""
-    database = readable_database(Settings.from_environment())
-    if database is None:
-        return False
-    try:
-        with database.read() as tx:
-            if tx.scalar(_exists(schedules)):
-                return False
-            return any(tx.scalar(_exists(one)) for one in (task_definitions, consumer_rows))
-    finally:
-        database.close()
-
-
-def _exists(table: sa.Table) -> sa.Select[tuple[bool]]:
-    return sa.select(sa.exists(sa.select(table)))
 
 
 def _locations(tx: sa.Connection, cluster: str, now: datetime) -> Iterator[Finding]:

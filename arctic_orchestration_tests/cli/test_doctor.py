@@ -164,6 +164,9 @@ def test_a_state_database_that_does_not_answer_is_found(
     assert "did not answer" in what
     assert "secret" not in what
     assert "daemon" in findings
+    monkeypatch.delenv("DAGSTER_HOME")
+    findings = found()
+    assert (findings["state database"][0], findings["dagster instance"][0]) == (BAD, BAD)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.doctor_tasks import are_used, tasks_and_consumers
+from arctic_orchestration.cli.doctor_tasks import tasks_and_consumers
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import task_locations
-from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked
+from arctic_orchestration_tests.cli.tasked import Tasked, task, tasked
 
 __all__ = ["tasked"]
 
@@ -47,11 +47,3 @@ def test_a_location_that_is_not_registered_says_why(tasked: Tasked) -> None:
         tx.execute(sa.update(task_locations).values(trouble="a needs b needs a"))
     (one,) = tasks_and_consumers()
     assert (one.status, one.found) == (BAD, "a needs b needs a")
-
-
-@ON_SQLITE
-def test_without_schedules_no_dispatcher_is_missed(tasked: Tasked) -> None:
-    """Where tasks or consumers are used."""
-    assert not are_used()
-    tasked.declare(task("raw", 12))
-    assert are_used()
