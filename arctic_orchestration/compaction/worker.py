@@ -39,6 +39,7 @@ from arctic_orchestration.compaction.attempts import LEASE
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, WorkerBroken
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.leases import RENEWALS
 
 __all__ = ["Merge", "MergedFiles", "What", "WorkDone", "Worker", "WorkerEvent"]
 
@@ -246,7 +247,7 @@ class Worker:
             self._draining.wait(min(self._poll * 2**doublings, _LONGEST_PAUSE_SECONDS))
 
     def _renew_all(self, ended: threading.Event) -> None:
-        every = self._life.total_seconds() / 3
+        every = self._life.total_seconds() / RENEWALS
         while not ended.wait(every):
             with self._lock:
                 held = list(self._held.values())

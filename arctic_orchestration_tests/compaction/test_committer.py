@@ -1,6 +1,7 @@
 """The committer publishes merged tasks: once, all of a table together, whatever goes wrong."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
+from arctic_orchestration import leases
 from arctic_orchestration.compaction import attempts, commits, records, task_rows
 from arctic_orchestration.compaction import committer as module
 from arctic_orchestration.compaction.cleaning import clean
@@ -248,17 +250,26 @@ def test_a_round_may_take_longer_than_a_lease_holds(
 ) -> None:
     """It is renewed meanwhile, so that no other committer begins the same round anew."""
     merged(state, catalog, table)
-    replace, life = module.replace_files, timedelta(milliseconds=400)
+    replace, life = module.replace_files, timedelta(minutes=10)
+    # Each hundredth of a second.
+    monkeypatch.setattr(leases, "RENEWALS", 60_000)
 
-    def expiry() -> datetime:
+    def half_over() -> datetime:
+        """As if half of its life had passed."""
+        with state.begin() as tx:
+            at = database_time(tx) + life / 2
+            tx.execute(sa.update(compaction_tables).values(commit_expires_at=at))
+        return at
+
+    def renewed_beyond(moment: datetime) -> bool:
         with state.read() as tx:
             at = table_named(tx, "lake.words").commit_expires_at
         assert at is not None
-        return at
+        return at > moment
 
     def slow(*args: Any, **named: Any) -> Any:
-        began = expiry()
-        until(lambda: expiry() > began + 3 * life, 60, "the lease is renewed")
+        for _ in range(3):
+            until(partial(renewed_beyond, half_over()), 60, "the lease is renewed")
         assert Committer(state, catalog).commit("lake.words") is None
         return replace(*args, **named)
 

@@ -41,7 +41,8 @@ from arctic_orchestration_tests.compaction.stored import MERGE, NOON, opened, pl
 TURNS = 600 if os.environ.get("ARCTIC_PROOF") == "full" else 40
 TABLES = ("lake.a", "lake.b", "lake.c")
 QUEUES = ("default", "one", "two")
-LIFE = timedelta(milliseconds=40)
+#: a lease that may be over before the report, and one that is not
+LIFE, LONG = timedelta(milliseconds=40), timedelta(minutes=10)
 
 
 @pytest.fixture
@@ -69,19 +70,22 @@ def plan_something(database: Database, chance: random.Random) -> None:
 
 def work(database: Database, chance: random.Random) -> None:
     """A claim, perhaps a renewal, and a report that may come too late."""
+    is_silent = chance.random() < 0.2
+    life = LIFE if is_silent else chance.choice([LIFE, LONG])
     with database.begin() as tx:
-        claim = attempts.claim(tx, chance.sample(QUEUES, 2), "w", life=LIFE)
+        claim = attempts.claim(tx, chance.sample(QUEUES, 2), "w", life=life)
     if claim is None:
         return
     if chance.random() < 0.5:
         with database.begin() as tx:
-            attempts.renew(tx, claim.attempt_id, claim.token, life=LIFE)
+            attempts.renew(tx, claim.attempt_id, claim.token, life=life)
+    if is_silent:
+        return
     ways: list[Any] = [
         lambda tx: attempts.merged(tx, claim.attempt_id, claim.token, **MERGE),
         lambda tx: attempts.merged(tx, claim.attempt_id, claim.token, **MERGE),
         lambda tx: attempts.failed(tx, claim.attempt_id, claim.token, "broken"),
         lambda tx: attempts.release(tx, claim.attempt_id, claim.token),
-        lambda tx: None,
     ]
     with database.begin() as tx:
         chance.choice(ways)(tx)

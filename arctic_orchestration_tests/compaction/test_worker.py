@@ -1,11 +1,14 @@
 """A worker claims, merges, renews, reports, and ends in an orderly way."""
 
 import threading
-from datetime import timedelta
+import time
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction import (
@@ -15,8 +18,11 @@ from arctic_orchestration.compaction import (
     task_rows,
     workers,
 )
+from arctic_orchestration.compaction import worker as worker_module
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
+from arctic_orchestration.database.compaction_tables import compaction_attempts
+from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import (
     CatalogUnavailable,
@@ -27,11 +33,14 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 AT_ONCE = timedelta(0)
-#: a lease that ends while a test looks on
-SHORT = timedelta(seconds=1)
-_PATIENCE_SECONDS = 30
+#: a lease that does not end while a test looks on, however slow the machine is,
+LONG = timedelta(minutes=10)
+#: and how often it is renewed: each hundredth of a second
+OFTEN = 60_000
+_PATIENCE_SECONDS = 60
 
 
 def table_row(state: Database) -> tables.CompactionTable:
@@ -100,18 +109,21 @@ def test_what_no_attempt_can_do_is_given_up_at_once(state: Database, catalog: Ca
     assert table_row(state).rests_until is not None
 
 
-def test_a_long_merge_keeps_its_lease(state: Database, catalog: Catalog) -> None:
+def test_a_long_merge_keeps_its_lease(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is renewed until the merge ends, however long that takes: no attempt is lost."""
     offered(state, table_of(catalog))
-    lives = 3
+    monkeypatch.setattr(worker_module, "RENEWALS", OFTEN)
 
     def long(group: FileGroup) -> None:
-        with state.read() as tx:
-            first = attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at
-        ends = first + lives * SHORT
-        wait_until(state, lambda: renewed_to(state) > ends)
+        for _ in range(3):
+            # As if half of its life had passed.
+            soon = ends_in(state, LONG / 2)
+            renewed = partial(renewed_beyond, state, soon)
+            until(renewed, _PATIENCE_SECONDS, "the lease is renewed")
 
-    done = Worker(state, catalog, Merging(before=long), life=SHORT).run(AT_ONCE)
+    done = Worker(state, catalog, Merging(before=long), life=LONG).run(AT_ONCE)
     assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.MERGED, 1)
@@ -122,23 +134,29 @@ def test_a_lease_that_is_not_renewed_is_lost_and_its_outputs_go(
 ) -> None:
     """Another worker may have the task: nothing is reported, and nothing of it stays."""
     offered(state, table_of(catalog))
+    monkeypatch.setattr(worker_module, "RENEWALS", OFTEN)
 
-    def away(*_: Any, **__: Any) -> bool:
+    def away(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailable("The state database did not answer: it is a test")
 
     monkeypatch.setattr(attempts, "renew", away)
+    reported: list[str] = []
+    monkeypatch.setattr(attempts, "merged", lambda tx, id, *_, **__: reported.append(id))
+    worker = Worker(state, catalog, merging := Merging(), life=LONG)
 
     def until_lost(group: FileGroup) -> None:
-        def over() -> bool:
-            with state.begin() as tx:
-                return attempts.expire(tx) == 1
+        (held,) = worker._held.values()
+        assert not held.lost.is_set()
+        # As if its whole life had passed.
+        held.trusted_until = time.monotonic()
+        ends_in(state, AT_ONCE)
+        with state.begin() as tx:
+            assert attempts.expire(tx) == 1
+        assert held.lost.wait(_PATIENCE_SECONDS)
 
-        wait_until(state, over)
-
-    merging = Merging(before=until_lost)
-    worker = Worker(state, catalog, merging, life=SHORT)
+    merging.before = until_lost
     done = run_once(worker)
-    assert (done.of(What.MERGED), done.of(What.LOST)) == (0, 1)
+    assert (done.of(What.MERGED), done.of(What.LOST), reported) == (0, 1, [])
     assert not any(Path(one).exists() for one in merging.directories)
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.PLANNED, 1)
@@ -282,8 +300,9 @@ def test_an_error_of_any_kind_ends_no_thread(
         return claim(*args, **named)
 
     monkeypatch.setattr(attempts, "claim", broken)
-    worker = Worker(state, catalog, Merging(), poll=timedelta(milliseconds=10))
-    assert worker.run(timedelta(seconds=1)).of(What.MERGED) == 1
+    worker = Worker(state, catalog, merging := Merging(), poll=timedelta(milliseconds=10))
+    merging.before = lambda group: worker.drain()
+    assert worker.run().of(What.MERGED) == 1
 
 
 def test_a_worker_whose_spark_is_gone_gives_its_tasks_back_and_ends(
@@ -347,16 +366,15 @@ def run_once(worker: Worker) -> Any:
     return worker.run()
 
 
-def renewed_to(state: Database) -> Any:
+def renewed_beyond(state: Database, moment: datetime) -> bool:
+    """Whether the lease of the last attempt ends later than that."""
     with state.read() as tx:
-        return attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at
+        return attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at > moment
 
 
-def wait_until(state: Database, condition: Any) -> None:
-    """Looks until it holds."""
-    ends = threading.Event()
-    for _ in range(_PATIENCE_SECONDS * 20):
-        if condition():
-            return
-        ends.wait(0.05)
-    raise AssertionError("it never came to hold")
+def ends_in(state: Database, span: timedelta) -> datetime:
+    """Lets the leases of all attempts end so soon; returns when."""
+    with state.begin() as tx:
+        at = database_time(tx) + span
+        tx.execute(sa.update(compaction_attempts).values(expires_at=at))
+    return at
