@@ -147,8 +147,9 @@ class _Append:
             self._require_same_plan()
             try:
                 self._attempt(added)
-            except (CommitFailedException, ValidationException):
-                pass
+            except (CommitFailedException, ValidationException) as error:
+                if error is self._forbidden:
+                    raise
             except Exception as error:
                 if not self.in_doubt or error is self._forbidden:
                     raise

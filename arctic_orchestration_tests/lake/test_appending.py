@@ -326,6 +326,21 @@ def test_who_may_not_commit_any_more_commits_nothing(
     assert ids(table) == [1]
 
 
+def test_what_forbids_a_commit_is_not_taken_for_another_writer(
+    spark: SparkSession, table: Table
+) -> None:
+    """Who asks may commit to another table, and be refused there: asked again, it would pass."""
+    answers = [CommitFailedException("of another table")]
+
+    def ask() -> None:
+        if answers:
+            raise answers.pop()
+
+    with pytest.raises(CommitFailedException, match="of another table"):
+        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=ask)
+    assert (ids(table), files_in(table)) == ([], set())
+
+
 def test_what_forbids_a_commit_is_not_taken_for_a_lost_answer(
     spark: SparkSession, table: Table, catalogue: Catalogue
 ) -> None:
