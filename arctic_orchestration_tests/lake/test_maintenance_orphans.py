@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.types import LongType, NestedField
 
-from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table, tables
 from arctic_orchestration.lake.upkeep.listing import Store, _written_at
 from arctic_orchestration.lake.upkeep.maintenance import Orphans, remove_orphans
@@ -272,7 +272,7 @@ def test_another_table_that_cannot_be_read_stops_it(
         return load(here, identifier)
 
     monkeypatch.setattr(SqlCatalog, "load_table", failing)
-    with pytest.raises(LakeError, match=r"lake\.other cannot be loaded.*no such host"):
+    with pytest.raises(CatalogUnavailable, match=r"lake\.other cannot be loaded.*no such host"):
         remove_orphans(table, older_than=LIMIT)
     assert Path(planted).exists()
     assert removed(remove_orphans(table, older_than=LIMIT)) == {planted}

@@ -62,17 +62,20 @@ def failing(
 
 DOWN = ConnectionError("connection refused")
 #: what is done, which question is not answered, and how many of its kind are before
-QUESTIONS = [
-    (expire, "load_table", 0),
-    (orphans, "load_table", 0),
-    (orphans, "list_namespaces", 0),
-    (orphans, "list_tables", 0),
-    (orphans, "load_table", 1),
-    (orphans, "load_table", 2),
-]
+each_question = pytest.mark.parametrize(
+    ("tidy", "question", "after"),
+    [
+        (expire, "load_table", 0),
+        (orphans, "load_table", 0),
+        (orphans, "list_namespaces", 0),
+        (orphans, "list_tables", 0),
+        (orphans, "load_table", 1),
+        (orphans, "load_table", 2),
+    ],
+)
 
 
-@pytest.mark.parametrize(("tidy", "question", "after"), QUESTIONS)
+@each_question
 def test_a_catalog_that_stays_away_is_named_and_nothing_is_changed(
     table: Table,
     monkeypatch: pytest.MonkeyPatch,
@@ -90,7 +93,7 @@ def test_a_catalog_that_stays_away_is_named_and_nothing_is_changed(
     assert tidy(table) == 1
 
 
-@pytest.mark.parametrize(("tidy", "question", "after"), QUESTIONS)
+@each_question
 def test_a_catalog_that_comes_back_is_all_that_is_needed(
     table: Table,
     monkeypatch: pytest.MonkeyPatch,

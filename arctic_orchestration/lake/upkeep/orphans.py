@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, LakeError
 from arctic_orchestration.lake.tables import answered
 from arctic_orchestration.lake.upkeep.listing import ListedFile, Store
 from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
@@ -134,7 +134,8 @@ def _neighbours(table: Table, key: str) -> Iterator[Table]:
         except NoSuchTableError:
             continue
         except Exception as error:
-            raise LakeError(
+            kind = CatalogUnavailable if isinstance(error, CatalogUnavailable) else LakeError
+            raise kind(
                 f"{name_of(table)}: {'.'.join(identifier)} cannot be loaded, and may lie in the "
                 f"same place: {error}"
             ) from error
