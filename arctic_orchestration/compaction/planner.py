@@ -331,7 +331,7 @@ class _Planner:
                 most_files=self.policy.max_files,
             ),
         )
-        cause = Left.UNPAIRED
+        cause = Left.UNPAIRED if chosen or not here.too_large else Left.TOO_LARGE
         groups = []
         for files in packed.bins:
             kept = files
@@ -342,7 +342,7 @@ class _Planner:
             if len(kept) > 1 or (choice.applies_deletes and kept[0].deletes):
                 groups.append(kept)
         groups += [(file,) for file in split]
-        return groups, Left.TOO_LARGE if here.too_large else cause
+        return groups, cause
 
     def _task(
         self, choice: _Choice, spec_id: int, name: str, files: tuple[LiveFile, ...]

@@ -153,6 +153,9 @@ def test_undersized_files_that_do_not_fit_together_are_left() -> None:
     assert found.tasks == ()
     (partition,) = found.partitions
     assert partition.left is Left.UNPAIRED
+    # Whatever is beside them.
+    (partition,) = planned([*data_files(8, 60 * MB), data_file("large", 401 * MB)]).partitions
+    assert partition.left is Left.UNPAIRED
     assert partition.reason == "8 undersized files of 8"
 
 
@@ -241,6 +244,7 @@ def test_a_file_above_what_a_task_may_read_is_left_and_told() -> None:
     (partition,) = found.partitions
     assert partition.left is Left.TOO_LARGE
     assert partition.notes == ("1 file too large for a task of 400.0 MB",)
+    assert planned([data_file("a", 401 * MB)], FORCED).partitions[0].left is Left.TOO_LARGE
 
 
 def test_a_file_that_no_task_may_read_is_no_reason_to_rewrite_small_ones() -> None:
