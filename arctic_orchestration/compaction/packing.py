@@ -28,43 +28,38 @@ class Limits:
     most_files: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Packed:
-    """Files in bins, in their order, and those that are too large for any."""
-
-    bins: tuple[tuple[LiveFile, ...], ...]
-    too_large: tuple[LiveFile, ...]
-
-
 def in_order(files: Sequence[LiveFile]) -> list[LiveFile]:
     """The files as the table got them: by sequence number, then by path."""
     return sorted(files, key=lambda file: (file.sequence_number, file.path))
 
 
-def pack(files: Sequence[LiveFile], limits: Limits) -> Packed:
-    """Packs the files, which need not be in order; the result is.
+def too_large(files: Sequence[LiveFile], most_bytes: int) -> tuple[LiveFile, ...]:
+    """Those files that are more than so many bytes alone, with their deletes."""
+    # Files of one commit often have the very same tuple of deletes, thousands of them.
+    tuples = {id(file.deletes): file.deletes for file in files if file.deletes}
+    sizes = {key: sum(one.size for one in deletes) for key, deletes in tuples.items()}
+    return tuple(file for file in files if file.size + sizes.get(id(file.deletes), 0) > most_bytes)
+
+
+def pack(files: Sequence[LiveFile], limits: Limits) -> list[tuple[LiveFile, ...]]:
+    """Packs the files, which need not be in order; the bins are, and what is in them.
 
     A bin has at most ``limits.target`` bytes, and delete files count, each once a bin. Where these
     are large, a bin may have as much data as deletes: each task reads them, and with little data
     beside them the same deletes would be read again and again. A file that is larger than the
-    target has a bin of its own.
+    target has a bin of its own. None may be :func:`too_large` for any.
     """
     bins: list[_Bin] = []
-    too_large = []
     rooms = _Rooms(len(files), limits.target)
     for file in in_order(files):
         place = _place_of(file, bins, rooms, limits)
         if place is None:
-            bin_ = _Bin()
-            if not bin_.takes_alone(file, limits):
-                too_large.append(file)
-                continue
             place = len(bins)
-            bins.append(bin_)
+            bins.append(_Bin())
         bin_ = bins[place]
         bin_.add(file)
         rooms.set(place, bin_.room(limits))
-    return Packed(bins=tuple(tuple(bin_.files) for bin_ in bins), too_large=tuple(too_large))
+    return [tuple(bin_.files) for bin_ in bins]
 
 
 def _place_of(
@@ -91,9 +86,6 @@ class _Bin:
         self._paths: set[str] = set()
         # Files of one commit often have the very same tuple of deletes, thousands of them.
         self._seen: set[int] = set()
-
-    def takes_alone(self, file: LiveFile, limits: Limits) -> bool:
-        return file.size + self._added(file) <= limits.most_bytes
 
     def takes(self, file: LiveFile, limits: Limits) -> bool:
         return self.data + file.size <= _most_data(self._deletes + self._added(file), limits)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arctic_orchestration.compaction.packing import in_order
+from arctic_orchestration.compaction.packing import in_order, too_large
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
 from arctic_orchestration.lake.sizes import outputs_wanted
@@ -51,20 +51,13 @@ class PartitionFiles:
         Were they a reason for a major, they would be one at each plan, and the small files beside
         them would be written anew each time.
         """
-        # Files of one commit often have the very same tuple of deletes, thousands of them.
-        tuples = {id(file.deletes): file.deletes for file in self.files if file.deletes}
-        sizes = {key: sum(one.size for one in deletes) for key, deletes in tuples.items()}
-        too_large = tuple(
-            file
-            for file in self.files
-            if file.size + sizes.get(id(file.deletes), 0) > policy.max_task_size
-        )
-        if not too_large:
+        large = too_large(self.files, policy.max_task_size)
+        if not large:
             return self
-        paths = {file.path for file in too_large}
+        paths = {file.path for file in large}
         others = PartitionFiles.of([file for file in self.files if file.path not in paths], policy)
         # The share of deleted rows is that of the whole partition.
-        return replace(others, files=self.files, too_large=too_large)
+        return replace(others, files=self.files, too_large=large)
 
     @property
     def bytes(self) -> int:

@@ -323,7 +323,7 @@ class _Planner:
             if choice.applies_deletes:
                 small = {file.path for file in (*chosen, *split)}
                 chosen += [file for file in here.with_deletes if file.path not in small]
-        packed = pack(
+        bins = pack(
             chosen,
             Limits(
                 target=self.policy.target_size,
@@ -333,7 +333,7 @@ class _Planner:
         )
         cause = Left.UNPAIRED if chosen or not here.too_large else Left.TOO_LARGE
         groups = []
-        for files in packed.bins:
+        for files in bins:
             kept = files
             if choice.kind is TaskKind.MINOR:
                 kept = _without_larger(files)

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction.packing import Limits, Packed, pack
+from arctic_orchestration.compaction.packing import Limits, in_order, pack, too_large
 from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration_tests.compaction.planned_files import data_file, delete_file
 
 WIDE = Limits(target=100, most_bytes=400, most_files=1000)
 
 
-def sizes(packed: Packed) -> list[list[int]]:
+def sizes(bins: list[tuple[LiveFile, ...]]) -> list[list[int]]:
     """The sizes of the files in each bin."""
-    return [[file.size for file in bin_] for bin_ in packed.bins]
+    return [[file.size for file in bin_] for bin_ in bins]
 
 
 def written(*sizes: int) -> list[LiveFile]:
@@ -32,7 +32,7 @@ def test_files_stay_in_the_order_in_which_the_table_got_them() -> None:
         data_file("a", 2, sequence=2),
         data_file("z", 3, sequence=1),
     ]
-    assert [file.path for file in pack(files, WIDE).bins[0]] == ["z", "a", "b"]
+    assert [file.path for file in pack(files, WIDE)[0]] == ["z", "a", "b"]
     assert pack(files[::-1], WIDE) == pack(files, WIDE)
 
 
@@ -60,7 +60,7 @@ def test_large_deletes_have_as_much_data_beside_them() -> None:
     """With 95 of deletes, a bin takes 95 of data: 5 would mean to read them for each file."""
     shared = delete_file("d", 95)
     files = [data_file(f"f{place}", 5, sequence=place, deletes=[shared]) for place in range(20)]
-    assert [len(bin_) for bin_ in pack(files, WIDE).bins] == [19, 1]
+    assert [len(bin_) for bin_ in pack(files, WIDE)] == [19, 1]
 
 
 def test_bins_that_deletes_fill_do_not_keep_others_apart() -> None:
@@ -68,7 +68,7 @@ def test_bins_that_deletes_fill_do_not_keep_others_apart() -> None:
     shared = (delete_file("d", 20),)
     files = [data_file(f"a{n:03}", 40, deletes=shared) for n in range(200)]
     files += [data_file(f"b{n:03}", 1, sequence=2, deletes=shared) for n in range(200)]
-    counts = [len(bin_) for bin_ in pack(files, WIDE).bins]
+    counts = [len(bin_) for bin_ in pack(files, WIDE)]
     assert counts == [2] * 100 + [80, 80, 40]
 
 
@@ -76,7 +76,7 @@ def test_a_file_finds_the_bin_with_room_for_its_deletes_too() -> None:
     """Behind 20 bins in which 30 of deletes are too many: 10 and 30 go to the one of 50."""
     files = [data_file(f"a{n:02}", 61) for n in range(20)] + [data_file("b", 50)]
     files.append(data_file("c", 10, sequence=2, deletes=[delete_file("d", 30)]))
-    assert [file.path for file in pack(files, WIDE).bins[-1]] == ["b", "c"]
+    assert [file.path for file in pack(files, WIDE)[-1]] == ["b", "c"]
 
 
 def test_a_file_that_no_task_may_read_is_left_out() -> None:
@@ -88,9 +88,10 @@ def test_a_file_that_no_task_may_read_is_left_out() -> None:
         data_file("fits", 60, deletes=[delete_file("e", 60)]),
         data_file("small", 40),
     ]
-    packed = pack(files, limits)
-    assert [[file.path for file in bin_] for bin_ in packed.bins] == [["fits"], ["small"]]
-    assert [file.path for file in packed.too_large] == ["deleted", "large"]
+    large = too_large(in_order(files), limits.most_bytes)
+    assert [file.path for file in large] == ["deleted", "large"]
+    bins = pack([file for file in files if file not in large], limits)
+    assert [[file.path for file in bin_] for bin_ in bins] == [["fits"], ["small"]]
 
 
 DELETES = [delete_file(f"d{place}", size) for place, size in enumerate((0, 1, 10, 30, 70, 120))]
@@ -118,12 +119,11 @@ LIMITS = st.builds(
 @given(FILES, LIMITS)
 def test_bins_keep_within_the_limits(files: list[LiveFile], limits: Limits) -> None:
     """Every file is in one bin or too large; a bin of several files is never above its limits."""
-    packed = pack(files, limits)
-    packed_paths = [file.path for bin_ in packed.bins for file in bin_]
-    assert sorted([*packed_paths, *(file.path for file in packed.too_large)]) == sorted(
-        file.path for file in files
-    )
-    for bin_ in packed.bins:
+    large = too_large(files, limits.most_bytes)
+    bins = pack([file for file in files if file not in large], limits)
+    packed = [file.path for bin_ in bins for file in bin_]
+    assert sorted([*packed, *(file.path for file in large)]) == sorted(file.path for file in files)
+    for bin_ in bins:
         data = sum(file.size for file in bin_)
         deletes = sum({d.path: d.size for file in bin_ for d in file.deletes}.values())
         assert data + deletes <= limits.most_bytes
