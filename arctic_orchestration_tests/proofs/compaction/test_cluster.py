@@ -18,7 +18,7 @@ from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_t
 from arctic_orchestration_tests.lake.test_cluster import daemon, said
 from arctic_orchestration_tests.lake.test_cluster import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
-from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
@@ -65,7 +65,7 @@ def test_a_worker_merges_on_a_standalone_cluster(
             )
         )
         conf = {"spark.executor.memory": "512m", "spark.cores.max": "2"}
-        worker = crew.start(WORKER, How(master=url, conf=conf))
+        worker = crew.start(WORKER, How(life=LONG, master=url, conf=conf))
         _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
         assert offered is not None and len(offered.taken) == 3
         worker.says(What.MERGED, 3)

@@ -38,7 +38,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.merging.merge import Engine, Way
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
-from arctic_orchestration_tests.proofs.compaction.sizes import FULL
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
@@ -146,7 +146,8 @@ def test_many_large_files_are_merged_in_little_memory(
     assert all(size > FILE_SIZE for size in sizes(table))
     before, total = contents(table), sum(sizes(table))
     conf = {"spark.driver.memory": f"{HEAP}m"}
-    worker = crew.start(WORKER, How(conf=conf, parallelism=PARALLELISM, way=way, engine=engine))
+    how = How(life=LONG, conf=conf, parallelism=PARALLELISM, way=way, engine=engine)
+    worker = crew.start(WORKER, how)
     worker.says("ready")
     began = time.monotonic()
     _, offered = offer_now(state, catalog, "lake.large", utc_now(), force=True)

@@ -1,16 +1,17 @@
 """Proof: who is stopped for longer than its lease, and goes on, changes nothing any more.
 
-Real processes get SIGSTOP at a step, another one does their work, and they get SIGCONT.
+Real processes get SIGSTOP at a step, their leases end by the database's time, which alone decides,
+another process does their work, and they get SIGCONT.
 """
 
 import signal
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -18,10 +19,12 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.compaction import attempts, cleaning, records, task_rows
 from arctic_orchestration.compaction.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.cleaning import clean
-from arctic_orchestration.compaction.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.outputs import directory_of
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import What, Worker
+from arctic_orchestration.database.compaction_tables import compaction_attempts, compaction_tables
+from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.replacing import replace as replacing
@@ -34,15 +37,12 @@ from arctic_orchestration_tests.proofs.compaction.crew import (
     How,
     Member,
 )
-from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.proofs.compaction.sizes import LONG
 from arctic_orchestration_tests.proofs.compaction.steps import Without
-from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
 STOPPED = signal.SIGSTOP
-#: a lease that ends while a test looks on
-SHORT = How(life=timedelta(seconds=2))
 AT_ONCE = timedelta(0)
 
 
@@ -69,14 +69,20 @@ def outputs_of(table: Table, attempt: Attempt) -> list[Path]:
     return sorted(directory.rglob("*.parquet"))
 
 
-def expired(state: Database) -> Callable[[], bool]:
-    """Whether an attempt is lost by now."""
+def let_leases_end(state: Database) -> None:
+    """Those of whoever is stopped."""
+    with state.begin() as tx:
+        now = database_time(tx)
+        live, held = compaction_attempts.c.expires_at, compaction_tables.c.commit_expires_at
+        tx.execute(sa.update(compaction_attempts).where(live > now).values(expires_at=now))
+        tx.execute(sa.update(compaction_tables).where(held > now).values(commit_expires_at=now))
 
-    def ask() -> bool:
-        with state.begin() as tx:
-            return attempts.expire(tx) == 1
 
-    return ask
+def let_it_be_lost(state: Database) -> None:
+    """The attempt of the worker that is stopped."""
+    let_leases_end(state)
+    with state.begin() as tx:
+        assert attempts.expire(tx) == 1
 
 
 def compactions(table: Table) -> list[str]:
@@ -86,21 +92,9 @@ def compactions(table: Table) -> list[str]:
     return [one for one in found if one is not None]
 
 
-def committed_in_time(state: Database, catalog: Catalog) -> CommitCounts:
-    """Another committer's round, when the lease of the one that is stopped is over."""
-    committer, done = Committer(state, catalog), list[CommitCounts]()
-
-    def takes_over() -> bool:
-        done.append(committer.tick())
-        return done[-1].snapshots == 1
-
-    until(takes_over, SECONDS, "another committer has the table")
-    return done[-1]
-
-
-def stopped_worker(crew: Crew, step: str, how: How = SHORT) -> Member:
+def stopped_worker(crew: Crew, step: str, without: Without = Without.NOTHING) -> Member:
     """A worker that has claimed a task, and stands at the step, its JVM too."""
-    worker = crew.start(WORKER, how)
+    worker = crew.start(WORKER, How(life=LONG, without=without))
     crew.arm(step, how=STOPPED)
     worker.is_stopped_at(crew, step)
     for child in psutil.Process(worker.pid).children(recursive=True):
@@ -122,7 +116,7 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
     before = rows_of(table)
     offered(state, table)
     worker = stopped_worker(crew, step)
-    until(expired(state), SECONDS, "the lease of the stopped worker is over")
+    let_it_be_lost(state)
     Worker(state, catalog, partial(merge, spark)).run(AT_ONCE)
     counts = Committer(state, catalog).tick()
     assert (counts.snapshots, counts.committed) == (1, 1)
@@ -151,10 +145,10 @@ def test_a_late_report_is_refused_also_when_nobody_else_has_the_task(
     Its directory was removed, as its attempt was lost, when the report comes.
     """
     offered(state, table)
-    worker = stopped_worker(crew, "OUTPUTS_WRITTEN", How(life=SHORT.life, without=without))
+    worker = stopped_worker(crew, "OUTPUTS_WRITTEN", without)
     (attempt,) = attempts_at(state)
     assert outputs_of(table, attempt) != []
-    until(expired(state), SECONDS, "the lease of the stopped worker is over")
+    let_it_be_lost(state)
     # Another one has claimed the task, and is at it.
     with state.begin() as tx:
         claim = attempts.claim(tx, (), "another one")
@@ -188,10 +182,12 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
     offered(state, table, at_once=2)
     Worker(state, catalog, Merging()).run(AT_ONCE)
     crew.arm(step, how=STOPPED)
-    committer = crew.start(COMMITTER, SHORT)
+    committer = crew.start(COMMITTER, How(life=LONG))
     committer.is_stopped_at(crew, step)
     # A round of one snapshot, its own or the one that it finds in the table's history.
-    assert committed_in_time(state, catalog).committed == 2
+    let_leases_end(state)
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed) == (1, 2)
     with state.read() as tx:
         tasks = {task.id: task for task in task_rows.tasks(tx)}
         (record,) = records.records(tx)
@@ -226,11 +222,13 @@ def test_without_the_tables_history_a_take_over_loses_rows(
     offered(state, table)
     Worker(state, catalog, Merging()).run(AT_ONCE)
     crew.arm("SNAPSHOT_COMMITTED", how=STOPPED)
-    committer = crew.start(COMMITTER, SHORT)
+    committer = crew.start(COMMITTER, How(life=LONG))
     committer.is_stopped_at(crew, "SNAPSHOT_COMMITTED")
     monkeypatch.setattr(replacing, "made_before", lambda *_: {})
     other = Committer(state, catalog)
-    until(lambda: other.tick().conflicts == 1, SECONDS, "a conflict with its own snapshot")
+    let_leases_end(state)
+    # With its own snapshot.
+    assert other.tick().conflicts == 1
     if cleaner_looks:
         assert clean(state, catalog, grace=AT_ONCE).kept == 1
         assert rows_of(table) == before
