@@ -1,20 +1,21 @@
-"""What the committer takes and reports: merged tasks, and the lease that only one holds a table.
+"""What the committer takes and reports: merged tasks.
 
-Two things keep a commit from being made twice. The lease: its token is asked for in the same
-transaction as each report. And the snapshot, which names its tasks: a committer that died after
-its commit leaves tasks that are merged here and committed there, and the next one finds them there
-and reports them. To report a task again with the same snapshot changes nothing.
+Two things keep a commit from being made twice. The lease of ``commit_leases``: its token is asked
+for in the same transaction as each report. And the snapshot, which names its tasks: a committer
+that died after its commit leaves tasks that are merged here and committed there, and the next one
+finds them there and reports them. To report a task again with the same snapshot changes nothing.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import records, rests, tables, task_rows
 from arctic_orchestration.compaction.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.attempts import Time
+from arctic_orchestration.compaction.commit_leases import CommitLease
 from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.database import dialect
@@ -27,19 +28,6 @@ from arctic_orchestration.database.compaction_tables import (
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
 from arctic_orchestration.lake.file_groups import FileGroup
-
-#: how long a committer has a table until it renews
-COMMIT_LEASE = timedelta(seconds=60)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommitLease:
-    """The right to commit to a table."""
-
-    table: str
-    owner: str
-    token: int
-    expires_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +43,7 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
     """Tables with merged tasks whose commit interval is over and that no other committer has.
 
     The table whose task has waited longest comes first. It may be taken by another one until
-    :func:`take_commit_lease` says that it is ours.
+    :func:`~.commit_leases.take_commit_lease` says that it is ours.
     """
     now, here, task = time(tx), compaction_tables.c, compaction_tasks.c
     query = (
@@ -70,85 +58,6 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
         .order_by(sa.func.min(task.state_at), task.table_name)
     )
     return list(tx.execute(query).scalars())
-
-
-def take_commit_lease(
-    tx: sa.Connection,
-    table: str,
-    owner: str,
-    *,
-    life: timedelta = COMMIT_LEASE,
-    time: Time = database_time,
-) -> CommitLease | None:
-    """Takes the right to commit to a table; none: another committer has it."""
-    now, here = time(tx), compaction_tables.c
-    token = tx.execute(
-        sa.update(compaction_tables)
-        .where(
-            here.name == table, here.commit_expires_at.is_(None) | (here.commit_expires_at <= now)
-        )
-        .values(
-            commit_owner=owner, commit_token=here.commit_token + 1, commit_expires_at=now + life
-        )
-        .returning(here.commit_token)
-    ).scalar()
-    if token is None:
-        return None
-    return CommitLease(table=table, owner=owner, token=token, expires_at=now + life)
-
-
-def renew_commit_lease(
-    tx: sa.Connection,
-    lease: CommitLease,
-    *,
-    life: timedelta = COMMIT_LEASE,
-    time: Time = database_time,
-) -> CommitLease | None:
-    """Lets the lease hold for another ``life`` from now; none: somebody else has the table.
-
-    One that is over and that nobody has taken holds again: to take it is what makes it another's,
-    and gives it another token.
-    """
-    now, here = time(tx), compaction_tables.c
-    changed = tx.execute(
-        sa.update(compaction_tables)
-        .where(
-            here.name == lease.table,
-            here.commit_token == lease.token,
-            here.commit_expires_at.is_not(None),
-        )
-        .values(commit_expires_at=now + life)
-    )
-    return replace(lease, expires_at=now + life) if changed.rowcount else None
-
-
-def end_commit_lease(
-    tx: sa.Connection,
-    lease: CommitLease,
-    *,
-    next_commit_at: datetime | None = None,
-    trouble: str | None = None,
-) -> None:
-    """Gives the table back; a lease that is over or another's is left alone.
-
-    Args:
-        tx: the transaction.
-        lease: what was taken.
-        next_commit_at: before that nobody commits to the table; none: as it was.
-        trouble: why nothing could be committed, for people; none: it could.
-    """
-    here = compaction_tables.c
-    values: dict[str, datetime | str | None] = {
-        "commit_expires_at": None,
-        "commit_trouble": trouble,
-    }
-    if next_commit_at is not None:
-        values["next_commit_at"] = next_commit_at
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(here.name == lease.table, here.commit_token == lease.token)
-        .values(commit_owner=None, **values)
-    )
 
 
 def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> list[MergedTask]:

@@ -20,8 +20,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import catalogs, commits, tables
-from arctic_orchestration.compaction.commits import CommitLease, MergedTask
+from arctic_orchestration.compaction import catalogs, commit_leases, commits, tables
+from arctic_orchestration.compaction.commit_leases import CommitLease
+from arctic_orchestration.compaction.commits import MergedTask
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration.database.dialect import database_time
@@ -151,7 +152,7 @@ class Committer:
         catalogs.require_same(self._database, self._catalog)
         asked = monotonic()
         with self._database.begin() as tx:
-            lease = commits.take_commit_lease(tx, name, self._name, life=self._life)
+            lease = commit_leases.take_commit_lease(tx, name, self._name, life=self._life)
             if lease is None:
                 return None
             tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS)
@@ -206,7 +207,7 @@ class Committer:
                     commits.conflicted(tx, task_id, reason, lease=lease)
                 for task_id, reason in replaced.wrong.items():
                     commits.wrong(tx, task_id, reason, lease=lease)
-                commits.end_commit_lease(
+                commit_leases.end_commit_lease(
                     tx,
                     lease,
                     next_commit_at=database_time(tx) + pause if pause is not None else None,
@@ -233,7 +234,7 @@ class Committer:
 
     def _renewed(self, lease: CommitLease) -> bool:
         with self._database.begin() as tx:
-            return commits.renew_commit_lease(tx, lease, life=self._life) is not None
+            return commit_leases.renew_commit_lease(tx, lease, life=self._life) is not None
 
     def _hold(self, lease: CommitLease) -> None:
         """Makes sure that the table is still ours, just before something is published.
@@ -254,7 +255,7 @@ class Committer:
                     commits.conflicted(tx, task.task.id, reason, lease=lease)
                 if gone:
                     tables.table_gone(tx, lease.table, database_time(tx))
-                commits.end_commit_lease(tx, lease)
+                commit_leases.end_commit_lease(tx, lease)
         except Refused as refused:
             _log.warning("%s", refused)
             return None
@@ -283,7 +284,7 @@ class Committer:
     ) -> None:
         with self._database.begin() as tx:
             later: datetime | None = None if pause is None else database_time(tx) + pause
-            commits.end_commit_lease(tx, lease, next_commit_at=later, trouble=trouble)
+            commit_leases.end_commit_lease(tx, lease, next_commit_at=later, trouble=trouble)
 
 
 def _replacement(task: MergedTask) -> Replacement:

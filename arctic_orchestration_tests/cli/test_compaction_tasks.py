@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, commits, tables
+from arctic_orchestration.compaction import attempts, commit_leases, commits, tables
 from arctic_orchestration.compaction.attempt import MergedFile
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
@@ -204,12 +204,12 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
     """Not while a committer has its table."""
     id = merged(lake)
     with lake.database.begin() as tx:
-        lease = commits.take_commit_lease(tx, "lake.flights", "committer-7")
+        lease = commit_leases.take_commit_lease(tx, "lake.flights", "committer-7")
     refused = arctic("compaction", "cancel", id)
     assert refused.code == 2
     assert f"{id} is merged, and committer-7 commits to lake.flights until 20" in refused.err
     with lake.database.begin() as tx:
-        commits.end_commit_lease(tx, lease, trouble="access denied")
+        commit_leases.end_commit_lease(tx, lease, trouble="access denied")
     assert "not committed to: access denied" in arctic("compaction", "status").out
     assert "the last try came to nothing: access denied" in (
         arctic("compaction", "explain", "lake.flights").out

@@ -13,7 +13,7 @@ from arctic_orchestration.cli.doctor import examine
 from arctic_orchestration.cli.doctor_compaction import compaction
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import commits, leftovers, queues, tables, workers
+from arctic_orchestration.compaction import commit_leases, leftovers, queues, tables, workers
 from arctic_orchestration.database.compaction_tables import compaction_attempts
 from arctic_orchestration.database.freshness_tables import tasks
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
@@ -110,8 +110,8 @@ def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
     lake.table("lake.flights", 1)
     lake.tick()
     with lake.database.begin() as tx:
-        lease = commits.take_commit_lease(tx, "lake.flights", "committer")
-        commits.end_commit_lease(tx, lease, trouble="access denied")
+        lease = commit_leases.take_commit_lease(tx, "lake.flights", "committer")
+        commit_leases.end_commit_lease(tx, lease, trouble="access denied")
     status, said, advice = found()["tables not committed to"]
     assert (status, said) == (WARNING, "lake.flights: access denied")
     assert "arctic compaction cancel ID" in advice

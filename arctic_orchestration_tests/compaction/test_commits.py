@@ -5,7 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, commits, leftovers, rests, tables, task_rows
+from arctic_orchestration.compaction import (
+    attempts,
+    commit_leases,
+    commits,
+    leftovers,
+    rests,
+    tables,
+    task_rows,
+)
 from arctic_orchestration.compaction.attempt import AttemptState
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.task import PlannedTask, TaskKind, TaskState
@@ -179,22 +187,24 @@ def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
     clock = Clock()
     first, second = merge(database, clock, "lake.a", planned("a"), planned("b"))
     with database.begin() as tx:
-        one = commits.take_commit_lease(tx, "lake.a", "one", time=clock)
+        one = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
         assert one is not None
-        assert commits.take_commit_lease(tx, "lake.a", "two", time=clock) is None
+        assert commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock) is None
         assert commits.tables_to_commit(tx, time=clock) == []
         clock.passes(seconds=59)
-        one = commits.renew_commit_lease(tx, one, time=clock)
+        one = commit_leases.renew_commit_lease(tx, one, time=clock)
         assert one is not None
         clock.passes(seconds=59)
-        assert commits.take_commit_lease(tx, "lake.a", "two", time=clock) is None
+        assert commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock) is None
         clock.passes(seconds=2)
-        assert commits.renew_commit_lease(tx, one, time=clock) is not None, "nobody has taken it"
+        assert commit_leases.renew_commit_lease(tx, one, time=clock) is not None, (
+            "nobody has taken it"
+        )
         clock.passes(seconds=60)
-        two = commits.take_commit_lease(tx, "lake.a", "two", time=clock)
+        two = commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock)
         assert two is not None
         assert two.token == one.token + 1
-        assert commits.renew_commit_lease(tx, one, time=clock) is None
+        assert commit_leases.renew_commit_lease(tx, one, time=clock) is None
         for report in (
             lambda: commits.committed(tx, [first], 5, lease=one, time=clock),
             lambda: commits.conflicted(tx, first, "x", lease=one, time=clock),
@@ -202,13 +212,13 @@ def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
         ):
             with pytest.raises(Refused, match=r"committer one has lost table lake\.a"):
                 report()
-        commits.end_commit_lease(tx, one, next_commit_at=clock.now + timedelta(days=9))
+        commit_leases.end_commit_lease(tx, one, next_commit_at=clock.now + timedelta(days=9))
         assert tables.table_named(tx, "lake.a").commit_owner == "two"
         assert commits.committed(tx, [first], 5, lease=two, time=clock) is not None
         with pytest.raises(NotFound, match=r"for table lake\.b, the task is of lake\.a"):
             commits.committed(
                 tx, [second], 5, time=clock,
-                lease=commits.take_commit_lease(tx, "lake.b", "two", time=clock),
+                lease=commit_leases.take_commit_lease(tx, "lake.b", "two", time=clock),
             )  # fmt: skip
 
 
@@ -217,15 +227,15 @@ def test_a_table_is_committed_to_no_earlier_than_its_interval_says(database: Dat
     clock = Clock()
     merge(database, clock, "lake.a", planned("a"))
     with database.begin() as tx:
-        lease = commits.take_commit_lease(tx, "lake.a", "one", time=clock)
-        commits.end_commit_lease(tx, lease, next_commit_at=clock.now + MINUTE)
+        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        commit_leases.end_commit_lease(tx, lease, next_commit_at=clock.now + MINUTE)
         assert commits.tables_to_commit(tx, time=clock) == []
         clock.passes(seconds=60)
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a"]
-        lease = commits.take_commit_lease(tx, "lake.a", "one", time=clock)
-        commits.end_commit_lease(tx, lease)
+        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        commit_leases.end_commit_lease(tx, lease)
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a"]
-        assert commits.take_commit_lease(tx, "lake.x", "one", time=clock) is None
+        assert commit_leases.take_commit_lease(tx, "lake.x", "one", time=clock) is None
 
 
 def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) -> None:
@@ -233,10 +243,10 @@ def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) ->
     clock = Clock()
     first, second = merge(database, clock, "lake.a", planned("a"), planned("b"))
     with database.begin() as tx:
-        late = commits.take_commit_lease(tx, "lake.a", "late", time=clock)
+        late = commit_leases.take_commit_lease(tx, "lake.a", "late", time=clock)
         assert late is not None
         clock.passes(seconds=60)
-        lease = commits.take_commit_lease(tx, "lake.a", "a person", time=clock)
+        lease = commit_leases.take_commit_lease(tx, "lake.a", "a person", time=clock)
         assert lease is not None
         with pytest.raises(Refused, match=r"committer late has lost table lake\.a"):
             commits.cancel_merged(tx, first, "canceled", late, time=clock)
@@ -258,14 +268,14 @@ def test_what_troubles_the_committer_stands_in_the_row_of_the_table(database: Da
     """Until the next one ends without trouble; one that has lost the table changes nothing."""
     clock = Clock()
     with database.begin() as tx:
-        lease = commits.take_commit_lease(tx, "lake.a", "one", time=clock)
-        commits.end_commit_lease(tx, lease, trouble="access \x00denied \udcff")
+        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        commit_leases.end_commit_lease(tx, lease, trouble="access \x00denied \udcff")
         # What no database holds in a text is replaced.
         assert tables.table_named(tx, "lake.a").commit_trouble == "access \ufffddenied \ufffd"
-        two = commits.take_commit_lease(tx, "lake.a", "two", time=clock)
-        commits.end_commit_lease(tx, lease)
+        two = commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock)
+        commit_leases.end_commit_lease(tx, lease)
         assert tables.table_named(tx, "lake.a").commit_trouble is not None
-        commits.end_commit_lease(tx, two)
+        commit_leases.end_commit_lease(tx, two)
         assert tables.table_named(tx, "lake.a").commit_trouble is None
 
 

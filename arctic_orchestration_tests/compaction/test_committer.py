@@ -13,7 +13,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from arctic_orchestration import leases
-from arctic_orchestration.compaction import attempts, commits, records, task_rows
+from arctic_orchestration.compaction import attempts, commit_leases, commits, records, task_rows
 from arctic_orchestration.compaction import committer as module
 from arctic_orchestration.compaction.cleaning import clean
 from arctic_orchestration.compaction.committer import Committer
@@ -186,11 +186,11 @@ def test_a_crash_after_the_snapshot_is_recognised(
 def test_only_one_committer_has_a_table(state: Database, catalog: Catalog, table: Table) -> None:
     merged(state, catalog, table)
     with state.begin() as tx:
-        lease = commits.take_commit_lease(tx, "lake.words", "another one")
+        lease = commit_leases.take_commit_lease(tx, "lake.words", "another one")
     assert lease is not None
     assert Committer(state, catalog).commit("lake.words") is None
     with state.begin() as tx:
-        commits.end_commit_lease(tx, lease)
+        commit_leases.end_commit_lease(tx, lease)
     assert Committer(state, catalog).tick().snapshots == 1
 
 
@@ -231,7 +231,7 @@ def test_a_committer_that_is_late_publishes_nothing(
     def late(*args: Any, **named: Any) -> Any:
         end_leases(state)
         with state.begin() as tx:
-            other = commits.take_commit_lease(tx, "lake.words", "another one")
+            other = commit_leases.take_commit_lease(tx, "lake.words", "another one")
             assert other is not None
             for id in ids:
                 commits.conflicted(tx, id, "it is a test", lease=other)
@@ -322,7 +322,7 @@ def test_a_state_database_from_a_backup_removes_nothing_that_is_live(
                 .where(compaction_attempts.c.id == row["id"])
                 .values(**row)
             )
-        lease = commits.take_commit_lease(tx, "lake.words", "of the backup")
+        lease = commit_leases.take_commit_lease(tx, "lake.words", "of the backup")
         assert lease is not None
         for id in ids:
             commits.conflicted(tx, id, "it is a test", lease=lease)

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction import (
     attempts,
+    commit_leases,
     commits,
     leftovers,
     queues,
@@ -95,7 +96,7 @@ def commit(database: Database, chance: random.Random) -> None:
     """All that is merged of a table: most in a snapshot, some dropped."""
     table, snapshot_id = chance.choice(TABLES), chance.randrange(2**60)
     with database.begin() as tx:
-        lease = commits.take_commit_lease(tx, table, "c", life=LIFE)
+        lease = commit_leases.take_commit_lease(tx, table, "c", life=LIFE)
         merged = commits.merged_tasks(tx, table)
     if lease is None:
         return
@@ -105,7 +106,7 @@ def commit(database: Database, chance: random.Random) -> None:
         commits.committed(tx, done, snapshot_id, lease=lease)
         for id in dropped:
             chance.choice([commits.conflicted, commits.wrong])(tx, id, "x", lease=lease)
-        commits.end_commit_lease(tx, lease)
+        commit_leases.end_commit_lease(tx, lease)
 
 
 def tidy(database: Database, chance: random.Random) -> None:

@@ -20,8 +20,16 @@ from arctic_orchestration.cli.display import (
 )
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, commits, queues, rests, tables, task_rows
-from arctic_orchestration.compaction.commits import CommitLease
+from arctic_orchestration.compaction import (
+    attempts,
+    commit_leases,
+    commits,
+    queues,
+    rests,
+    tables,
+    task_rows,
+)
+from arctic_orchestration.compaction.commit_leases import CommitLease
 from arctic_orchestration.compaction.task import (
     ENDED,
     LIVE,
@@ -168,7 +176,7 @@ def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
     """The right to commit to the table of a task, so that no committer publishes it meanwhile."""
     row = tables.table_named(tx, task.table)
-    lease = commits.take_commit_lease(tx, task.table, "a person")
+    lease = commit_leases.take_commit_lease(tx, task.table, "a person")
     if lease is None:
         raise TransitionRefused(
             f"Compaction task {task.id} is merged, and {row.commit_owner} commits to {task.table} "
@@ -187,7 +195,7 @@ def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
             commits.cancel_merged(tx, task.id, _CANCELED, lease)
     finally:
         with opened.database.begin() as tx:
-            commits.end_commit_lease(tx, lease, trouble=trouble)
+            commit_leases.end_commit_lease(tx, lease, trouble=trouble)
 
 
 def _require_uncommitted(opened: Opened, task: Task) -> None:
