@@ -1,69 +1,34 @@
 """Snapshots that expire, and the files that go with them: real files, counted on the disk."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput, LakeError
-from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake.upkeep.maintenance import Expired, FileKind, expire_snapshots
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+from arctic_orchestration_tests.lake.expiring_tables import (
+    LATER,
+    ids,
+    on_disk,
+    overwritten,
+    rows,
+    snapshot_ids,
+    table,
+)
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "origin", StringType()))
-BY_ORIGIN = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "origin"))
-#: After everything that a test writes.
-LATER = datetime.now(UTC) + timedelta(days=1)
-
-
-@pytest.fixture
-def table(catalog: Catalog) -> Table:
-    return ensure_table(catalog, "lake.flights", SCHEMA, partition_spec=BY_ORIGIN)
-
-
-def rows(*ids: int, origin: str = "JFK") -> pa.Table:
-    return pa.table({"id": list(ids), "origin": [origin] * len(ids)}, schema=SCHEMA.as_arrow())
-
-
-def ids(table: Table, snapshot_id: int | None = None) -> list[int]:
-    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
-
-
-def on_disk(table: Table) -> set[str]:
-    """All files of the table but its metadata files, which expiry leaves to others."""
-    found = {str(path) for path in Path(table.location()).rglob("*") if path.is_file()}
-    return {path for path in found if not path.endswith(".metadata.json")}
-
-
-def snapshot_ids(table: Table) -> list[int]:
-    return [snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots]
+__all__ = ["table"]
 
 
 def moment_of(table: Table) -> datetime:
     """The moment of the current snapshot."""
     milliseconds = table.refresh().current_snapshot().timestamp_ms
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def overwritten(table: Table) -> tuple[set[str], set[str]]:
-    """Rows 1 are replaced by rows 2; the files before, and those that the replacing left alone."""
-    table.append(rows(1))
-    table.append(rows(5, origin="EWR"))
-    before = on_disk(table)
-    table.overwrite(rows(2), overwrite_filter="origin == 'JFK'")
-    return before, on_disk(table) - before
 
 
 def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
@@ -246,121 +211,6 @@ def test_the_tables_own_age_counts_where_the_caller_gives_none(table: Table) -> 
     with table.transaction() as transaction:
         transaction.set_properties({"history.expire.max-snapshot-age-ms": "1000"})
     assert len(expire_snapshots(table, now=LATER).snapshot_ids) == 2
-
-
-class Interrupted:
-    """Does something right before commits reach the catalog."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, catalog: Catalog) -> None:
-        self._monkeypatch = monkeypatch
-        self._catalog = catalog
-        self.commits = 0
-
-    def before(self, times: int, what: Callable[[], Any]) -> None:
-        commit = type(self._catalog).commit_table
-
-        def interrupted(catalog: Catalog, *arguments: Any) -> Any:
-            self.commits += 1
-            if self.commits <= times:
-                self._monkeypatch.setattr(type(self._catalog), "commit_table", commit)
-                what()
-                self._monkeypatch.setattr(type(self._catalog), "commit_table", interrupted)
-            return commit(catalog, *arguments)
-
-        self._monkeypatch.setattr(type(self._catalog), "commit_table", interrupted)
-
-
-@pytest.fixture
-def interrupted(monkeypatch: pytest.MonkeyPatch, catalog: Catalog) -> Interrupted:
-    return Interrupted(monkeypatch, catalog)
-
-
-def test_appends_between_looking_and_committing_are_kept(
-    table: Table, catalog: Catalog, interrupted: Interrupted
-) -> None:
-    """Two appends come in between; the third attempt goes through, and no row is lost."""
-    overwritten(table)
-    other = catalog.load_table("lake.flights")
-    interrupted.before(2, lambda: other.append(rows(9)))
-    expire_snapshots(table, older_than=LATER)
-    # Each append is a commit of its own through the same catalog, but not counted.
-    assert interrupted.commits == 3
-    assert ids(table.refresh()) == [2, 5, 9, 9]
-    assert len(snapshot_ids(table)) == 1
-
-
-def test_a_tag_that_is_made_meanwhile_keeps_its_snapshot(
-    table: Table, catalog: Catalog, interrupted: Interrupted
-) -> None:
-    """Nothing names the tag when the commit is made; it must not vanish with the snapshot."""
-    table.append(rows(1))
-    first = table.current_snapshot().snapshot_id
-    table.overwrite(rows(2))
-    other = catalog.load_table("lake.flights")
-    interrupted.before(1, lambda: other.manage_snapshots().create_tag(first, "keep").commit())
-    expire_snapshots(table, older_than=LATER)
-    table.refresh()
-    assert set(table.refs()) == {"main", "keep"}
-    assert ids(table, first) == [1]
-
-
-def test_a_roll_back_meanwhile_is_respected(
-    table: Table, catalog: Catalog, interrupted: Interrupted
-) -> None:
-    table.append(rows(1))
-    first = table.current_snapshot().snapshot_id
-    table.overwrite(rows(2))
-    other = catalog.load_table("lake.flights")
-    interrupted.before(1, lambda: other.manage_snapshots().rollback_to_snapshot(first).commit())
-    expire_snapshots(table, older_than=LATER)
-    assert ids(table.refresh()) == [1]
-
-
-def test_writers_that_are_always_first_are_a_conflict(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overwritten(table)
-    before = on_disk(table)
-
-    def refused(*_arguments: Any, **_named: Any) -> None:
-        raise CommitFailedException("another process")
-
-    monkeypatch.setattr(Table, "_do_commit", refused)
-    monkeypatch.setattr("arctic_orchestration.lake.upkeep.maintenance._ATTEMPTS", 3)
-    with pytest.raises(CommitConflict, match=r"lake\.flights: other writers were first 3 times"):
-        expire_snapshots(table, older_than=LATER)
-    assert on_disk(table) == before
-
-
-def test_an_answer_that_is_lost_after_the_commit_is_found_out(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overwritten(table)
-    commit = Table._do_commit
-
-    def lost(*arguments: Any, **named: Any) -> None:
-        commit(*arguments, **named)
-        raise ConnectionError("reset by peer")
-
-    monkeypatch.setattr(Table, "_do_commit", lost)
-    done = expire_snapshots(table, older_than=LATER)
-    assert len(done.snapshot_ids) == 3 and done.files
-    assert ids(table) == [2, 5]
-
-
-def test_a_commit_of_which_nothing_is_known_removes_no_file(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overwritten(table)
-    before = on_disk(table)
-
-    def lost(*_arguments: Any, **_named: Any) -> None:
-        raise ConnectionError("reset by peer")
-
-    monkeypatch.setattr(Table, "_do_commit", lost)
-    with pytest.raises(CommitUnknown, match="reset by peer"):
-        expire_snapshots(table, older_than=LATER)
-    assert on_disk(table) == before and ids(table) == [2, 5]
 
 
 def test_a_file_that_cannot_be_removed_is_told_and_the_others_go(
