@@ -152,11 +152,7 @@ def _to_wait_for(
     live: Sequence[Submission], asked: Submission, row: owning.TaskRow | None
 ) -> Submission | None:
     """Of a parent's live submissions, the one that a submission waits for; none with no work."""
-    live = [
-        one
-        for one in live
-        if one.state.owns or row is None or not row.is_fresh(one.required_since, force=one.force)
-    ]
+    live = [one for one in live if submissions.has_work(one, row)]
     for one in live:
         if one.group_id == asked.group_id:
             return one

@@ -187,6 +187,7 @@ class TaskGraph:
         *,
         wanted: Iterable[str] | None = None,
         skipped: Collection[str] = (),
+        anyway: Collection[str] = (),
     ) -> Resolution:
         """What has to run so that the wanted tasks are fresh.
 
@@ -198,6 +199,7 @@ class TaskGraph:
             successes: the moment of the last success by name; parents that are no tasks too.
             wanted: none: all of them.
             skipped: they do not run, and whoever waits for them is stuck.
+            anyway: they run however fresh they are, and whoever runs and needs one waits for it.
 
         Errors:
             NotFound: a name that is wanted is no task.
@@ -218,10 +220,12 @@ class TaskGraph:
         left_out: list[str] = []
         stale: dict[str, tuple[Edge, ...]] = {}
         stuck: dict[str, tuple[Edge, ...]] = {}
-        out = frozenset(skipped)
+        out, always = frozenset(skipped), frozenset(anyway)
         # Children first: when a task's turn comes, everybody who may want it has spoken.
         for name in reversed(self.order()):
-            if name not in asked or is_fresh(successes.get(name), asked[name]):
+            if name not in asked:
+                continue
+            if name not in always and is_fresh(successes.get(name), asked[name]):
                 continue
             if name in out:
                 left_out.append(name)
@@ -230,7 +234,8 @@ class TaskGraph:
             old = tuple(
                 edge
                 for edge in self._up[name]
-                if not is_fresh(successes.get(edge.parent), since(edge.need))
+                if edge.parent in always
+                or not is_fresh(successes.get(edge.parent), since(edge.need))
             )
             if not old:
                 continue

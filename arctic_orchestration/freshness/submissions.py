@@ -21,7 +21,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.criteria import TaskSpec, required_since
 from arctic_orchestration.freshness.definitions import Definition
-from arctic_orchestration.freshness.owning import Time
+from arctic_orchestration.freshness.owning import TaskRow, Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.identifiers import new_id
@@ -199,6 +199,13 @@ def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submissio
     for row in tx.execute(query).mappings():
         found.setdefault(row["task"], []).append(Submission.from_row(row))
     return found
+
+
+def has_work(asked: Submission, row: TaskRow | None) -> bool:
+    """Whether something is made for a live submission, or still has to be: it was not in vain."""
+    return (
+        asked.state.owns or row is None or not row.is_fresh(asked.required_since, force=asked.force)
+    )
 
 
 def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission]:

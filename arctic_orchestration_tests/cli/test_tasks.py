@@ -182,6 +182,38 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     assert "is submitted: submitted by ann; looked at again at" in found
 
 
+@ON_SQLITE
+def test_an_explanation_counts_how_fresh_somebody_has_asked_for(
+    three: Tasked, arctic: Command
+) -> None:
+    """raw and middle are fresh by their own need, and raw is for middle; not for who submits."""
+
+    def runs(task: str) -> tuple[list[str], dict[str, list[str]]]:
+        found = document(arctic, "explain", task)
+        return found["runs"], found["waits"]
+
+    def submit(*names: str, **how: float) -> None:
+        with three.database.begin() as tx:
+            submissions.submit(tx, names, cluster="default", **how)
+
+    assert runs("raw") == runs("middle") == ([], {})
+    # The control: raw is 5 hours old, and has nothing to do for this one.
+    submit("raw", freshness_hours=6)
+    assert runs("raw") == ([], {})
+    submit("raw", freshness_hours=4)
+    assert runs("raw") == (["raw"], {})
+    assert "1 run until it is fresh" in arctic("tasks", "explain", "raw").out
+    submit("middle", force=True)
+    # That of raw is another's, and nobody waits for it.
+    assert runs("middle") == (["middle"], {})
+    submit("middle", "raw", freshness_hours=4)
+    assert runs("middle") == (["raw", "middle"], {"middle": ["raw"]})
+    with three.database.begin() as tx:
+        skips.skip(tx, "raw", "no feed", by="ann", cluster="default")
+    # It ends at once, and what there is of it is fresh enough for middle.
+    assert runs("middle") == (["middle"], {})
+
+
 def test_the_graph_draws_each_edge_with_its_freshness(three: Tasked, arctic: Command) -> None:
     """What nobody needs at the top; from a task on; the other way around."""
     drawn = arctic("tasks", "graph").out.splitlines()

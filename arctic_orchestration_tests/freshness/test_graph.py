@@ -159,6 +159,17 @@ def test_who_waits_for_a_skipped_or_unknown_parent_is_stuck() -> None:
     assert graph.resolve({}, NOON, wanted=["a"], skipped=["a"]).skipped == ("a",)
 
 
+def test_what_is_made_anyway_runs_however_fresh_it_is() -> None:
+    """And first; one that is needed by nobody who runs does not."""
+    graph = TaskGraph((*DIAMOND, task("e")))
+    fresh = ages(a=1, b=1, c=1, d=1, e=1)
+    assert graph.resolve(fresh, NOON, wanted=["d"]).runs == ()
+    assert graph.resolve(fresh, NOON, wanted=["d"], anyway=["a", "e"]).runs == ()
+    resolved = graph.resolve(fresh, NOON, wanted=["d"], anyway=["c", "d"])
+    assert resolved.runs == ("c", "d")
+    assert [edge.parent for edge in resolved.stale["d"]] == ["c"]
+
+
 def test_a_task_that_two_locations_declare_has_the_needs_of_both() -> None:
     """The same words twice are one; others are added."""
     graph = TaskGraph((task("a", 24, p=24), task("a", 24, p=24), task("a", 12, p=2, q=1)))
@@ -248,9 +259,14 @@ _AGES = st.dictionaries(
     old=_AGES,
     data=st.data(),
     skipped=st.sets(st.sampled_from(_NAMES), max_size=2),
+    anyway=st.sets(st.sampled_from(_NAMES), max_size=2),
 )
 def test_what_must_run_is_what_trying_finds(
-    specs: list[TaskSpec], old: dict[str, float], data: st.DataObject, skipped: set[str]
+    specs: list[TaskSpec],
+    old: dict[str, float],
+    data: st.DataObject,
+    skipped: set[str],
+    anyway: set[str],
 ) -> None:
     """A second way: begin with the wanted that are stale, add stale parents until none is new."""
     by_name = {spec.name: spec for spec in specs}
@@ -258,7 +274,7 @@ def test_what_must_run_is_what_trying_finds(
     made = {name: NOON - hours * HOUR for name, hours in old.items()}
 
     def is_stale(name: str, hours: float | None) -> bool:
-        if name not in old:
+        if name in anyway or name not in old:
             return True
         # at noon, what is of today is at most 12 hours old
         return old[name] > (12 if hours is None else hours)
@@ -281,7 +297,7 @@ def test_what_must_run_is_what_trying_finds(
             break
         run |= more
 
-    resolved = TaskGraph(specs).resolve(made, NOON, wanted=wanted, skipped=skipped)
+    resolved = TaskGraph(specs).resolve(made, NOON, wanted=wanted, skipped=skipped, anyway=anyway)
     assert set(resolved.runs) == run
     assert len(resolved.runs) == len(run)
     place = {name: number for number, name in enumerate(resolved.runs)}

@@ -43,7 +43,13 @@ def explain(task: TaskArgument, as_json: JsonOption = False) -> None:
         known = opened.known(tx)
         known.require(tx, task)
         found = explained(tx, task, known.now, assets=opened.assets)
-    plan = known.graph.resolve(known.successes(), known.now, wanted=[task], skipped=known.skipped())
+    plan = known.graph.resolve(
+        known.successes(),
+        known.now,
+        wanted=[task],
+        skipped=known.skipped(),
+        anyway=known.made_anyway(task),
+    )
     if as_json:
         print_json(_document(known, found, plan))
     else:

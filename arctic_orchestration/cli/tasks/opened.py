@@ -16,9 +16,10 @@ from arctic_orchestration.cli.state import state_database
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError
-from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.graph import TaskGraph
+from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView, task_views
 from arctic_orchestration.settings import Settings
 
@@ -140,8 +141,35 @@ class Known:
         return found
 
     def skipped(self) -> frozenset[str]:
-        """The tasks that are not to be made for now."""
-        return frozenset(name for name, view in self.views.items() if view.skipped is not None)
+        """The tasks that are not to be made for now; what runs already goes on."""
+        return frozenset(
+            name
+            for name, view in self.views.items()
+            if view.skipped is not None and view.holder is None
+        )
+
+    def made_anyway(self, task: str) -> frozenset[str]:
+        """A task and those above it that are made however fresh they are by themselves.
+
+        The task, if somebody asked for it to be made again or to be fresher than that; and what
+        was submitted together with it and has work, which is made first.
+        """
+        groups = {one.group_id for one in self._at_work(task)}
+        above = self.graph.above([task]) if groups else ()
+        return frozenset(
+            name
+            for name in (task, *above)
+            if any(one.group_id in groups for one in self._at_work(name))
+        )
+
+    def _at_work(self, name: str) -> list[Submission]:
+        """The live submissions of a task that come to something."""
+        view = self.views[name]
+        return [
+            one
+            for one in view.live
+            if submissions.has_work(one, view.row) and (view.skipped is None or one.state.owns)
+        ]
 
     def require(self, tx: sa.Connection, name: str) -> None:
         """Refuses a name that no location declares.
