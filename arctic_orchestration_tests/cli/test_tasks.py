@@ -277,6 +277,8 @@ def test_plain_assets_are_asked_for_in_the_dagster_instance(
     assert ", or fail at once, if there is no asset plain there" in " ".join(explained.split())
     drawn = arctic("tasks", "graph").out
     assert "✗ plain (asset) never made, nor known here to exist" in drawn
+    shown = arctic("tasks", "show", "top").out
+    assert "never made, nor known here to exist" in " ".join(shown.split())
     submitted = arctic("tasks", "submit", "top").out
     assert "fails at once, if its location has no asset plain" in submitted
     instance.report_runless_asset_event(dg.AssetMaterialization("plain"))

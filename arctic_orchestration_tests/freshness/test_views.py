@@ -57,7 +57,8 @@ def test_an_explanation_names_all_parents_and_how_fresh_each_is(world: World) ->
         "Parent b is to be at most 1 hour old: made 2h ago, not fresh (east/lake).",
         "Parent raw/c is to be made since the start of today (UTC): made 5m ago, fresh until "
         "2026-01-02 00:00:00Z (no task).",
-        "Parent raw/d does not exist: nobody declares it, and it is no asset here.",
+        "Parent raw/d is to be at most 5 hours old: never made, nor known here to exist, not fresh "
+        "(no task).",
         "Submitted in east/lake, it would fail (raw/d does not exist: no location of any cluster "
         "declares it, and it is no asset of this Dagster instance).",
     ]

@@ -244,5 +244,5 @@ def mark(known: Known, edge: EdgeView) -> str:
 def age_of(known: Known, edge: EdgeView) -> str:
     """How old the parent of an edge is, in words."""
     if known.may_be_none(edge):
-        return f"{edge.age}, nor known here to exist"
+        return edge.age_if_it_exists
     return edge.age if known.can_tell(edge) else "not known here, without DAGSTER_HOME"

@@ -92,10 +92,9 @@ def explain(
 
 def edge_line(edge: EdgeView) -> str:
     """One parent and how fresh it is, as a sentence."""
-    if edge.kind == "missing":
-        return f"Parent {edge.parent} does not exist: nobody declares it, and it is no asset here."
     verdict = "fresh" if edge.fresh else "not fresh"
-    text = f"Parent {edge.parent} is to be {edge.need}: {edge.age}, {verdict}"
+    age = edge.age_if_it_exists if edge.kind == "missing" else edge.age
+    text = f"Parent {edge.parent} is to be {edge.need}: {age}, {verdict}"
     if edge.fresh and edge.fresh_until is not None:
         text += f" until {format_moment(edge.fresh_until)}"
     if edge.holder is not None:

@@ -34,7 +34,7 @@ class EdgeView:
         parent: its name.
         hours: how old it may be; none: made since the start of today.
         need: the same in words.
-        kind: ``task``, ``asset`` for one that is no task, or ``missing``.
+        kind: ``task``, ``asset`` for one that is no task, or ``missing``: neither is known of it.
         last_success_at: when it was made last.
         age: the same in words.
         fresh: whether that is fresh enough.
@@ -56,6 +56,11 @@ class EdgeView:
     places: tuple[str, ...]
     skipped: str | None
     holder: str | None
+
+    @property
+    def age_if_it_exists(self) -> str:
+        """Its age in words, of one that may not exist: only its child's location knows."""
+        return f"{self.age}, nor known here to exist"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
