@@ -278,8 +278,12 @@ def unknown(tx: sa.Connection, field: str, name: str) -> NotFound:
     known = tx.execute(sa.select(task_definitions.c.task).distinct()).scalars().all()
     if not known:
         return NotFound(f"{field}: no code location has declared a task yet, and so not {name!r}")
-    close = get_close_matches(name, known, n=_OFFERED, cutoff=0.5) or sorted(known)[:_OFFERED]
-    return NotFound(f"{field}: no task has the name {name!r}; there is {', '.join(close)}")
+    close = get_close_matches(name, known, n=_OFFERED, cutoff=0.5)
+    if close:
+        return NotFound(f"{field}: no task has the name {name!r}; there is {', '.join(close)}")
+    listed = ", ".join(sorted(known)[:_OFFERED])
+    more = f" and {len(known) - _OFFERED} more" if len(known) > _OFFERED else ""
+    return NotFound(f"{field}: no task has the name {name!r}; there is {listed}{more}")
 
 
 def _problem(
