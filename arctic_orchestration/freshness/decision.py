@@ -177,7 +177,10 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         elif one.live is not None:
             away = _away(one, now)
             (elsewhere if away else here)[one.name] = one.live.id
-            texts.append(f"{told}, which is {one.live.state.value}{away}")
+            together = "was submitted together with it, and " if in_group else ""
+            if one.live.wanted_by == asked.id:
+                together = "was submitted for it, and "
+            texts.append(f"{told}, which {together}is {one.live.state.value}{away}")
         elif one.ended is not None and one.ended.state in BAD and not one.ended.by_hand:
             hopeless.append(f"{told} {one.ended.state.value}: {one.ended.reason}")
         elif one.ours is not None and asked.submits_parents:

@@ -64,6 +64,12 @@ def test_a_stale_parent_of_the_location_is_submitted_and_waited_for(world: World
     assert waiting.reason == (
         "waits for flights (made 1d1h ago, to be at most 24 hours old), which is submitted for it"
     )
+    world.clock.passes(seconds=10)
+    east.tick()
+    assert world.again(asked).reason == (
+        "waits for flights (made 1d1h10s ago, to be at most 24 hours old), which was submitted for "
+        "it, and is acquired"
+    )
     assert world.settle() == ["flights", "delays"]
     assert world.state_of(asked) is SubmissionState.SUCCEEDED
     assert world.steps(asked)[:3] == [Step.SUBMITTED, Step.WAITS_FOR_PARENTS, Step.ACQUIRED]

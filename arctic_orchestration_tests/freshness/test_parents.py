@@ -108,7 +108,8 @@ def test_a_parent_that_is_handed_to_a_location_that_is_down_is_not_waited_for_fo
     assert world.clock.now - asked.submitted_at == timedelta(minutes=41)
     assert world.again(asked).reason == (
         "after 30m still not fresh: flights (never made, to be made since the start of today "
-        "(UTC)), which is submitted in a location that was not seen for 41m"
+        "(UTC)), which was submitted together with it, and is submitted in a location that was not "
+        "seen for 41m"
     )
 
 
@@ -282,8 +283,10 @@ def test_a_parent_that_is_submitted_too_and_has_nothing_to_do_is_not_waited_for(
     east.tick()
     waiting = world.again(child)
     assert waiting.state is SubmissionState.WAITING
-    assert "weather" in waiting.reason
-    assert "flights" not in waiting.reason
+    assert waiting.reason == (
+        "waits for weather (made 1d6h ago, to be at most 168 hours old), which was submitted "
+        "together with it, and is submitted"
+    )
     assert world.settle() == ["weather", "delays"]
 
 
