@@ -6,6 +6,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database import dialect
 from arctic_orchestration.database.freshness_tables import (
     is_live,
     task_submissions,
@@ -94,10 +95,13 @@ def parents_of(
     others = sorted(set(names) - {one.spec.name for one in declared})
     made = assets.materialized_at(others) if others else {}
     known = assets.known(others) if others else frozenset()
+    here = (asked.cluster, asked.location)
+    strangers = {one.spec.name for one in declared} - {
+        one.spec.name for one in declared if _is_near(one, here, spec.batch)
+    }
+    together = _placed_together(tx, asked, sorted(strangers))
     # Only who waits has rows of what it waits for.
     waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
-    here = (asked.cluster, asked.location)
-
     # Where several places have a parent that is of none of ours: one that was seen lately.
     crowded = len({one.spec.name for one in declared}) < len(declared)
     seen = definitions.seen_lately(tx, asked.submitted_at) if crowded else frozenset()
@@ -111,7 +115,7 @@ def parents_of(
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
         places = [one for one in declared if one.spec.name == name]
-        ours = _ours(places, here, spec.batch, seen)
+        ours = _ours(places, here, spec.batch, seen, together.get(name))
         row = rows.get(name)
         before = waited.get(name)
         deciding = [ours] if ours is not None else places
@@ -138,14 +142,38 @@ def _ours(
     here: tuple[str, str],
     batch: str | None,
     seen: Collection[tuple[str, str]],
+    together: tuple[str, str] | None,
 ) -> definitions.Definition | None:
-    """The declaration of a parent that its child may submit: of its own location, or batch."""
+    """The declaration of a parent that its child may submit: of its own location, or batch.
+
+    Or that by which it was submitted ``together`` with its child: it has grown too old since.
+    """
     near = [one for one in places if (one.cluster, one.location) == here]
-    if not near and batch is not None:
-        same = [one for one in places if one.spec.batch == batch]
+    if not near:
+        same = [one for one in places if _is_near(one, here, batch)]
         same = [one for one in same if (one.cluster, one.location) in seen] or same
         near = [one for one in same if one.cluster == here[0]] or same
+    if not near:
+        near = [one for one in places if (one.cluster, one.location) == together]
     return near[0] if near else None
+
+
+def _is_near(one: definitions.Definition, here: tuple[str, str], batch: str | None) -> bool:
+    """Whether a declaration is of a place, or of a batch."""
+    return (one.cluster, one.location) == here or (batch is not None and one.spec.batch == batch)
+
+
+def _placed_together(
+    tx: sa.Connection, asked: Submission, names: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """Cluster and location of those of some tasks that were submitted together with another."""
+    if not names:
+        return {}
+    here = task_submissions.c
+    query = sa.select(here.task, here.cluster, here.location).where(
+        here.group_id == asked.group_id, dialect.among(tx, here.task, names)
+    )
+    return {row.task: (row.cluster, row.location) for row in tx.execute(query)}
 
 
 def _to_wait_for(

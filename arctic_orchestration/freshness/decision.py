@@ -43,7 +43,8 @@ class ParentFacts:
     last_success_at: datetime | None = None
     #: some location declares it, or it is an asset of this Dagster instance
     exists: bool = True
-    #: by which it is submitted for its child: of the child's own location or batch
+    #: by which it is submitted for its child: of the child's own location or batch, or the one by
+    #: which it was submitted together with it
     ours: Definition | None = None
     #: why it is not to be made; none: it may be
     skipped: str | None = None

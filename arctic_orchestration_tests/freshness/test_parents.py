@@ -113,6 +113,55 @@ def test_a_parent_that_is_handed_to_a_location_that_is_down_is_not_waited_for_fo
     )
 
 
+def test_a_parent_elsewhere_that_grows_too_old_while_its_child_waits_is_submitted_again(
+    world: World,
+) -> None:
+    """It was fresh when both were submitted, and had nothing to do; another parent takes hours."""
+    needs = {"flights": 24.0, "weather": 24.0}
+    east = world.place(spec("delays", needs), spec("weather", kind="job"), cluster="east")
+    west = world.place(spec("flights", freshness_hours=24), cluster="west")
+    world.made("flights", hours=23)
+    asked, *_ = east.submit("delays", with_parents=True)
+    for place in world.places * 2:
+        place.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    for _ in range(130):
+        for place in world.places:
+            place.tick()
+        world.clock.passes(seconds=30)
+    assert [run.request.task for run in west.waiting_runs()] == ["flights"]
+    waiting = world.again(asked)
+    assert waiting.state is SubmissionState.WAITING
+    assert "flights (made 1d" in waiting.reason
+    assert "which was submitted for it, and is acquired" in waiting.reason
+    west.make_all()
+    east.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    assert world.settle() == ["delays"]
+
+
+def test_a_parent_elsewhere_that_was_not_submitted_is_nobodys_to_submit(world: World) -> None:
+    """The control: it grows too old as well, and is waited for as long as the patience lasts."""
+    east = world.place(
+        spec("delays", {"flights": 24.0, "weather": 24.0}), spec("weather", kind="job"),
+        cluster="east",
+    )  # fmt: skip
+    west = world.place(spec("flights", freshness_hours=24), cluster="west")
+    world.made("flights", hours=23)
+    (asked,) = east.submit("delays")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    for _ in range(220):
+        for place in world.places:
+            place.tick()
+        world.clock.passes(seconds=30)
+    assert west.runs.known == {}
+    ended = world.again(asked)
+    assert ended.state is SubmissionState.FAILED
+    assert ended.reason.startswith("after 30m still not fresh: flights (made 1d")
+
+
 def test_a_parent_that_another_location_makes_for_us_may_take_long(world: World) -> None:
     """The control: the location is there, and its run takes two hours."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
