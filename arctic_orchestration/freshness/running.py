@@ -77,6 +77,25 @@ class Running:
         """
         self.renewal.check()
 
+    def show(self) -> None:
+        """Returns while the token is the task's by the database; with that away, as ``check``.
+
+        Asked before something is stored elsewhere that nobody takes back. What is decided between
+        this and the storing is seen by the publication alone.
+
+        Errors:
+            Refused: the token is not the task's any more.
+            LeaseLost: as ``check``.
+        """
+        self.check()
+        try:
+            problem = token_problem(self.database, self.asked.id, self.token)
+        except DatabaseUnavailable:
+            return
+        if problem is not None:
+            self._tell_refused(problem)
+            raise Refused(problem)
+
     def history(self) -> list[dict[str, str]]:
         """The steps of the submission up to here, as JSON can hold them; none if it is away."""
         try:

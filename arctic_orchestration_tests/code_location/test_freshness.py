@@ -12,6 +12,7 @@ from arctic_orchestration.code_location.freshness.factories import task_definiti
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
@@ -142,6 +143,27 @@ def test_the_run_of_a_job_that_was_superseded_does_nothing(tasks: Tasks) -> None
     assert "was superseded: run theirs of cluster default" in said
     job = tasks.repository.get_job("report")
     assert job.execute_in_process(instance=tasks.instance).success
+
+
+def test_a_run_that_is_superseded_while_it_works_materializes_nothing(tasks: Tasks) -> None:
+    """It asks before Dagster stores what came of it, and its history says that it was refused."""
+
+    @fresh_parents({})
+    @dg.asset
+    def slow() -> None:
+        with tasks.database.begin() as tx:
+            here = sa.update(task_rows).where(task_rows.c.task == "slow")
+            tx.execute(here.values(token=2, owner="another", run_id="theirs"))
+
+    tasks.declare(task_definitions(tasks=[slow]))
+    asked = tasks.submit("slow")
+    (request,) = tasks.tick().run_requests or ()
+    ran = tasks.run(request)
+    assert "was superseded: run theirs of cluster default" in tasks.failure_of(ran)
+    assert tasks.instance.get_latest_materialization_event(dg.AssetKey("slow")) is None
+    with tasks.database.read() as tx:
+        (*_, last) = [event for _, event in events_of(tx, submission=asked.id)]
+    assert last.step is Step.REFUSED
 
 
 @ON_SQLITE

@@ -13,7 +13,7 @@ from arctic_orchestration.code_location.freshness.declaring import (
     guarded,
     spec_of,
 )
-from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
 
 
@@ -34,12 +34,17 @@ class Seen:
 
     def __init__(self) -> None:
         self.said: list[object] = []
-        self.lost = False
+        self.lost = self.superseded = False
 
     def check(self) -> None:
         """The right is lost once somebody has said so."""
         if self.lost:
             raise LeaseLost("another run has it")
+
+    def show(self) -> None:
+        """The token is another's, likewise."""
+        if self.superseded:
+            raise Refused("another run was faster")
 
     @contextmanager
     def __call__(self, context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator["Seen"]:
@@ -176,3 +181,36 @@ def test_who_has_lost_the_task_is_told_before_it_writes() -> None:
     assert written == ["before"]
     assert seen.said == ["enters writes", "LeaseLost"]
     check_lease()
+
+
+def test_nothing_is_stored_of_who_was_superseded_while_it_worked() -> None:
+    """What it returns, or yields next; it is closed before the guard is left."""
+    seen = Seen()
+
+    @fresh_parents({})
+    @dg.asset
+    def returns() -> None:
+        seen.superseded = True
+
+    @fresh_parents({})
+    @dg.asset
+    def yields_twice() -> Iterator[Any]:
+        yield dg.AssetObservation("yields_twice")
+        seen.superseded = True
+        try:
+            yield dg.MaterializeResult()
+        finally:
+            seen.said.append("closed")
+
+    for definition, expected in ((returns, []), (yields_twice, ["closed"])):
+        seen.said, seen.superseded = [], False
+        spec = spec_of(definition)
+        assert spec is not None
+        instance = dg.DagsterInstance.ephemeral()
+        result = dg.materialize(
+            [guarded(definition, spec, seen)], instance=instance, raise_on_error=False
+        )
+        assert not result.success
+        assert instance.get_latest_materialization_event(definition.key) is None
+        assert seen.said == [f"enters {spec.name}", *expected, "Refused"]
+    assert result.get_asset_observation_events()

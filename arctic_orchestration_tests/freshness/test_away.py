@@ -110,6 +110,16 @@ def test_a_publication_waits_for_the_database_while_the_lease_holds(
         assert owning.row_of(tx, "flights").last_token == 1
 
 
+def test_a_token_that_cannot_be_shown_is_trusted_while_the_lease_holds(
+    impatient: Database, outage: Outage
+) -> None:
+    """And no longer."""
+    with pytest.raises(LeaseLost), _by_hand(impatient, timedelta(seconds=1)) as running, outage():
+        running.show()
+        until(running.renewal.lost.is_set, 10, "the lease is lost")
+        running.show()
+
+
 def test_a_publication_whose_answer_was_lost_is_recognised(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ sensor finds it there, and nothing has to be listed a second time.
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
@@ -40,9 +40,17 @@ class Held(Protocol):
         ...
 
 
+class Shown(Held, Protocol):
+    """The same, with a token that the database can be shown."""
+
+    def show(self) -> None:
+        """Returns while the token is the task's, and raises when it is not."""
+        ...
+
+
 #: What surrounds the making of an asset that is a task: entered before its function is called, left
 #: when Dagster has taken all that came of it. An exception passes through it.
-Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Held]]
+Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Shown]]
 
 #: What the task has that is being made here; none: none is.
 _held: ContextVar[Held | None] = ContextVar("arctic_task", default=None)
@@ -247,7 +255,11 @@ def _events(
         if not inspect.isgenerator(result):
             outputs = context.op_execution_context.op_def.output_defs
             result = validate_and_coerce_op_result_to_iterator(result, context, outputs)
-        yield from result
+        with closing(result):
+            for event in result:
+                # What is stored of it cannot be taken back when it turns out to be another's.
+                held.show()
+                yield event
 
 
 def _current_context() -> dg.AssetExecutionContext | None:

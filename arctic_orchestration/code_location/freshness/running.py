@@ -16,7 +16,7 @@ from functools import cache
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.declaring import Held, newest_partition
+from arctic_orchestration.code_location.freshness.declaring import Held, Shown, newest_partition
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
@@ -50,9 +50,12 @@ class _Free:
     def check(self) -> None:
         """Always returns."""
 
+    def show(self) -> None:
+        """Always returns."""
+
 
 @contextmanager
-def guard(context: Context, spec: TaskSpec) -> Iterator[Held]:
+def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
     """The task, for as long as it is made; published at the end of the block.
 
     Errors:
@@ -68,7 +71,7 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Held]:
 
 
 @contextmanager
-def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -> Iterator[Held]:
+def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -> Iterator[Shown]:
     database = _state()
     if asked_for is None and _is_of_another_partition(context, database):
         context.log.info(
@@ -88,7 +91,7 @@ def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -
 
 
 @contextmanager
-def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator[Held]:
+def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator[Shown]:
     """As :func:`guard`, of an asset that is made one partition at a time.
 
     Errors:
