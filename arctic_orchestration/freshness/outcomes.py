@@ -112,7 +112,8 @@ class Outcomes:
             self.tell(tx, asked, Step.LOST, text, now, {"token": asked.token})
             submissions.update(
                 tx, asked.id, state=SubmissionState.SUBMITTED.value, reason=text, state_at=now,
-                next_check_at=now, token=None, run_id=None, silences=asked.silences + 1,
+                next_check_at=now, token=None, run_id=None, deadline_at=None,
+                silences=asked.silences + 1,
             )  # fmt: skip
             return True
         since = f" until {format_moment(row.expires_at)}" if row.expires_at else ""

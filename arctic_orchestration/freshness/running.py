@@ -327,7 +327,7 @@ def _begin(
             if asked.state is not SubmissionState.RUNNING:
                 outcomes.move(
                     tx, mine, SubmissionState.RUNNING, Step.BEGUN, f"run {run_id} has begun", now,
-                    run_id=run_id, token=token,
+                    run_id=run_id, token=token, deadline_at=None,
                 )  # fmt: skip
             return mine
         outcomes.refused(tx, asked, token, f"run {run_id} began in vain: {problem}")

@@ -3,6 +3,7 @@
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness.running import acquired_by_hand
-from arctic_orchestration.freshness.settling import NOWHERE
+from arctic_orchestration.freshness.settling import BEGINS_WITHIN, NOWHERE
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
@@ -324,6 +325,42 @@ def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -
         "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it was "
         "made again 3 times"
     )
+
+
+def test_a_run_that_was_superseded_leaves_its_submission_all_its_patience(world: World) -> None:
+    """Until when it had to begin says nothing of how long its parents are waited for then."""
+    east = world.place(spec("delays", {"flights": 3.0}), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    world.made("flights", hours=2)
+    (asked,) = east.submit("delays")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    east.tick()
+    assert world.again(asked).deadline_at == world.clock.now + BEGINS_WITHIN
+    world.clock.passes(hours=2)
+    with acquired_by_hand(
+        world.state, task="delays", cluster="west", location="lake", run_id="r", life=LIFE,
+        time=world.clock,
+    ):  # fmt: skip
+        east.tick()
+    waiting = world.again(asked)
+    assert waiting.state is SubmissionState.WAITING, waiting.reason
+    assert waiting.deadline_at == world.clock.now + timedelta(minutes=30)
+
+
+def test_a_run_that_has_begun_is_not_given_up_any_more(world: World) -> None:
+    """And nothing says until when it would have been."""
+    east = world.place(spec("flights"))
+    (asked,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    east.tick()
+    assert world.again(asked).deadline_at == world.clock.now + BEGINS_WITHIN
+    with ExitStack() as stack:
+        east.begin(run, stack)
+        assert world.again(asked).deadline_at is None
 
 
 def test_what_failed_and_what_fell_silent_are_counted_apart(world: World) -> None:
