@@ -79,7 +79,8 @@ def submit(
 
     Errors:
         NotFound: a name that no location of any cluster declares.
-        InvalidInput: two contradicting wishes, hours that are none, a task of several locations.
+        InvalidInput: two contradicting wishes, hours that are none, a task of several locations, a
+            location that declares none of the tasks.
     """
     _check(names, force, freshness_hours, only, with_parents)
     found = _named(tx, names)
@@ -89,6 +90,7 @@ def submit(
             listed = ", ".join(sorted(found))
             raise InvalidInput("only", left_out[0], f"one of the tasks that are named: {listed}")
         found = {name: found[name] for name in only}
+    _require_place(found, location)
     named = frozenset(found)
     if with_parents:
         found = _with_parents(tx, found)
@@ -322,6 +324,14 @@ def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetim
             since = required_since(parent.hours, spec.timezone, now)
             needed[parent.name] = max(since, needed.get(parent.name, since))
     return needed
+
+
+def _require_place(found: Mapping[str, Sequence[Definition]], location: str | None) -> None:
+    """Refuses a location that declares nothing of what was named."""
+    known = {one.location for places in found.values() for one in places}
+    if location is not None and location not in known:
+        listed = ", ".join(sorted(known))
+        raise InvalidInput("location", location, f"one that declares what is named: {listed}")
 
 
 def _place_of(

@@ -206,6 +206,7 @@ def test_of_many_tasks_that_are_unlike_a_name_five_are_told_and_how_many_more(
         (["flights"], {"freshness_hours": 1, "force": True}, "freshness_hours: got 1, expected no"),
         (["flights"], {"only": ["delays"]}, "only: got 'delays', expected one of the tasks"),
         (["flights"], {"only": []}, "only: got \\[\\]"),
+        (["flights"], {"location": "lkae"}, "location: got 'lkae', expected one that .*: lake"),
         (["flights"], {"only": ["flights"], "with_parents": True}, "with_parents: got True"),
     ],
 )
