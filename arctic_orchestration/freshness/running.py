@@ -347,7 +347,14 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Holder) 
             row = found.row
             # Not locked: the statement above may hold the task's row, and submissions come first.
             again = submissions.by_id(tx, row.submission or "")
-            if again is not None and again.by_hand and again.run_id == holder.run_id:
+            if (
+                again is not None
+                and again.by_hand
+                and again.run_id == holder.run_id
+                and owning.renew(
+                    tx, task, again.owner, row.token, life=outcomes.life, time=outcomes.time
+                )
+            ):
                 # A step that is repeated in its run, or an answer that was lost.
                 return again
             raise Refused(
