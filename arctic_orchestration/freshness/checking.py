@@ -1,7 +1,7 @@
 """Gathers what is known about a submission, for the rules that decide what is to be done."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -11,11 +11,16 @@ from arctic_orchestration.database.freshness_tables import (
     is_live,
     task_submissions,
     task_waits,
+    tasks,
 )
 from arctic_orchestration.freshness import definitions, owning, skips, submissions
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.freshness.decision import Facts, ParentFacts
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+
+#: An owner whose lease has been over for so long is gone with its cluster, and so is its place in
+#: its batch; until then its location may only have been started anew.
+_GONE = timedelta(minutes=5)
 
 
 class Assets(Protocol):
@@ -43,7 +48,12 @@ NO_ASSETS: Assets = _NoAssets()
 
 
 def facts_of(
-    tx: sa.Connection, asked: Submission, assets: Assets, *, only_look: bool = False
+    tx: sa.Connection,
+    asked: Submission,
+    assets: Assets,
+    now: datetime,
+    *,
+    only_look: bool = False,
 ) -> Facts:
     """What is known of a submission that nobody makes yet; its row is locked.
 
@@ -66,7 +76,7 @@ def facts_of(
     if spec.concurrency is not None and spec.batch is not None:
         if not only_look:
             definitions.take_turn_in(tx, spec.batch)
-        running = _running_of(tx, spec.batch)
+        running = _running_of(tx, spec.batch, now)
     return Facts(
         submission=asked,
         spec=spec,
@@ -200,10 +210,14 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
-def _running_of(tx: sa.Connection, batch: str) -> int:
-    """How many tasks of a batch are being made, in all clusters."""
+def _running_of(tx: sa.Connection, batch: str, now: datetime) -> int:
+    """How many tasks of a batch are being made, in all clusters, by somebody who is there."""
     here = task_submissions.c
-    query = sa.select(sa.func.count()).where(
-        is_live, here.batch == batch, here.state.in_(["acquired", "running"])
+    query = (
+        sa.select(sa.func.count())
+        .select_from(task_submissions)
+        .join(tasks, (tasks.c.task == here.task) & (tasks.c.submission == here.id))
+        .where(is_live, here.batch == batch, here.state.in_(["acquired", "running"]))
+        .where(tasks.c.expires_at > now - _GONE)
     )
     return int(tx.execute(query).scalar_one())

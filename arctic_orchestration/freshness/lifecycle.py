@@ -187,7 +187,7 @@ class Lifecycle:
                 now = self.time(tx)
                 if asked is None or not _is_due(asked, now):
                     return
-                facts = facts_of(tx, asked, self.assets)
+                facts = facts_of(tx, asked, self.assets, now)
                 decision = decide(facts, now)
                 ended = self._apply(tx, asked, facts.spec, decision, now, counts)
             if ended:

@@ -425,6 +425,23 @@ def test_the_places_of_a_batch_are_those_of_all_clusters(world: World) -> None:
     assert world.settle() == ["a", "b"]
 
 
+def test_the_places_of_a_cluster_that_is_gone_are_free_in_the_end(world: World) -> None:
+    """Five minutes after its leases are over; until then it may only have been started anew."""
+    night = [spec(name, batch="night", concurrency=1) for name in ("a", "b")]
+    east, west = (world.place(*night, cluster=name) for name in ("east", "west"))
+    (first,) = east.submit("a")
+    (second,) = west.submit("b")
+    east.tick()
+    # Its lease is over after a minute; west looks at 0 and 1, and every two minutes from then.
+    for minutes in range(8):
+        west.tick()
+        state = world.state_of(second)
+        waits = minutes < 7
+        assert state is (SubmissionState.WAITING if waits else SubmissionState.ACQUIRED), minutes
+        world.clock.passes(minutes=1)
+    assert world.state_of(first) is SubmissionState.ACQUIRED
+
+
 def test_the_last_place_of_a_batch_is_given_once(world: World) -> None:
     """Both clusters look at the same moment; and again for each of some batches."""
     night = [

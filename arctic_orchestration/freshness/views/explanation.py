@@ -116,7 +116,7 @@ def _decision(
         required_since=required_since(spec.freshness_hours, spec.timezone, now),
         submitted_at=now,
     )  # fmt: skip
-    return decide(facts_of(tx, imagined, assets, only_look=True), now)
+    return decide(facts_of(tx, imagined, assets, now, only_look=True), now)
 
 
 def _was(view: TaskView) -> str:
