@@ -15,6 +15,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.freshness_tables import (
     is_live,
+    task_definitions,
     task_submissions,
 )
 from arctic_orchestration.errors import InvalidInput
@@ -211,17 +212,21 @@ def has_work(asked: Submission, row: TaskRow | None) -> bool:
 
 
 def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission]:
-    """By task, the newest submission that has ended, if it was to make the task and did not."""
+    """By declared task, the newest submission that has ended, if that did not make the task."""
     if not names:
         return {}
-    here = task_submissions.c
+    here, task = task_submissions.c, task_definitions.c.task
+    # By the index, from its end: of each task there may be thousands that have ended.
     newest = (
-        sa.select(sa.func.max(here.id))
-        .where(dialect.among(tx, here.task, names), here.ended_at.is_not(None))
-        .group_by(here.task)
+        sa.select(here.id)
+        .where(here.task == task, here.ended_at.is_not(None))
+        .order_by(here.submitted_at.desc(), here.id.desc())
+        .limit(1)
+        .scalar_subquery()
     )
+    declared = sa.select(newest).where(dialect.among(tx, task, names))
     query = sa.select(task_submissions).where(
-        here.id.in_(newest), here.state.in_(sorted(state.value for state in BAD))
+        here.id.in_(declared), here.state.in_(sorted(state.value for state in BAD))
     )
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
