@@ -17,6 +17,8 @@ from arctic_orchestration_tests.proofs.dagster_processes import until
 GATES = "ARCTIC_PROOF_GATES"
 
 _SOON = timedelta(seconds=5)
+#: how long a gate is waited at: for as long as a test may take, so that it ends none by itself
+_GATE_SECONDS = 600
 _TASKS: dict[str, dict[str, dict[str, float | None]]] = {
     "east": {"flights": {}, "raw": {}},
     "west": {"flights": {}, "report": {"raw": 24.0}},
@@ -39,7 +41,7 @@ def held(context: dg.AssetExecutionContext) -> None:
     told = gates / f"{context.run.run_id}.told"
     told.write_text(str(os.getpid()))
     told.rename(gates / f"{context.run.run_id}.pid")
-    until((gates / f"{context.run.run_id}.open").exists, 300, "its gate is opened")
+    until((gates / f"{context.run.run_id}.open").exists, _GATE_SECONDS, "its gate is opened")
 
 
 defs = task_definitions(

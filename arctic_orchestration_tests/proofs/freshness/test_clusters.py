@@ -129,17 +129,18 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
     first, left_behind = begun(mine, 1)
     east.run_process(left_behind).kill()
     second, _ = begun(mine, 2)
-    assert left_behind.is_running()
+    assert left_behind.is_running(), f"what the first run had started is gone: {now(mine).reason}"
     east.open_gate(first)
     until(lambda: _has_ended(left_behind), _SECONDS, "what was left of the first run has ended")
     assert published() == []
-    assert now(other).state is SubmissionState.SHARING
+    sharing = now(other)
+    assert sharing.state is SubmissionState.SHARING, sharing.reason
     east.open_gate(second)
     until(lambda: bool(now(mine).ended_at and now(other).ended_at), _SECONDS, "both have ended")
 
     assert published() == [(2, second, "east")]
-    assert (now(mine).state, now(mine).attempt) == ("succeeded", 2)
-    assert now(other).state is SubmissionState.FRESH
+    assert (now(mine).state, now(mine).attempt) == ("succeeded", 2), now(mine).reason
+    assert now(other).state is SubmissionState.FRESH, now(other).reason
     assert f"by run {second} of cluster east" in now(other).reason
 
     # The control: the same again, as if it had never been made, and nobody is killed.
