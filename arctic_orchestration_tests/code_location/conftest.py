@@ -69,17 +69,24 @@ class Place:
 
 
 @pytest.fixture
-def place(
+def storages(
     backend: str,
     database_url: str,
     dagster_instance: Callable[[str], dg.DagsterInstance],
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Place]:
+) -> Iterator[tuple[dg.DagsterInstance, Database]]:
     """Dagster's storage and the state database, both on SQLite or both on Postgres."""
     instance = dagster_instance(backend)
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
     database = Database(database_url)
     database.upgrade()
-    yield Place(instance=instance, database=database)
+    yield instance, database
     database.close()
+
+
+@pytest.fixture
+def place(storages: tuple[dg.DagsterInstance, Database]) -> Place:
+    """Both of them, for the dispatcher."""
+    instance, database = storages
+    return Place(instance=instance, database=database)

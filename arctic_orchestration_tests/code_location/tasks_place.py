@@ -1,6 +1,5 @@
 """An instance and a state database with the tasks of a location, on each pair of storages."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,19 +101,9 @@ class Tasks:
 
 
 @pytest.fixture
-def tasks(
-    backend: str,
-    database_url: str,
-    dagster_instance: Callable[[str], dg.DagsterInstance],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Tasks]:
-    """Dagster's storage and the state database, both on SQLite or both on Postgres."""
-    instance = dagster_instance(backend)
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
-    database = Database(database_url)
-    database.upgrade()
+def tasks(storages: tuple[dg.DagsterInstance, Database]) -> Tasks:
+    """Both storages, with the tasks of the location registered."""
+    instance, database = storages
     made = Tasks(instance=instance, database=database)
     made.tick()
-    yield made
-    database.close()
+    return made

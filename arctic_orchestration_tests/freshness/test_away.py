@@ -1,12 +1,8 @@
-"""The state database is away: nothing new begins, nothing is lost, what runs goes on for a while.
+"""The state database is away: nothing begins, nothing is lost, what runs goes on for a while."""
 
-On Postgres its server is stopped; on SQLite another connection keeps writers out.
-"""
-
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -18,10 +14,10 @@ from arctic_orchestration.freshness import owning, submissions
 from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
-from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.freshness.outage import Outage, outage
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
-Outage = Callable[[], AbstractContextManager[None]]
+__all__ = ["outage"]
 
 
 @pytest.fixture
@@ -30,32 +26,6 @@ def impatient(state: Database, database_url: str) -> Iterator[Database]:
     made = Database(database_url, busy_seconds=0.1)
     yield made
     made.close()
-
-
-@pytest.fixture
-def outage(backend: str, state: Database, request: pytest.FixtureRequest) -> Outage:
-    """The database is away while the block lasts."""
-
-    @contextmanager
-    def postgres() -> Iterator[None]:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        server.stop(immediate=True)
-        try:
-            yield
-        finally:
-            server.start()
-
-    @contextmanager
-    def sqlite() -> Iterator[None]:
-        other = sqlite3.connect(str(state.engine.url.database), isolation_level=None)
-        other.execute("begin exclusive")
-        try:
-            yield
-        finally:
-            other.execute("rollback")
-            other.close()
-
-    return sqlite if backend == "sqlite" else postgres
 
 
 def _by_hand(database: Database, life: timedelta) -> AbstractContextManager[Running]:

@@ -1,13 +1,8 @@
-"""Two clusters whose state database goes away: nothing new begins, and no submission is lost.
+"""Two clusters whose state database goes away: nothing new begins, and no submission is lost."""
 
-On Postgres its server is ended as by a crash; on SQLite another connection keeps writers out.
-"""
-
-import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -20,10 +15,12 @@ from arctic_orchestration.database.freshness_tables import task_publications
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.definitions import declared
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
-from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.freshness.outage import Outage, outage
 from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.outages import PLAIN, Cluster
 from arctic_orchestration_tests.proofs.freshness.sizes import SECONDS
+
+__all__ = ["outage"]
 
 pytestmark = pytest.mark.proof
 
@@ -31,34 +28,6 @@ pytestmark = pytest.mark.proof
 _LIFE = {"none": 30.0, "short": 30.0, "long": 4.0}
 #: how much later than it should something may be noticed on a busy machine
 _LATE = 5.0
-
-Outage = Callable[[], AbstractContextManager[None]]
-
-
-@pytest.fixture
-def outage(backend: str, state: Database, request: pytest.FixtureRequest) -> Outage:
-    """The database is away while the block lasts."""
-
-    @contextmanager
-    def postgres() -> Iterator[None]:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        server.stop(immediate=True)
-        try:
-            yield
-        finally:
-            server.start()
-
-    @contextmanager
-    def sqlite() -> Iterator[None]:
-        other = sqlite3.connect(str(state.engine.url.database), isolation_level=None, timeout=60)
-        other.execute("begin exclusive")
-        try:
-            yield
-        finally:
-            other.execute("rollback")
-            other.close()
-
-    return sqlite if backend == "sqlite" else postgres
 
 
 @pytest.mark.parametrize("how_long", ["none", "short", "long"])
