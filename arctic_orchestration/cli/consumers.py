@@ -179,6 +179,47 @@ def reset(
     )
 
 
+@app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Deletes a consumer: its position, what waits, what was given up, and what is done.
+
+    Refused while somebody has partitions of it. What still uses the name makes the consumer anew
+    when it looks next, and begins with its start.
+    """
+    settings, database = _opened()
+    with database.read() as tx:
+        one, now = consumers.named(tx, settings.cluster, name), database_time(tx)
+        # Before anybody is asked.
+        control.check_delete(tx, one, now)
+        progress = progress_of(tx, one.id, now)
+    what = ", ".join(
+        f"{number} {state}"
+        for number, state in (
+            (progress.acknowledged, "acknowledged"),
+            (progress.waiting, "waiting"),
+            (progress.leased, "leased"),
+            (progress.discarded, "discarded"),
+        )
+        if number
+    )
+    forgets = f"its position and {what} partitions" if what else "its position"
+    confirm(f"{name} forgets {forgets}. Delete it?", yes=yes, as_json=as_json)
+    with database.begin() as tx:
+        control.delete(tx, one, database_time(tx))
+    database.close()
+    if as_json:
+        print_json({"consumer": name, "deleted": True})
+        return
+    console().print(
+        f"consumer {escape(name)} is deleted, with {forgets}; what still uses the name makes it "
+        "anew, with its start"
+    )
+
+
 def _end_of_log() -> control.LogEnd | None:
     """Where the log of ``DAGSTER_HOME`` ends; none: it cannot be asked, and timestamps decide."""
     from arctic_orchestration.consuming.instance import end_of_log

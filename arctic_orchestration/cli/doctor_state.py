@@ -5,6 +5,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from arctic_orchestration.cli.state import sqlite_file
+from arctic_orchestration.consuming.consumers import IS_THERE
 from arctic_orchestration.database.compaction_tables import compaction_tables
 from arctic_orchestration.database.consumer_tables import consumers
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
@@ -25,11 +26,11 @@ class Use(StrEnum):
 
 
 _ROWS = (
-    (Use.SCHEDULES, schedules),
-    (Use.TASKS, task_definitions),
-    (Use.TASKS, tasks),
-    (Use.CONSUMERS, consumers),
-    (Use.COMPACTION, compaction_tables),
+    (Use.SCHEDULES, sa.select(schedules)),
+    (Use.TASKS, sa.select(task_definitions)),
+    (Use.TASKS, sa.select(tasks)),
+    (Use.CONSUMERS, sa.select(consumers).where(IS_THERE)),
+    (Use.COMPACTION, sa.select(compaction_tables)),
 )
 
 
@@ -56,7 +57,7 @@ def uses() -> frozenset[Use]:
         return frozenset()
     try:
         with database.read() as tx:
-            known = sa.select(*(sa.exists(sa.select(table)) for _, table in _ROWS))
+            known = sa.select(*(sa.exists(rows) for _, rows in _ROWS))
             found = tx.execute(known).one()
     finally:
         database.close()

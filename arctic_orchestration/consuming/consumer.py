@@ -23,7 +23,7 @@ from arctic_orchestration.consuming.progress import Progress
 from arctic_orchestration.consuming.specification import FROM_BEGINNING, HELD_FOR, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.settings import Settings
 
@@ -192,7 +192,13 @@ class PartitionConsumer:
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: a database did not answer.
         """
-        return self._registered().progress()
+        engine = self._registered()
+        try:
+            return engine.progress()
+        except NotFound:
+            # It was deleted, and begins anew.
+            engine.register()
+            return engine.progress()
 
     @property
     def settings(self) -> Settings:

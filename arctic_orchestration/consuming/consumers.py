@@ -12,6 +12,13 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.consumer_tables import consumers
 from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound
 
+#: the asset of a deleted consumer: its row is kept, so that no id, token or name of a delivery is
+#: given out a second time
+DELETED = ""
+
+#: whether a row is that of a consumer, and not what is left of one that was deleted
+IS_THERE = consumers.c.asset != DELETED
+
 #: what tells the moment: the database's time, in tests a clock that stands
 Time = Callable[[sa.Connection], datetime]
 
@@ -54,9 +61,9 @@ class Consumer:
 
 
 def found(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
-    """The consumer of that name, if it was ever registered."""
+    """The consumer of that name, if it was registered and is not deleted."""
     here = consumers.c
-    query = sa.select(consumers).where(here.cluster == cluster, here.name == name)
+    query = sa.select(consumers).where(here.cluster == cluster, here.name == name, IS_THERE)
     row = tx.execute(query).one_or_none()
     return None if row is None else Consumer.from_row(row)
 
@@ -77,7 +84,7 @@ def named(tx: sa.Connection, cluster: str, name: str) -> Consumer:
 def all_of(tx: sa.Connection, cluster: str) -> list[Consumer]:
     """The consumers of a cluster, by name."""
     here = consumers.c
-    query = sa.select(consumers).where(here.cluster == cluster).order_by(here.name)
+    query = sa.select(consumers).where(here.cluster == cluster, IS_THERE).order_by(here.name)
     return [Consumer.from_row(row) for row in tx.execute(query)]
 
 
@@ -85,12 +92,12 @@ def locked(tx: sa.Connection, id: int) -> Consumer:
     """Locks a consumer's row until the transaction ends: nobody else changes its working set.
 
     Errors:
-        NotFound: it is there no more.
+        NotFound: it was deleted.
     """
     query = sa.select(consumers).where(consumers.c.id == id).with_for_update()
-    row = tx.execute(query).one_or_none()
-    if row is None:
-        raise NotFound("the consumer was removed")
+    row = tx.execute(query).one()
+    if row.asset == DELETED:
+        raise NotFound(f"consumer {row.name} was deleted")
     return Consumer.from_row(row)
 
 
@@ -110,7 +117,7 @@ def register(
         spec: what the code says.
         cluster: whose event log it reads.
         storage_id: of that log.
-        position: where a new one begins to read; none: at the beginning.
+        position: where a new one begins to read, or one that was deleted; none: at the beginning.
         now: the moment.
 
     Errors:
@@ -125,11 +132,16 @@ def register(
         "working_set": spec.working_set,
         "until": spec.until,
     }
-    new = dialect.insert(tx, consumers).values(
-        cluster=cluster, name=spec.name, asset=spec.asset, start=format_start(spec.start),
-        since=spec.since, storage_id=storage_id, position=position, created_at=now, **declared,
-    )  # fmt: skip
+    begins = {
+        "asset": spec.asset, "start": format_start(spec.start), "since": spec.since,
+        "storage_id": storage_id, "position": position, "created_at": now, **declared,
+    }  # fmt: skip
+    new = dialect.insert(tx, consumers).values(cluster=cluster, name=spec.name, **begins)
     tx.execute(new.on_conflict_do_nothing(index_elements=["cluster", "name"]))
+    if found(tx, cluster, spec.name) is None:
+        here = consumers.c
+        deleted = (here.cluster == cluster, here.name == spec.name, ~IS_THERE)
+        tx.execute(sa.update(consumers).where(*deleted).values(begins))
     one = named(tx, cluster, spec.name)
     check(one, spec, storage_id)
     # One that was reset belongs to the log that reads it next.

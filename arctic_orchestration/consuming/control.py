@@ -1,4 +1,4 @@
-"""What people do to a consumer: have partitions delivered again, let it begin anew."""
+"""What people do to a consumer: have partitions delivered again, let it begin anew, delete it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.consuming import consumers
 from arctic_orchestration.consuming.consumers import Consumer
-from arctic_orchestration.consuming.leasing import LIVE, LOST
+from arctic_orchestration.consuming.leasing import LIVE, LOST, live_leases
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.consuming.specification import FROM_NOW, format_start, parse_start
 from arctic_orchestration.database import dialect
@@ -19,6 +19,7 @@ from arctic_orchestration.database.consumer_tables import (
 )
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.quantities import format_moment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,3 +167,59 @@ def reset(
         )
     )  # fmt: skip
     return consumers.locked(tx, held.id)
+
+
+def check_delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
+    """Whether a consumer may be deleted: nobody has partitions of it.
+
+    Errors:
+        TransitionRefused: somebody has, and the lease is not over.
+    """
+    for lease in live_leases(tx, consumer.id):
+        if lease.expires_at > now:
+            raise TransitionRefused(
+                f"{lease.owner} has partitions of consumer {consumer.name} until "
+                f"{format_moment(lease.expires_at)}, and may renew that: stop it, or wait until "
+                "its lease is over; nothing was changed"
+            )
+
+
+def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
+    """Deletes a consumer: its position, its working set and what it has done are forgotten.
+
+    Whoever uses the name later makes it anew. Whoever has partitions by a lease that is over can
+    acknowledge nothing more, also when the consumer was made anew: its tokens go on where they
+    were, and so do the names of its deliveries.
+
+    Args:
+        tx: the transaction.
+        consumer: which.
+        now: the moment.
+
+    Errors:
+        NotFound: it was deleted already.
+        TransitionRefused: somebody has partitions of it. Nothing was changed.
+    """
+    held = consumers.locked(tx, consumer.id)
+    here = consumer_leases.c
+    live = (here.consumer_id == held.id, here.state == LIVE)
+    query = sa.select(here.token).where(*live).with_for_update(skip_locked=True)
+    free = set(tx.execute(query).scalars())
+    # As they are now: a renewal that was under way is done or waits for this transaction.
+    check_delete(tx, held, now)
+    if any(lease.token not in free for lease in live_leases(tx, held.id)):
+        raise TransitionRefused(
+            f"an owner of partitions of consumer {held.name} ends its lease at this moment: "
+            "try again; nothing was changed"
+        )
+    tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
+    tx.execute(sa.delete(consumer_leases).where(here.consumer_id == held.id))
+    tx.execute(
+        sa.update(consumer_rows)
+        .where(consumer_rows.c.id == held.id)
+        .values(
+            asset=consumers.DELETED, start="", since=None, until=None, storage_id=None,
+            position=None, version=consumer_rows.c.version + 1, at_end=False, read_at=None,
+            passed_over=0, passed_over_reason=None,
+        )
+    )  # fmt: skip

@@ -103,15 +103,17 @@ class ConsumerEngine:
             whether there is more in the log.
 
         Errors:
+            InvalidInput: it was deleted, and made anew with another asset.
             ConfigurationError: the consumer has read another event log.
             DatabaseUnavailable: a database did not answer; what was stored stands.
         """
         readings = 0
         while at_most is None or readings < at_most:
             with self.database.read() as tx:
-                known = self.seen(tx)
-                full = not though_full and self._is_full(tx, known)
-            if known.storage_id is None:
+                known = consumers.found(tx, self.cluster, self.spec.name)
+                full = known is not None and not though_full and self._is_full(tx, known)
+            if known is None or known.storage_id is None:
+                # It was deleted, or reset.
                 known = self.register()
             consumers.check(known, self.spec, self.feed.storage_id)
             if full:
@@ -195,7 +197,9 @@ class ConsumerEngine:
     ) -> tuple[Taking | None, int]:
         """What was taken of the places after one, and up to which place it was looked."""
         with self.database.read() as tx:
-            known = self.seen(tx)
+            known = consumers.found(tx, self.cluster, self.spec.name)
+            if known is None:
+                return None, 0
             # A place that is given out after this is looked at next.
             seen = known.next_number - 1
             if not leasing.may_take(tx, known.id, self.time(tx), after=after):
@@ -252,7 +256,12 @@ class ConsumerEngine:
             )
 
     def progress(self) -> Progress:
-        """How far it is, with what the log has and was not read yet; changes nothing."""
+        """How far it is, with what the log has and was not read yet; changes nothing.
+
+        Errors:
+            NotFound: it was deleted.
+            DatabaseUnavailable: a database did not answer.
+        """
         with self.database.read() as tx:
             known = self.seen(tx)
             pending = working_set.pending_keys(tx, known.id)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming import leasing
+from arctic_orchestration.consuming import consumers, leasing
 from arctic_orchestration.consuming.engine import ConsumerEngine
 from arctic_orchestration.consuming.partition import ConsumedPartition, Where
 from arctic_orchestration.database.consumer_tables import consumer_leases, consumer_partitions
@@ -170,7 +170,10 @@ class Follower:
         """What this follower has, in the order in which it was taken."""
         here, leases = consumer_partitions.c, consumer_leases.c
         with self.engine.database.read() as tx:
-            id = self.engine.seen(tx).id
+            known = consumers.found(tx, self.engine.cluster, self.engine.spec.name)
+            if known is None:
+                # It was deleted: the next taking makes it anew.
+                return []
             query = (
                 sa.select(consumer_partitions, leases.taken_at)
                 .join(
@@ -178,7 +181,7 @@ class Follower:
                     (leases.consumer_id == here.consumer_id) & (leases.token == here.token),
                 )
                 .where(
-                    leases.consumer_id == id,
+                    leases.consumer_id == known.id,
                     leases.state == leasing.LIVE,
                     leases.owner == self.owner,
                 )

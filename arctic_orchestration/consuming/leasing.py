@@ -26,7 +26,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.consumer_tables import consumer_leases, consumer_partitions
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.errors import LeaseLost, NotFound
 from arctic_orchestration.quantities import format_moment
 
 LIVE, ENDED, LOST = "live", "ended", "lost"
@@ -116,9 +116,12 @@ def take(
         time: what tells the moment.
 
     Returns:
-        none: there is nothing to take.
+        none: there is nothing to take; or the consumer was deleted.
     """
-    consumer = consumers.locked(tx, consumer_id)
+    try:
+        consumer = consumers.locked(tx, consumer_id)
+    except NotFound:
+        return None
     now = time(tx)
     expire(tx, consumer, now)
     if existing is not None:
@@ -169,7 +172,7 @@ def renew(
     """Lets a lease hold for another ``life`` from now.
 
     Returns:
-        false: it was taken over, or ended; or the consumer was reset.
+        false: it was taken over, or ended; or the consumer was reset or deleted.
     """
     has_some = sa.exists().where(_p.consumer_id == consumer_id, _p.token == token, _leased)
     changed = tx.execute(
@@ -218,8 +221,8 @@ def settle(
         time: what tells the moment.
 
     Errors:
-        LeaseLost: another one has taken over, it was ended, or the consumer was reset; the
-            transaction is to be rolled back.
+        LeaseLost: another one has taken over, it was ended, or the consumer was reset or deleted;
+            the transaction is to be rolled back.
     """
     partitions = hold(tx, consumer_id, token)
     consumer = consumers.locked(tx, consumer_id)
@@ -408,8 +411,8 @@ def _why_lost(tx: sa.Connection, consumer_id: int, token: int) -> str:
     row = tx.execute(query).one_or_none()
     if row is None:
         return (
-            f"the lease with token {token} ended so long ago that nothing is known of it; "
-            "nothing was changed"
+            f"the lease with token {token} ended so long ago that nothing is known of it, or the "
+            "consumer was deleted; nothing was changed"
         )
     how = "taken from its owner" if row.state == LOST else "ended"
     return (

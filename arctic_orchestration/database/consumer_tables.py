@@ -24,6 +24,8 @@ consumers = sa.Table(
     sa.Column("id", Serial, primary_key=True),
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
+    # Empty: the consumer was deleted. Its row stays with the numbers it has reached, so that one
+    # that is made anew under the name gives out no token, and no name of a delivery, once more.
     sa.Column("asset", sa.Text, nullable=False),
     # Where it began, for people: from_beginning, from_now or a moment.
     sa.Column("start", sa.Text, nullable=False),

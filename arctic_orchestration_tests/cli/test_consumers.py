@@ -1,4 +1,4 @@
-"""``arctic consumers``: list, show, retry and reset."""
+"""``arctic consumers``: list, show, retry, reset and delete."""
 
 import json
 import re
@@ -245,6 +245,41 @@ def test_a_consumer_begins_anew(
     assert (shown["start"], shown["asset"]) == ("2025-12-31T23:00:00+00:00", "raw/a")
 
 
+def test_a_consumer_is_deleted(
+    consumer: MakeConsumer,
+    log: Log,
+    arctic: Command,
+    typed: Callable[[str], None],
+) -> None:
+    """When the person agrees, who is told what goes; not while somebody has partitions of it."""
+    log.arrives("01", "02", "03", "04")
+    engine = consumer(attempts=1)
+    with engine.consume(limit=2) as partitions:
+        partitions.failed("02", reason="no such file")
+    delete = ("consumers", "delete", "totals")
+    with engine.consume(limit=1, owner="worker 7") as partitions:
+        # Before anybody is asked.
+        refused = arctic(*delete)
+        assert (refused.code, refused.out) == (2, "")
+        assert "worker 7 has partitions of consumer totals until " in refused.err
+        assert arctic(*delete, "--yes").code == 2
+        partitions.put_back()
+    forgets = "its position and 1 acknowledged, 2 waiting, 1 discarded partitions"
+    typed("n\n")
+    asked = arctic(*delete)
+    assert (asked.code, f"totals forgets {forgets}. Delete it?" in asked.out) == (1, True)
+    assert document(arctic("consumers", "show", "totals", "--json"))["discarded"] == 1
+    said = arctic(*delete, "--yes")
+    assert said.out == (
+        f"consumer totals is deleted, with {forgets}; what still uses the name makes it anew, "
+        "with its start\n"
+    )
+    assert arctic("consumers", "list").out == "no consumers\n"
+    assert "has no consumer totals; it has: none" in arctic(*delete, "--yes").err
+    consumer()
+    assert document(arctic(*delete, "-y", "--json")) == {"consumer": "totals", "deleted": True}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -254,6 +289,8 @@ def test_a_consumer_begins_anew(
         (("retry", "totals", "01", "--all"), "expected partition keys, or --all"),
         (("retry", "totals", "09"), "consumer totals knows no partition 09; nothing was changed"),
         (("reset", "totals", "--start", "from_now"), "--yes: got None"),
+        (("delete", "totals"), "--yes: got None"),
+        (("delete", "lost", "--yes"), "cluster default has no consumer lost; it has: totals"),
         (("reset", "totals", "--start", "now", "--yes"), "start: got 'now', expected from_begin"),
         # Before anybody is asked.
         (("reset", "totals", "--start", "now"), "start: got 'now', expected from_begin"),
