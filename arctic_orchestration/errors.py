@@ -26,10 +26,16 @@ Messages name the field, the value, what was expected and what to do. Errors of
 drivers and libraries are translated once, where they enter, with the cause kept.
 """
 
+import reprlib
 from collections.abc import Sequence
 
 #: So many letters of a wrong value are shown.
 _LONGEST = 1000
+#: A structure that takes more letters is shown by its outline: what it has at the top.
+_LONGEST_STRUCTURE = 200
+_outline = reprlib.Repr()
+_outline.maxlevel = _outline.maxlist = _outline.maxtuple = 3
+_outline.maxstring = _outline.maxother = 40
 
 
 class ArcticError(Exception):
@@ -37,9 +43,14 @@ class ArcticError(Exception):
 
 
 def _shown(value: object) -> str:
-    """The value as it is written in Python, or the beginning of it."""
+    """The value as it is written in Python or YAML, or the beginning or outline of it."""
     try:
+        if hasattr(type(value), "to_form"):
+            # As a person writes it, without the fields that were left out.
+            value = value.to_form()  # type: ignore[attr-defined]
         shown = repr(value)
+        if isinstance(value, (dict, list, tuple)) and len(shown) > _LONGEST_STRUCTURE:
+            shown = _outline.repr(value)
     except Exception:
         # A mapping that is nested too deeply, a number of too many digits.
         return f"a {type(value).__name__} that cannot be shown"
