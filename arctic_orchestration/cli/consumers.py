@@ -112,7 +112,7 @@ def retry(
     name: NameArgument,
     partitions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="Which; also what rests or was acknowledged."),
+        typer.Argument(metavar="KEY", help="Which; also what rests or was acknowledged."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All that are discarded.")] = False,
     as_json: JsonOption = False,

@@ -23,7 +23,7 @@ def feed() -> None:
 
 @app.command()
 def restart(
-    location: Annotated[str, typer.Argument(help="The code location's name.")],
+    location: Annotated[str, typer.Argument(metavar="LOCATION", help="The code location's name.")],
     as_json: JsonOption = False,
 ) -> None:
     """Begins at the end of the event log, as a new location does; schedules and jobs stay.

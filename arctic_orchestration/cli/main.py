@@ -1,5 +1,6 @@
 """The ``arctic`` command."""
 
+import inspect
 import sys
 
 import typer
@@ -46,6 +47,19 @@ app.add_typer(feed.app, name="feed")
 app.command(name="simulate")(simulate.simulate)
 app.command(name="schema")(schema.schema)
 app.command(name="doctor")(doctor.doctor)
+
+
+def _let_help_wrap(app: typer.Typer) -> None:
+    """Joins the lines of each paragraph: Typer breaks the later ones where the code does, too."""
+    for command in app.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _let_help_wrap(group.typer_instance)
+
+
+_let_help_wrap(app)
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ def partitions() -> None:
 
 @app.command()
 def add(
-    asset: Annotated[str, typer.Argument(help="The asset's key, as raw/flights.")],
-    key: Annotated[str, typer.Argument(help="The partition key.")],
+    asset: Annotated[str, typer.Argument(metavar="ASSET", help="The asset's key, as raw/flights.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The partition key.")],
     path: Annotated[str | None, typer.Option(help="Where the partition's data is.")] = None,
     size: Annotated[
         str | None, typer.Option("--bytes", metavar="N", help="How many bytes arrived.")

@@ -38,7 +38,7 @@ app.command("update")(applying.update)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 NamesArgument = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="Names of schedules; all or none of them.")
+    list[str], typer.Argument(metavar="NAME", help="Names of schedules; all or none of them.")
 ]
 
 
@@ -147,7 +147,9 @@ def delete(
 
 @app.command("next")
 def next_(
-    name: Annotated[str | None, typer.Argument(help="Only of this schedule.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only of this schedule.")
+    ] = None,
     count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many moments.")] = 5,
     location: LocationOption = None,
     as_json: JsonOption = False,

@@ -19,6 +19,7 @@ def schema(
     """Writes the JSON Schema of a file of schedules (YAML or JSON).
 
     An editor with the YAML language server completes and checks a file that begins with
+
     # yaml-language-server: $schema=arctic.schema.json
     """
     text = json.dumps(schedules_schema(), indent=2, ensure_ascii=False) + "\n"

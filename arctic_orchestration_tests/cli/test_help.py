@@ -1,0 +1,61 @@
+"""What ``--help`` prints, in a terminal of 80 columns."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from arctic_orchestration.cli.main import app
+
+_COLUMNS = 80
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group."""
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*path, name))
+
+
+ALL = list(commands(get_command(app)))
+
+
+def shown(path: tuple[str, ...]) -> list[str]:
+    """The lines of its help."""
+    environment = {"COLUMNS": str(_COLUMNS), "TERM": "dumb"}
+    said = CliRunner().invoke(app, [*path, "--help"], env=environment)
+    assert said.exit_code == 0
+    return [line.rstrip() for line in said.output.splitlines()]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_a_line_ends_where_no_other_word_fits(path: tuple[str, ...]) -> None:
+    """Not where it ends in the code: that leaves single words on lines of their own."""
+    lines = shown(path)
+    assert max(map(len, lines)) <= _COLUMNS
+    text = lines[: next(n for n, line in enumerate(lines) if line.startswith("╭"))]
+    for line, following in pairwise(text):
+        if line and following:
+            # One column to each side is free.
+            assert len(line) + len(f" {following.split()[0]}") > _COLUMNS - 1, line
+
+
+def test_there_are_as_many_commands_as_people_can_call() -> None:
+    """Groups, commands, and commands of groups in groups."""
+    assert {(), ("doctor",), ("consumers", "delete"), ("compaction", "queues", "add")} < set(ALL)
+
+
+def test_what_may_be_left_out_stands_in_brackets_once() -> None:
+    """And a name stands in capitals."""
+    usage = {
+        ("consumers", "retry"): "arctic consumers retry [OPTIONS] {NAME} [KEY]...",
+        ("schedules", "delete"): "schedules delete [OPTIONS] {NAME}...",
+        ("schedules", "next"): "schedules next [OPTIONS] [NAME]",
+        ("partitions", "add"): "partitions add [OPTIONS] {ASSET} {KEY}",
+        ("feed", "restart"): "feed restart [OPTIONS] {LOCATION}",
+    }
+    for path, said in usage.items():
+        assert shown(path)[1].endswith(said)
