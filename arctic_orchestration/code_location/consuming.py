@@ -50,7 +50,8 @@ def consumer_sensor(
     the run waits or works, the sensor renews its lease.
 
     A target that is partitioned is run for the partition's key; any other is told it by the tag
-    ``arctic/partition``. Dagster's own retries are off for these runs: the consumer tries again.
+    ``arctic/partition``. A run of assets names them and their checks, unless the request names
+    some of them. Dagster's own retries are off for these runs: the consumer tries again.
 
     Args:
         consumer: whose partitions; the sensor registers it with its first tick.
@@ -157,6 +158,8 @@ class _Following:
         sensor = repository.get_sensor_def(context.sensor_name)
         job = repository.get_job(str(sensor.job_name))
         made = self._request(partition) if self._request is not None else dg.RunRequest()
+        if sensor.has_anonymous_job and not made.entity_keys:
+            made = _of_all_assets(made, job)
         is_partitioned = job.partitions_def is not None
         if made.partition_key is None and is_partitioned:
             made = made.with_replaced_attrs(partition_key=partition.key)
@@ -200,3 +203,16 @@ class _Following:
         # The instance of a tick ends with it; the log has connections of its own.
         follower.engine.existing = self._consumer.existing_in(lambda: context.instance)
         return follower
+
+
+def _of_all_assets(request: dg.RunRequest, job: dg.JobDefinition) -> dg.RunRequest:
+    """Names what the sensor's target is: a run of Dagster's nameless job would show none.
+
+    A job that has a name is the target itself; a selection of its assets would leave out its
+    configuration and its hooks.
+    """
+    own = [layer.assets_def for layer in job.asset_layer.data]
+    return request.with_replaced_attrs(
+        asset_selection=sorted({key for one in own for key in one.keys}),
+        asset_check_keys=sorted({key for one in own for key in one.check_keys}),
+    )
