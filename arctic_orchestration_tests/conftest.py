@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
+from arctic_orchestration_tests import without_fsync
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
+from arctic_orchestration_tests.templates import Templates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +51,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         own = item.get_closest_marker("timeout")
         if own is not None and own.args[0] > _LONGEST:
             item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sqlite_without_fsync() -> Iterator[None]:
+    without_fsync.put_in_place()
+    yield
+    without_fsync.take_away()
+
+
+@pytest.fixture
+def with_fsync(_sqlite_without_fsync: None) -> Iterator[None]:
+    """SQLite as it is outside of tests."""
+    without_fsync.take_away()
+    yield
+    without_fsync.put_in_place()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _migrations_read_once() -> Iterator[None]:
+    """Dagster reads its migrations anew for each storage it opens and, on SQLite, each run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", _migrations)
+        yield
+
+
+_read_migrations = ScriptDirectory.from_config
+_known_migrations: dict[str | None, ScriptDirectory] = {}
+
+
+def _migrations(config: Config) -> ScriptDirectory:
+    location = config.get_main_option("script_location")
+    if location not in _known_migrations:
+        _known_migrations[location] = _read_migrations(config)
+    return _known_migrations[location]
 
 
 @pytest.fixture(scope="session")
@@ -100,8 +137,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Databases to copy."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
-def database_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+def empty_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """The SQLAlchemy URL of a fresh, empty database, once on each backend."""
     if backend == "sqlite":
         return f"sqlite:///{tmp_path / 'arctic.db'}"
@@ -110,8 +153,24 @@ def database_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -
 
 
 @pytest.fixture
+def database_url(
+    backend: str, tmp_path: Path, templates: Templates, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh state database of this version, once on each backend."""
+    if backend == "sqlite":
+        templates.state_file(tmp_path / "arctic.db")
+        yield f"sqlite:///{tmp_path / 'arctic.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    templates.state_database(server, name)
+    yield server.url(name)
+    server.drop_database(name)
+
+
+@pytest.fixture
 def dagster_instance(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, templates: Templates, request: pytest.FixtureRequest
 ) -> Iterator[Callable[[str], DagsterInstance]]:
     """Makes a real Dagster instance: ``dagster_instance("sqlite")`` or ``("postgres")``.
 
@@ -123,15 +182,13 @@ def dagster_instance(
 
     def make(backend: str) -> DagsterInstance:
         home = tmp_path / f"dagster_home_{len(made)}"
-        home.mkdir()
         if backend == "sqlite":
-            write_dagster_yaml(home)
+            templates.dagster_home(home)
         else:
             server: PostgresServer = request.getfixturevalue("postgres_server")
             name = f"dagster_{os.getpid()}_{next(_numbers)}"
-            server.create_database(name)
             databases.append((server, name))
-            write_dagster_yaml(home, server=server, database_name=name)
+            templates.dagster_home_on(server, name, home)
         instance = DagsterInstance.from_config(str(home))
         made.append(instance)
         return instance
@@ -141,25 +198,3 @@ def dagster_instance(
         instance.dispose()
     for server, name in databases:
         server.drop_database(name)
-
-
-def write_dagster_yaml(
-    home: Path, *, server: PostgresServer | None = None, database_name: str = ""
-) -> None:
-    """Writes a ``dagster.yaml`` with storage on SQLite in ``home``, or on ``server``."""
-    config: dict[str, object] = {"telemetry": {"enabled": False}}
-    if server is not None:
-        config["storage"] = {
-            "postgres": {
-                "postgres_db": {
-                    # With SQLAlchemy 2.1 a bare `postgresql` would mean psycopg 3.
-                    "scheme": "postgresql+psycopg2",
-                    "username": "postgres",
-                    "password": "unused",
-                    "hostname": "127.0.0.1",
-                    "port": server.port,
-                    "db_name": database_name,
-                }
-            }
-        }
-    (home / "dagster.yaml").write_text(yaml.safe_dump(config))

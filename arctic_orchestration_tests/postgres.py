@@ -119,8 +119,14 @@ class PostgresServer:
 
     def create_database(self, name: str, *, template: str = "template0") -> str:
         """Creates a database (empty, or a copy of ``template``); returns its URL."""
-        self.execute(f'create database "{name}" template "{template}"')
+        # Copying files takes half of the time of the other way, which logs each page.
+        self.execute(f'create database "{name}" template "{template}" {self._strategy()}')
         return self.url(name)
+
+    def _strategy(self) -> str:
+        # The word is of Postgres 15; those before it knew this way alone.
+        version = (self._data / "PG_VERSION").read_text()
+        return "strategy file_copy" if int(version) >= 15 else ""
 
     def drop_database(self, name: str) -> None:
         """Drops a database; whoever is still connected to it is disconnected."""

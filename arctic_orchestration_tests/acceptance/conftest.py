@@ -13,7 +13,6 @@ def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dat
     """A state database, once on each backend, which runs find as they do in Dagster."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()
 

@@ -88,7 +88,6 @@ def lake(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("ARCTIC_SPARK_MASTER", "local[2]")
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
     database = Database(database_url)
-    database.upgrade()
     yield SmallLake(open_catalog(Settings.from_environment()), database)
     database.close()
 

@@ -95,7 +95,6 @@ def world(
     for module in (applying, jobs, schedules):
         monkeypatch.setattr(module, "utc_now", lambda: at(600))
     database = Database(database_url)
-    database.upgrade()
 
     def make(of: Sequence[Schedule]) -> World:
         made = World(database, of)
@@ -141,9 +140,6 @@ def ruled(
     Nobody goes through it but by its ``iterate``. The state database is on the same storage.
     """
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    database = Database(database_url)
-    database.upgrade()
-    database.close()
 
     def make(**config: Any) -> RunQueue:
         return make_queue(backend, {**OURS, "config": config})

@@ -69,7 +69,8 @@ class Tasked:
 def opened(url: str) -> Iterator[Tasked]:
     """A fresh state database at a URL."""
     database = Database(url)
-    database.upgrade()
+    if database.revision() is None:
+        database.upgrade()
     yield Tasked(database)
     database.close()
 

@@ -40,7 +40,6 @@ def state(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databa
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     database = Database(database_url)
-    database.upgrade()
     yield database
     database.close()
 

@@ -10,14 +10,14 @@ from arctic_orchestration_tests.cli.conftest import Outcome
 
 
 def test_an_upgrade_makes_the_schema_and_says_from_what(
-    database_url: str, arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    empty_url: str, arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second time there is nothing to do."""
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", empty_url)
     first = arctic("db", "upgrade")
     assert (first.code, first.err) == (0, "")
     assert first.out.endswith(f": empty → {SCHEMA_REVISION}\n")
-    Database.open(database_url).close()
+    Database.open(empty_url).close()
     again = arctic("db", "upgrade")
     assert again.code == 0
     assert again.out.endswith(f" is at revision {SCHEMA_REVISION} already\n")

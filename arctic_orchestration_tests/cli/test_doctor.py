@@ -52,22 +52,22 @@ def alive(
 @pytest.fixture
 def instance(
     backend: str,
-    database_url: str,
+    empty_url: str,
     dagster_instance: Callable[[str], dg.DagsterInstance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> dg.DagsterInstance:
     """An instance and a state database that is empty."""
     made = dagster_instance(backend)
     monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", empty_url)
     return made
 
 
 def test_all_is_well_where_all_is_well(
-    backend: str, instance: dg.DagsterInstance, database_url: str, arctic: Callable[..., Outcome]
+    backend: str, instance: dg.DagsterInstance, empty_url: str, arctic: Callable[..., Outcome]
 ) -> None:
     """Every check is good, and the command ends with 0."""
-    database = Database(database_url)
+    database = Database(empty_url)
     database.upgrade()
     database.close()
     alive(instance)
@@ -138,7 +138,7 @@ def test_a_dispatcher_that_was_stopped_is_found(instance: dg.DagsterInstance) ->
 
 
 def test_a_schema_that_is_missing_is_found(
-    backend: str, instance: dg.DagsterInstance, database_url: str
+    backend: str, instance: dg.DagsterInstance, empty_url: str
 ) -> None:
     """SQLite follows on first use, and is left alone; Postgres has its command."""
     status, what, advice = found()["state database"]
@@ -147,7 +147,7 @@ def test_a_schema_that_is_missing_is_found(
         assert (status, advice) == (WARNING, "nothing: it is migrated on first use")
     else:
         assert (status, advice) == (BAD, "arctic db upgrade")
-    database = Database(database_url)
+    database = Database(empty_url)
     assert database.revision() is None
     database.close()
 

@@ -130,12 +130,12 @@ def test_rules_that_cannot_be_used_are_found(make_queue: MakeQueue, backend: str
 
 
 def test_looking_neither_makes_nor_migrates_a_state_database(
-    make_queue: MakeQueue, backend: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+    make_queue: MakeQueue, backend: str, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is none, no pass was noted."""
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", empty_url)
     make_queue(backend, {**OURS, "config": {"groups": {"few": {"limit": 1}}}})
     assert "the daemon never went through the queue" in found()["run coordinator"][1]
-    database = Database(database_url)
+    database = Database(empty_url)
     assert database.revision() is None
     database.close()

@@ -16,7 +16,6 @@ def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A state database with a location that follows a storage."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     made = Database(database_url)
-    made.upgrade()
     row = {"cluster": "default", "name": "flights", "position": "{}", "storage_id": "old"}
     with made.begin() as tx:
         tx.execute(sa.insert(locations).values(row))

@@ -80,7 +80,6 @@ def storages(
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
     database = Database(database_url)
-    database.upgrade()
     yield instance, database
     database.close()
 

@@ -44,7 +44,8 @@ class Clock:
 def opened(url: str) -> Iterator[Database]:
     """A state database with the schema of this version."""
     database = Database(url)
-    database.upgrade()
+    if database.revision() is None:
+        database.upgrade()
     yield database
     database.close()
 

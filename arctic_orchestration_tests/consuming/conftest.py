@@ -12,7 +12,6 @@ from arctic_orchestration_tests.consuming.arrivals import Clock, Log
 def state(database_url: str) -> Iterator[Database]:
     """A fresh state database, once on each backend."""
     database = Database(database_url)
-    database.upgrade()
     yield database
     database.close()
 

@@ -8,23 +8,17 @@ import contextlib
 import itertools
 import logging
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 import yaml
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from dagster import DagsterInstance
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
-from sqlalchemy.engine import Engine
 
 from arctic_orchestration.coordinator import coordinator as module
-from arctic_orchestration_tests.conftest import write_dagster_yaml
 from arctic_orchestration_tests.coordinator.daemon_queue import (
     COORDINATORS,
     LOOP,
@@ -38,6 +32,7 @@ from arctic_orchestration_tests.coordinator.daemon_queue import (
 from arctic_orchestration_tests.coordinator.launching import RecordingRunLauncher
 from arctic_orchestration_tests.coordinator.listening import Clock, listening
 from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 _numbers = itertools.count(1)
 
@@ -90,11 +85,7 @@ def make_queue(
     home.mkdir()
     used: set[str] = set()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
-    # Dagster reads its migrations anew for each storage it opens and, on SQLite, each run.
-    monkeypatch.setattr(ScriptDirectory, "from_config", _migrations)
     with contextlib.ExitStack() as stack:
-        sa.event.listen(Engine, "connect", _without_fsync)
-        stack.callback(sa.event.remove, Engine, "connect", _without_fsync)
 
         def make(
             backend: str,
@@ -128,23 +119,6 @@ def make_queue(
             return RunQueue(instance=instance, context=context, daemon=daemon)
 
         yield make
-
-
-def _without_fsync(connection: Any, _record: object) -> None:
-    # As the tests' Postgres server: what is committed survives the end of any process.
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous=OFF")
-
-
-_read_migrations = ScriptDirectory.from_config
-_known_migrations: dict[str | None, ScriptDirectory] = {}
-
-
-def _migrations(config: Config) -> ScriptDirectory:
-    location = config.get_main_option("script_location")
-    if location not in _known_migrations:
-        _known_migrations[location] = _read_migrations(config)
-    return _known_migrations[location]
 
 
 @pytest.fixture(params=COORDINATORS)

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from alembic.script import ScriptDirectory
 from dagster import DagsterInstance, DagsterInvalidConfigError
 from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordinator
 
 from arctic_orchestration.coordinator import ArcticRunCoordinator
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
-from arctic_orchestration_tests.coordinator.conftest import _migrations
 from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue, Status
 
 HEAD = """
@@ -61,12 +59,8 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def instance_of(
-    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], DagsterInstance]]:
+def instance_of(storage: Path, tmp_path: Path) -> Iterator[Callable[[str], DagsterInstance]]:
     """Makes an instance of the text of a ``dagster.yaml``."""
-    # Dagster reads its migrations anew for each instance, which takes two seconds.
-    monkeypatch.setattr(ScriptDirectory, "from_config", _migrations)
     made: list[DagsterInstance] = []
 
     def make(text: str) -> DagsterInstance:

@@ -26,9 +26,9 @@ _moments = sa.Table(
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
+def database(empty_url: str) -> Iterator[Database]:
     """A database with one table of moments and words."""
-    made = Database(database_url)
+    made = Database(empty_url)
     with made.begin() as tx:
         _moments.metadata.create_all(tx)
     yield made
@@ -240,7 +240,7 @@ def _add_up(url: str, times: int, barrier: Any, failed: Any) -> None:
         failed.put(repr(error))
 
 
-def test_two_writers_at_once_lose_no_update(database: Database, database_url: str) -> None:
+def test_two_writers_at_once_lose_no_update(database: Database, empty_url: str) -> None:
     """Each reads, adds one and writes, in processes of their own; a busy database is waited for."""
     with database.begin() as tx:
         tx.execute(sa.insert(_moments).values(id=1, word="0"))
@@ -248,7 +248,7 @@ def test_two_writers_at_once_lose_no_update(database: Database, database_url: st
     context = multiprocessing.get_context("fork")
     barrier, failed = context.Barrier(3), context.Queue()
     processes = [
-        context.Process(target=_add_up, args=(database_url, 100, barrier, failed)) for _ in range(3)
+        context.Process(target=_add_up, args=(empty_url, 100, barrier, failed)) for _ in range(3)
     ]
     for process in processes:
         process.start()
@@ -259,9 +259,9 @@ def test_two_writers_at_once_lose_no_update(database: Database, database_url: st
         assert tx.execute(sa.select(_moments.c.word)).scalar_one() == "300"
 
 
-def test_a_reader_waits_for_no_writer(database: Database, database_url: str) -> None:
+def test_a_reader_waits_for_no_writer(database: Database, empty_url: str) -> None:
     """While a writer's block is open, a reader sees what was before it."""
-    other = Database(database_url)
+    other = Database(empty_url)
     with database.begin() as tx:
         tx.execute(sa.insert(_moments).values(id=1))
         with other.read() as reading:
@@ -271,6 +271,7 @@ def test_a_reader_waits_for_no_writer(database: Database, database_url: str) -> 
     other.close()
 
 
+@pytest.mark.usefixtures("with_fsync")
 def test_sqlite_keeps_what_was_committed(tmp_path: Any) -> None:
     """Write-ahead log, full synchronisation, foreign keys: on every connection of the pool."""
     database = Database(f"sqlite:///{tmp_path / 'arctic.db'}")

@@ -72,11 +72,9 @@ def other_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> A
     server.drop_database(name)
 
 
-def test_a_migrated_database_has_the_schema_of_a_fresh_one(
-    database_url: str, other_url: str
-) -> None:
+def test_a_migrated_database_has_the_schema_of_a_fresh_one(empty_url: str, other_url: str) -> None:
     """Column for column, index for index, with the conditions of partial indexes."""
-    migrated, fresh = Database(database_url), Database(other_url)
+    migrated, fresh = Database(empty_url), Database(other_url)
     migrated.upgrade()
     with fresh.begin() as tx:
         metadata.create_all(tx)
@@ -94,9 +92,9 @@ def test_a_migrated_database_has_the_schema_of_a_fresh_one(
     fresh.close()
 
 
-def test_alembic_finds_nothing_left_to_migrate(database_url: str) -> None:
+def test_alembic_finds_nothing_left_to_migrate(empty_url: str) -> None:
     """Its own comparison of the tables with the database, types and defaults too."""
-    database = Database(database_url)
+    database = Database(empty_url)
     database.upgrade()
     with database.begin() as tx:
         options: dict[str, Any] = {
@@ -109,9 +107,9 @@ def test_alembic_finds_nothing_left_to_migrate(database_url: str) -> None:
     database.close()
 
 
-def test_the_revision_of_the_package_is_the_last_migration(database_url: str) -> None:
+def test_the_revision_of_the_package_is_the_last_migration(empty_url: str) -> None:
     """One line of migrations, and its head is what an upgrade arrives at."""
-    database = Database(database_url)
+    database = Database(empty_url)
     with database.begin() as tx:
         script = ScriptDirectory.from_config(configuration(tx))
     assert script.get_heads() == [SCHEMA_REVISION]
@@ -161,12 +159,12 @@ def _open(url: str, barrier: Any, answers: Any) -> None:
         answers.put(repr(error))
 
 
-def test_several_processes_migrate_one_database_at_once(database_url: str) -> None:
+def test_several_processes_migrate_one_database_at_once(empty_url: str) -> None:
     """One does the work, the others wait for it."""
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(4), context.Queue()
     processes = [
-        context.Process(target=_open, args=(database_url, barrier, answers)) for _ in range(4)
+        context.Process(target=_open, args=(empty_url, barrier, answers)) for _ in range(4)
     ]
     for process in processes:
         process.start()

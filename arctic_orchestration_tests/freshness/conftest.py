@@ -12,7 +12,6 @@ from arctic_orchestration_tests.freshness.imagined import World
 def state(database_url: str) -> Iterator[Database]:
     """A fresh state database, once on each backend."""
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()
 

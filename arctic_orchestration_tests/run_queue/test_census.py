@@ -22,8 +22,8 @@ from arctic_orchestration.events.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.census import active_run, queued_run
 from arctic_orchestration.run_queue.history import History, ledger_of, look_back, take_census
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration_tests.conftest import write_dagster_yaml
 from arctic_orchestration_tests.run_queue.queues import NOON, Run
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 _EVENTS = {
     Status.QUEUED: DagsterEventType.RUN_ENQUEUED,

@@ -32,7 +32,6 @@ LOW, HIGH = (Pausable.QUEUE, "low"), (Pausable.QUEUE, "high")
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()
 

@@ -27,7 +27,6 @@ SHUT = Wait(gate="window:night", reason="window night opens at 22:00")
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()
 

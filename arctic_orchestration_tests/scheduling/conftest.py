@@ -11,7 +11,6 @@ from arctic_orchestration_tests.scheduling.simulated import World
 def database(database_url: str) -> Iterator[Database]:
     """A state database with the current schema, once on each backend."""
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()
 

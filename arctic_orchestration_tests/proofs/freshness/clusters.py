@@ -12,7 +12,6 @@ import dagster as dg
 import psutil
 
 import arctic_orchestration_tests
-from arctic_orchestration_tests.conftest import write_dagster_yaml
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
@@ -20,6 +19,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     until,
 )
 from arctic_orchestration_tests.proofs.freshness.lake_of_clusters import GATES
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 _ROOT = str(Path(arctic_orchestration_tests.__file__).parents[1])
 

@@ -11,6 +11,5 @@ from arctic_orchestration.database.engine import Database
 def state(database_url: str) -> Iterator[Database]:
     """A fresh state database, once on each backend."""
     made = Database(database_url)
-    made.upgrade()
     yield made
     made.close()

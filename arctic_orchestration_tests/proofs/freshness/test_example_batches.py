@@ -24,7 +24,6 @@ from arctic_orchestration.freshness.batch_file import load_batch
 from arctic_orchestration.freshness.definitions import declared
 from arctic_orchestration.freshness.requesting import TASK_TAG
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.conftest import write_dagster_yaml
 from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
@@ -39,6 +38,7 @@ from arctic_orchestration_tests.proofs.freshness.example_lake import (
     ExampleLake,
 )
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
