@@ -305,7 +305,8 @@ def test_the_model_finds_what_is_wrong(
         run_machine(
             lambda: Consuming(state),
             settings=settings(
-                max_examples=200,
+                # What is drawn depends on the constants of all modules that are imported.
+                max_examples=2000,
                 stateful_step_count=30,
                 deadline=None,
                 print_blob=False,
