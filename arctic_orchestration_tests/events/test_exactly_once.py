@@ -4,7 +4,6 @@
 same. The control, a cursor that remembers the largest id it saw, reads in the same loop.
 """
 
-import multiprocessing
 import os
 import sqlite3
 import time
@@ -24,6 +23,7 @@ from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.feed import Feed, FeedMode, Position
 from arctic_orchestration.events.log_rows import TYPES
 from arctic_orchestration_tests.events.writers import write
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.postgres import PostgresServer
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
@@ -112,9 +112,7 @@ def writers(
     home: str, dsn: str, kinds: Sequence[tuple[str, int, int]] = WRITERS
 ) -> Iterator[list[BaseProcess]]:
     """The writer processes; those that are left at the end are ended."""
-    # A server that has Dagster loaded forks them: importing it costs seconds a process.
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["arctic_orchestration_tests.events.writers"])
+    processes = forkserver()
     started: list[BaseProcess] = [
         processes.Process(target=write, args=(way, home, count, f"{way}{number}", dsn))
         for way, number_of_processes, count in kinds

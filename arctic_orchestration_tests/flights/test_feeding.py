@@ -1,6 +1,5 @@
 """Files land whole and are announced once, wherever the feeder is killed."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ from arctic_orchestration.flights.source import FileContent, FlightsSource
 from arctic_orchestration_tests.flights import feeder_process
 from arctic_orchestration_tests.flights.feeder_process import FileAnnouncements
 from arctic_orchestration_tests.flights.small_source import small_source
+from arctic_orchestration_tests.forking import forkserver
 
 EWR = FeedFile(day=date(2013, 1, 1), origin="EWR")
 
@@ -27,9 +27,7 @@ EWR = FeedFile(day=date(2013, 1, 1), origin="EWR")
 @pytest.fixture(scope="module")
 def processes() -> ForkServerContext:
     """Processes that begin with everything imported."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([feeder_process.__name__])
-    return context
+    return forkserver()
 
 
 def tree(root: Path) -> dict[str, bytes]:

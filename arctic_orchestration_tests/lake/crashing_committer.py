@@ -6,7 +6,6 @@ told.
 """
 
 import inspect
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.producer import ReplaceFiles
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 
 #: The steps, with what has just returned then.
@@ -40,8 +40,7 @@ LANDED = ("catalog changed", "committed", "told")
 
 def commit_until(lake: Path, name: str, replacements: Sequence[Replacement], step: str) -> None:
     """Starts the process and waits until it has killed itself at the step."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload([__name__])
+    processes = forkserver()
     process = processes.Process(target=_commit, args=(lake, name, list(replacements), step))
     process.start()
     process.join(60)

@@ -11,7 +11,6 @@ Each change is made on the condition that the head is the one that was looked at
 that was first leads to another look. So whatever is lost was lost by somebody else.
 """
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -25,6 +24,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.delete_writer import (
     add_equality_deletes,
     add_position_deletes,
@@ -65,8 +65,7 @@ class RacingWriter:
 @contextmanager
 def racing_writers(lake: Path, table: str, count: int) -> Iterator[Sequence[RacingWriter]]:
     """Starts processes; they are ended at the end."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload([__name__])
+    processes = forkserver()
     with ExitStack() as stack:
         writers = []
         for _ in range(count):

@@ -5,7 +5,6 @@ run the commands' own entry points.
 """
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import crash_points
 
 CODE_SERVER, DAEMON = "code_server", "daemon"
@@ -113,8 +113,7 @@ class DagsterProcesses:
 
     def start(self, role: str, location: str = HERE) -> BaseProcess:
         """Starts the code server of a location, and waits until it listens; or a daemon."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([f"{_HERE}.dagster_commands"])
+        context = forkserver()
         log = self._home / f"{role}_{len(self._started)}.log"
         process = context.Process(
             target=_be,

@@ -1,10 +1,11 @@
 """Starts the processes of a race, and gathers what they report."""
 
-import multiprocessing
 import queue
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+from arctic_orchestration_tests.forking import forkserver
 
 #: for how long a process waits for the others, and the test for a report
 SECONDS = 300
@@ -23,8 +24,7 @@ class Race:
         ``all_together`` is a barrier for all ``count`` processes; ``turns`` has a flag for each,
         of which the first is raised.
         """
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["arctic_orchestration_tests.proofs.dagster_commands"])
+        context = forkserver()
         reports = context.Queue()
         all_together = context.Barrier(count, timeout=SECONDS)
         turns = [context.Event() for _ in range(count)]

@@ -3,7 +3,6 @@
 ``ARCTIC_PROOF=full`` is 1,000 schedules and 10,000 events; by default a tenth of both.
 """
 
-import multiprocessing
 import os
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from dagster import DagsterInstance
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import events, job_events, jobs, schedules
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import arrivals, dispatchers, run_table
 from arctic_orchestration_tests.proofs.dispatchers import OF_AN_ASSET, Report
@@ -49,8 +49,7 @@ class Race:
         # The first tick deploys, and begins at the end of the log.
         dispatchers.engine(self.home, database, ASSETS).tick(utc_now())
         database.close()
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["arctic_orchestration_tests.proofs.dagster_commands"])
+        context = forkserver()
         stop, reports = context.Event(), context.Queue()
         together = context.Barrier(2 + WRITERS, timeout=_SECONDS)
         two = [

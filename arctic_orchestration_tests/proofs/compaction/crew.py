@@ -13,7 +13,6 @@ itself: its JVM ends when it does. What they say is in files, so that it outlive
 
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import threading
@@ -38,6 +37,7 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake import open_catalog, spark_session
 from arctic_orchestration.lake.merging.merge import Engine, Way, merge
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.compaction import steps
@@ -143,8 +143,7 @@ class Crew:
 
     def start(self, role: str, how: How | None = None) -> Member:
         """Starts a process; returns at once."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context = forkserver()
         file = self._home / f"{role}-{len(self._started)}.said"
         place = {"lake": self.lake, "url": self._url, "points": self._points, "file": file}
         process = context.Process(target=_be, args=(role, place, how or How()))

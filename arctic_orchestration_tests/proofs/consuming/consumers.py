@@ -1,7 +1,6 @@
 """Processes that consume partitions, each until it is told to stop, or is killed."""
 
 import contextlib
-import multiprocessing
 import os
 import random
 import signal
@@ -21,6 +20,7 @@ from arctic_orchestration.consuming import leasing
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.consuming.sizes import LIFE, SECONDS, WORK_SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 
@@ -113,8 +113,7 @@ class Crew:
     def __init__(self, home: str, url: str, directory: Path, *, checks: bool = True) -> None:
         self._home, self._url, self._checks = home, url, checks
         self._stop = directory / "stop"
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([__name__])
+        self._context = forkserver()
         self._started = 0
         self.members: list[Member] = []
 

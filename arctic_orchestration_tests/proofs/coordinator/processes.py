@@ -3,7 +3,6 @@
 Forked as those of ``dagster_processes`` are, with the commands' own entry points.
 """
 
-import multiprocessing
 import os
 import socket
 from multiprocessing.process import BaseProcess
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 import yaml
 
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
 from arctic_orchestration_tests.proofs.dagster_processes import (
     end_with_the_parent,
@@ -48,8 +48,7 @@ class QueueProcesses:
 
     def start(self, role: str) -> BaseProcess:
         """Starts the process; one that serves is waited for until it listens."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([f"{_PROOFS}.dagster_commands"])
+        context = forkserver()
         log = self._home / f"{role}_{len(self._started)}.log"
         port = self._ports.get(role, 0)
         process = context.Process(

@@ -5,7 +5,6 @@ of the machine's steady clock, which all its processes share.
 """
 
 import json
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest
 from arctic_orchestration.freshness.requesting import TOKEN_TAG
 from arctic_orchestration.freshness.running import begun
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.owners import NoRuns
 
@@ -40,8 +40,7 @@ class Cluster:
     def __init__(self, name: str, url: str, directory: Path, life: timedelta) -> None:
         self._directory = directory / name
         self._directory.mkdir()
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context = forkserver()
         self._process: BaseProcess = context.Process(
             target=_be, args=(name, url, self._directory, life)
         )

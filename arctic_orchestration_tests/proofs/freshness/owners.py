@@ -10,7 +10,6 @@ database, which knows nothing of the code under test, says in which order tokens
 used; it is written under the lock of the task's row.
 """
 
-import multiprocessing
 import os
 import random
 import signal
@@ -31,6 +30,7 @@ from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.requesting import TOKEN_TAG
 from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
 from arctic_orchestration.freshness.settling import RunView
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
 
@@ -184,8 +184,7 @@ class Owners:
     def __init__(self, database: Database, url: str, *, checked: bool = True) -> None:
         self._database, self._url, self._checked = database, url, checked
         self._processes: dict[int, BaseProcess] = {}
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([__name__])
+        self._context = forkserver()
         with database.begin() as tx:
             for statement in _AUDIT[tx.dialect.name]:
                 tx.execute(sa.text(statement.replace(":", "\\:")))

@@ -1,0 +1,35 @@
+"""The one server that forks the processes of tests, with everything imported.
+
+There is one in a process, however many contexts ask for it, and it loads what the first of them
+wants: so all ask for the same.
+"""
+
+import multiprocessing
+from multiprocessing.context import ForkServerContext
+
+_HERE = "arctic_orchestration_tests"
+#: What the processes work with; a name that is left out is imported by each of them, for seconds.
+PRELOADED = (
+    f"{_HERE}.forked",
+    f"{_HERE}.events.writers",
+    f"{_HERE}.flights.feeder_process",
+    f"{_HERE}.lake.crashing_committer",
+    f"{_HERE}.lake.racing_writer",
+    f"{_HERE}.proofs.arrivals",
+    f"{_HERE}.proofs.compaction.crew",
+    f"{_HERE}.proofs.consuming.consumers",
+    f"{_HERE}.proofs.dagster_commands",
+    f"{_HERE}.proofs.dispatchers",
+    f"{_HERE}.proofs.freshness.outages",
+    f"{_HERE}.proofs.freshness.owners",
+    "dagster_webserver.cli",
+    "pyspark.sql",
+    "pytest",
+)
+
+
+def forkserver() -> ForkServerContext:
+    """Starts processes as ``multiprocessing`` does, from that server."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context

@@ -1,0 +1,30 @@
+"""The server that forks the processes of tests."""
+
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.forking import PRELOADED, forkserver
+
+
+def tell(connection: Connection, path: Path) -> None:
+    """What is not imported, and how SQLite writes."""
+    missing = [name for name in PRELOADED if name not in sys.modules]
+    database = Database(f"sqlite:///{path}")
+    with database.read() as tx:
+        synchronous = tx.execute(sa.text("pragma synchronous")).scalar_one()
+    connection.send((missing, synchronous))
+
+
+def test_a_process_begins_with_everything_imported(tmp_path: Path) -> None:
+    """What cannot be imported the server passes over in silence. SQLite waits for no disk."""
+    context = forkserver()
+    here, there = context.Pipe()
+    process = context.Process(target=tell, args=(there, tmp_path / "one.db"))
+    process.start()
+    assert here.poll(120)
+    assert here.recv() == ([], 0)
+    process.join()
