@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.cli import doctor_tasks
+from arctic_orchestration.cli.doctor_state import Use, uses
 from arctic_orchestration.consuming import consumers, control, leasing
 from arctic_orchestration.consuming.engine import ConsumerEngine
 from arctic_orchestration.consuming.following import Follower
@@ -212,6 +212,6 @@ def test_the_doctor_knows_of_no_consumer_that_is_gone(
     """What is left of one is no use of consumers."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     engine = engine_of(state, log)
-    assert doctor_tasks.are_used()
+    assert Use.CONSUMERS in uses()
     delete(state, engine)
-    assert not doctor_tasks.are_used()
+    assert Use.CONSUMERS not in uses()
