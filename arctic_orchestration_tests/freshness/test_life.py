@@ -3,20 +3,17 @@
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from arctic_orchestration import clock
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import Refused
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.running import acquired_by_hand
-from arctic_orchestration.freshness.settling import BEGINS_WITHIN, NOWHERE
+from arctic_orchestration.freshness.settling import BEGINS_WITHIN
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
+from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
 def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> None:
@@ -107,122 +104,6 @@ def test_ten_submissions_on_two_clusters_run_once_and_nine_say_whose_run_they_sh
     }
 
 
-def test_a_run_that_is_killed_is_taken_over_after_its_lease_and_publishes_nothing(
-    world: World,
-) -> None:
-    """Another cluster shares the run, and makes the task once the lease is over."""
-    east = world.place(spec("flights"), cluster="east")
-    west = world.place(spec("flights"), cluster="west")
-    east.submit("flights")
-    east.tick()
-    (other,) = west.submit("flights")
-    west.tick()
-    (run,) = east.waiting_runs()
-    with ExitStack() as stack, pytest.raises(Refused, match="superseded"):
-        running = east.begin(run, stack)
-        world.clock.passes(seconds=61)
-        west.tick()
-        assert world.row("flights").token == 2
-        assert Step.TOOK_OVER in world.steps(other)
-        running.publish()
-    assert west.make_all() == ["flights"]
-    assert world.row("flights").last_token == 2
-
-
-def test_a_run_that_begins_with_an_old_token_touches_nothing(world: World) -> None:
-    """Its location was silent for longer than the lease, and another cluster was faster."""
-    east = world.place(spec("flights"), cluster="east")
-    west = world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    west.submit("flights")
-    world.clock.passes(seconds=61)
-    west.tick()
-    with ExitStack() as stack, pytest.raises(Refused, match="was superseded"):
-        east.begin(run, stack)
-    assert world.row("flights").run_id is None
-    assert world.steps(asked)[-1] is Step.REFUSED
-    east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    east.tick()
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.FRESH
-
-
-def test_a_run_that_a_person_started_gives_its_task_back_when_it_fails(world: World) -> None:
-    """At once, and whoever shared it makes the task instead."""
-    east = world.place(spec("flights"))
-    by_hand = acquired_by_hand(
-        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    )  # fmt: skip
-    with pytest.raises(ZeroDivisionError), by_hand as running:
-        (asked,) = east.submit("flights")
-        east.tick()
-        assert world.again(asked).reason == (
-            f"shares run r of cluster east, location lake (submission {running.asked.id}, token 1)"
-        )
-        world.clock.passes(seconds=1)
-        raise ZeroDivisionError("by nothing")
-    ended = world.again(running.asked)
-    assert (ended.state, ended.reason) == ("failed", "run r failed: ZeroDivisionError: by nothing")
-    assert world.row("flights").owner is None
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
-
-
-def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too(
-    world: World,
-) -> None:
-    """Its process was killed: whichever location of the cluster ticks says so."""
-    east = world.place(spec("flights"))
-    with acquired_by_hand(
-        world.state, task="flights", cluster="east", location=NOWHERE, run_id="r", life=LIFE,
-        time=world.clock,
-    ) as running:  # fmt: skip
-        world.clock.passes(seconds=61)
-        east.tick()
-        assert world.state_of(running.asked) is SubmissionState.LOST
-        with pytest.raises(Refused, match="is lost"):
-            running.publish()
-
-
-def test_a_run_by_hand_that_begins_again_has_its_lease_from_then_on(world: World) -> None:
-    """As after an answer that was lost: it trusts the lease as if it had just been taken."""
-    first, again = (
-        acquired_by_hand(
-            world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-            time=world.clock,
-        )
-        for _ in range(2)
-    )  # fmt: skip
-    with first as running:
-        world.clock.passes(seconds=50)
-        with again as repeated:
-            assert repeated.asked.id == running.asked.id
-            assert world.row("flights").expires_at == world.clock.now + LIFE
-
-
-def test_a_run_by_hand_that_was_superseded_is_not_asked_for_again(world: World) -> None:
-    """A person started it, and it is over; the other one's run is what there is."""
-    east = world.place(spec("flights"), cluster="east")
-    west = world.place(spec("flights"), cluster="west")
-    with acquired_by_hand(
-        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    ) as running:  # fmt: skip
-        world.clock.passes(seconds=61)
-        west.submit("flights", force=True)
-        west.tick()
-        east.tick()
-        lost = world.again(running.asked)
-        assert lost.state is SubmissionState.LOST
-        assert lost.reason.startswith("run r fell silent, and a run for submission")
-        assert lost.reason.endswith("of cluster west, location lake has taken the task over")
-    assert world.settle() == ["flights"]
-    assert east.runs.known == {}
-
-
 def test_a_run_that_is_canceled_is_not_repeated(world: World) -> None:
     """Whoever canceled it did not want another one."""
     east = world.place(spec("flights", retries=3))
@@ -233,19 +114,6 @@ def test_a_run_that_is_canceled_is_not_repeated(world: World) -> None:
     assert world.settle() == []
     assert world.state_of(asked) is SubmissionState.CANCELED
     assert world.row("flights").owner is None
-
-
-def test_a_location_that_was_away_for_long_goes_on_with_its_run_if_nobody_took_it(
-    world: World,
-) -> None:
-    """A run that waited in Dagster's queue meanwhile begins under its old token."""
-    east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
-    east.tick()
-    world.clock.passes(hours=3)
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
-    assert world.row("flights").last_token == 1
 
 
 def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(world: World) -> None:
@@ -319,52 +187,6 @@ def test_a_run_whose_tags_are_gone_is_known_by_its_id(world: World) -> None:
     assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
-def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -> None:
-    """Three times, each under a new token; then its submission is lost, with the moment."""
-    east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
-    east.tick()
-    for attempt in (1, 2, 3, 4):
-        (run,) = east.waiting_runs()
-        assert run.request.run_key == f"{asked.id}-{attempt}"
-        with ExitStack() as stack:
-            east.begin(run, stack)
-            east.tick()
-            world.clock.passes(seconds=61)
-            # As if the process was killed: nobody renews, and Dagster has not noticed.
-            east.tick()
-    assert east.waiting_runs() == []
-    assert world.row("flights").token == 4
-    lost = world.again(asked)
-    assert (lost.state, lost.attempt) == (SubmissionState.LOST, 4)
-    assert lost.reason == (
-        "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it was "
-        "made again 3 times"
-    )
-
-
-def test_a_run_that_was_superseded_leaves_its_submission_all_its_patience(world: World) -> None:
-    """Until when it had to begin says nothing of how long its parents are waited for then."""
-    east = world.place(spec("delays", {"flights": 3.0}), cluster="east")
-    world.place(spec("flights"), cluster="west")
-    world.made("flights", hours=2)
-    (asked,) = east.submit("delays")
-    east.tick()
-    (run,) = east.waiting_runs()
-    east.runs.becomes(run.run_id, RunStatus.STARTED)
-    east.tick()
-    assert world.again(asked).deadline_at == world.clock.now + BEGINS_WITHIN
-    world.clock.passes(hours=2)
-    with acquired_by_hand(
-        world.state, task="delays", cluster="west", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    ):  # fmt: skip
-        east.tick()
-    waiting = world.again(asked)
-    assert waiting.state is SubmissionState.WAITING, waiting.reason
-    assert waiting.deadline_at == world.clock.now + timedelta(minutes=30)
-
-
 def test_a_run_that_has_begun_is_not_given_up_any_more(world: World) -> None:
     """And nothing says until when it would have been."""
     east = world.place(spec("flights"))
@@ -377,81 +199,6 @@ def test_a_run_that_has_begun_is_not_given_up_any_more(world: World) -> None:
     with ExitStack() as stack:
         east.begin(run, stack)
         assert world.again(asked).deadline_at is None
-
-
-def test_what_failed_and_what_fell_silent_are_counted_apart(world: World) -> None:
-    """A failure after a silence is the first one; and without retries it is the last."""
-    east = world.place(spec("a", retries=1), spec("b"))
-    (twice,), (once,) = east.submit("a"), east.submit("b")
-    east.tick()
-    with ExitStack() as stack:
-        for run in east.waiting_runs():
-            east.begin(run, stack)
-        world.clock.passes(seconds=61)
-        east.tick()
-    for run in east.waiting_runs():
-        east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    east.tick()
-    assert world.again(once).reason == "run east-lake-4 failed"
-    again = world.again(twice)
-    assert (again.state, again.attempt) == (SubmissionState.ACQUIRED, 3)
-    assert again.reason == "attempt 1 of 2: run east-lake-3 failed; again"
-    east.tick()
-    (run,) = east.waiting_runs()
-    east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    east.tick()
-    assert world.state_of(twice) is SubmissionState.FAILED
-
-
-@pytest.mark.parametrize("noticed", [RunStatus.STARTED, RunStatus.FAILURE])
-def test_a_run_that_outlived_its_lease_is_made_again_without_retries(
-    world: World, noticed: RunStatus
-) -> None:
-    """The database was away for a minute: what the run says of itself is no failure."""
-    east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    with pytest.raises(Refused, match="has lost its lease"), ExitStack() as stack:
-        running = east.begin(run, stack)
-        world.clock.passes(seconds=61)
-        running.publish()
-    east.runs.becomes(run.run_id, noticed)
-    assert world.settle() == ["flights"]
-    assert world.again(asked).state is SubmissionState.SUCCEEDED
-    assert world.row("flights").last_token == 2
-
-
-def test_a_run_that_raised_is_a_failure_however_late_that_is_seen(world: World) -> None:
-    """The control: its location was away, and what it noted is not taken for silence."""
-    east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    with pytest.raises(ZeroDivisionError), ExitStack() as stack:
-        east.begin(run, stack)
-        raise ZeroDivisionError("by nothing")
-    east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    world.clock.passes(minutes=5)
-    assert world.settle() == []
-    assert world.again(asked).reason == "run east-lake-1 failed: ZeroDivisionError: by nothing"
-
-
-def test_a_run_that_could_not_begin_for_the_database_is_asked_for_again(world: World) -> None:
-    """It waited for ten minutes and failed, while nobody could renew its lease either."""
-    east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    east.runs.becomes(run.run_id, RunStatus.STARTED)
-    east.tick()
-    world.clock.passes(minutes=20)
-    east.tick()
-    assert world.state_of(asked) is SubmissionState.ACQUIRED
-    world.clock.passes(minutes=20)
-    east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
 def test_no_clock_of_the_process_is_asked(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
