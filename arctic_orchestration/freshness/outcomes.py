@@ -125,7 +125,8 @@ class Outcomes:
                 return True
         elif not asked.by_hand:
             text += f"; it was made again {SILENCES} times"
-        self._over(tx, asked, SubmissionState.LOST, Step.LOST, text)
+        # Nobody else makes it: people are to know, as of what failed otherwise.
+        self._over(tx, asked, SubmissionState.LOST, Step.FAILED, text)
         return False
 
     def move(

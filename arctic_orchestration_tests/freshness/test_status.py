@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -28,6 +29,13 @@ def test_each_step_has_a_sentence() -> None:
     assert len({step.sentence for step in Step}) == len(Step)
 
 
+def noticed(world: World) -> dict[tuple[str, str], str]:
+    """What people are told, with the reasons."""
+    with world.state.read() as tx:
+        query = sa.select(notices.c.event, notices.c.schedule, notices.c.reason)
+        return {(row.event, row.schedule): row.reason for row in tx.execute(query)}
+
+
 def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: World) -> None:
     """Not by everybody who shared the run."""
     east = world.place(spec("off"), spec("bad"), spec("child", ["nothing"]))
@@ -39,13 +47,31 @@ def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: Worl
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
     world.settle()
-    with world.state.read() as tx:
-        query = sa.select(notices.c.event, notices.c.schedule, notices.c.reason)
-        told = {(row.event, row.schedule): row.reason for row in tx.execute(query)}
+    told = noticed(world)
     assert set(told) == {
         ("skipped", "task off"), ("run_failed", "task bad"), ("launch_failed", "task child"),
     }  # fmt: skip
     assert told["run_failed", "task bad"] == "run east-lake-1 failed"
+
+
+def test_people_are_told_of_what_fell_silent_for_good(world: World) -> None:
+    """Not while it is made again, three times; the runs' processes are killed."""
+    east = world.place(spec("flights"))
+    east.submit("flights")
+    east.tick()
+    for _ in range(4):
+        assert noticed(world) == {}
+        (run,) = east.waiting_runs()
+        with ExitStack() as stack:
+            east.begin(run, stack)
+            world.clock.passes(seconds=61)
+            east.tick()
+    assert noticed(world) == {
+        ("run_failed", "task flights"): (
+            "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it "
+            "was made again 3 times"
+        )
+    }
 
 
 def test_the_log_hears_of_a_step_once_it_is_committed(
