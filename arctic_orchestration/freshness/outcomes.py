@@ -83,8 +83,12 @@ class Outcomes:
         return False
 
     def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
-        """Nobody will make it, and it is not repeated; the submission is locked."""
-        self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
+        """Nobody will make it, and it is not repeated; the submission is locked.
+
+        A run of which nobody will hear any more is lost: whoever shares it makes the task instead.
+        """
+        state = SubmissionState.LOST if asked.state.owns else SubmissionState.FAILED
+        self._over(tx, asked, state, Step.FAILED, reason)
 
     def canceled(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
         """Somebody canceled the run, which is not repeated; the submission is locked."""

@@ -77,6 +77,24 @@ def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World)
         forget(world.state, "old", cluster="west", by="ann", time=world.clock)
 
 
+def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead(
+    world: World,
+) -> None:
+    """It was renamed, and its successor has waited for what the old one had begun."""
+    old = world.place(spec("flights"), location="old")
+    new = world.place(spec("flights"), location="new")
+    (first,) = old.submit("flights", location="old")
+    old.tick()
+    (second,) = new.submit("flights", location="new")
+    new.tick()
+    assert world.state_of(second) is SubmissionState.SHARING
+    world.places.remove(old)
+    forget(world.state, "old", cluster="east", by="ann", time=world.clock)
+    assert world.again(first).reason == "location old of cluster east was forgotten by ann"
+    assert world.settle() == ["flights"]
+    assert world.state_of(second) is SubmissionState.SUCCEEDED
+
+
 def test_a_forgotten_location_that_goes_on_is_there_again(world: World) -> None:
     """Also with another Dagster storage than before."""
     east = world.place(spec("flights"))
