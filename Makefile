@@ -20,11 +20,13 @@ demo: $(STAMP)  ## land seven days of flights, wait for the runs, check the tabl
 dev: $(STAMP)  ## Dagster's UI with the flights lake alive, a file every 20 s, on http://127.0.0.1:3000
 	sh tools/dev
 
+# The order of files is that of conftest.py; xdist's own has the proofs, which are few, at the end.
 # A process that dies ends the whole: with another one in its place, xdist waits for ever for what
 # it had left of its file.
 test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
-	$(BIN)/pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 25 --durations-min 10
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		--max-worker-restart 0 --durations 25 --durations-min 10
 
 proof: $(STAMP)  ## the long proofs at their full counts
 	sh tools/ensure_postgres

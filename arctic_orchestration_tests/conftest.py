@@ -6,6 +6,7 @@
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,16 +42,36 @@ _numbers = itertools.count(1)
 
 #: seconds after which a test that hangs ends its process, as ``pyproject.toml`` has it
 _LONGEST = 600
+_HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Proofs may take longer than other tests only at their full counts."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Proofs may take longer than other tests only at their full counts.
+
+    With several workers, the files whose tests take long come first: at the end there are only
+    small ones, which leave no worker without work while another one has much.
+    """
+    if hasattr(config, "workerinput"):
+        _longest_first(items)
     if os.environ.get("ARCTIC_PROOF") == "full":
         return
     for item in items:
         own = item.get_closest_marker("timeout")
         if own is not None and own.args[0] > _LONGEST:
             item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Proofs, then what starts Spark, then the rest; among them, files with many tests first."""
+    tests = Counter(item.path for item in items)
+    proofs = {item.path for item in items if item.get_closest_marker("proof")}
+
+    def rank(item: pytest.Item) -> tuple[int, int, Path]:
+        room = item.path.relative_to(_HERE).parts[0]
+        kind = 0 if item.path in proofs else 1 if room in ("flights", "lake") else 2
+        return kind, -tests[item.path], item.path
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session", autouse=True)
