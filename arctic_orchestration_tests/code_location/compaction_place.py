@@ -2,17 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.code_location.compaction import COMPACTION, compaction_definitions
+from arctic_orchestration.code_location.compaction import (
+    COMPACTION,
+    compaction_definitions,
+    sensor,
+)
 from arctic_orchestration.code_location.compaction.numbers import key_of
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
@@ -99,6 +105,13 @@ class CompactedPlace:
             for one in self.observed
             if one.asset_key == key_of(name)
         ]
+
+
+def compacted(place: Place, lake: Path, monkeypatch: pytest.MonkeyPatch) -> CompactedPlace:
+    """With a lake in that directory; a tick waits for its round, however slow the machine is."""
+    monkeypatch.setenv("ARCTIC_LAKE", str(lake))
+    monkeypatch.setattr(sensor, "_WAIT_SECONDS", 60.0)
+    return CompactedPlace(place)
 
 
 def a_location(*assets: dg.AssetSpec, **options: Any) -> dg.Definitions:

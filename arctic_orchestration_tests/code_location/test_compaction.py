@@ -23,6 +23,7 @@ from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,
     a_location,
+    compacted,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.compaction.stored import planned
@@ -34,8 +35,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def lake(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompactedPlace:
-    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "lake"))
-    return CompactedPlace(place)
+    return compacted(place, tmp_path / "lake", monkeypatch)
 
 
 def states(lake: CompactedPlace) -> list[tuple[str, str]]:

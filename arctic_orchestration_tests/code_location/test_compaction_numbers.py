@@ -13,6 +13,7 @@ from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration_tests.code_location.compaction_place import (
     CompactedPlace,
     a_location,
+    compacted,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.scheduling.simulated import at
@@ -38,8 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def lake(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompactedPlace:
-    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "lake"))
-    return CompactedPlace(place)
+    return compacted(place, tmp_path / "lake", monkeypatch)
 
 
 def commit(lake: CompactedPlace, table: str, snapshot_id: int) -> None:

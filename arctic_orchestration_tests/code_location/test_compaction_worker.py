@@ -27,15 +27,15 @@ from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,
     a_location,
+    compacted,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
 
 
 @pytest.fixture
 def lake(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompactedPlace:
-    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "lake"))
     monkeypatch.setenv("ARCTIC_SPARK_MASTER", "local[2]")
-    return CompactedPlace(place)
+    return compacted(place, tmp_path / "lake", monkeypatch)
 
 
 def work(
@@ -136,14 +136,19 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
         on_event=events.put,
     )  # fmt: skip
     heard: list[str] = []
+    was_heard = threading.Event()
+
+    def hear(event: WorkerEvent) -> None:
+        heard.append(event.what)
+        was_heard.set()
 
     def interrupt() -> None:
-        assert began.wait(60)
+        assert began.wait(60) and was_heard.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        attended(worker, timedelta(minutes=5), events, lambda event: heard.append(event.what))
+        attended(worker, timedelta(minutes=5), events, hear)
     assert lake.place.rows(compaction_tasks, "state", "attempts") == [("planned", 0)]
     assert lake.place.rows(compaction_attempts, "state") == [("released",)]
     assert lake.place.rows(compaction_workers, "id") == []
