@@ -97,6 +97,7 @@ skipped_tasks = sa.Table(
 )
 
 _live = sa.text("ended_at is null")
+_unreported = sa.text("ended_at is not null and reported_at is null")
 
 task_submissions = sa.Table(
     "arctic_task_submissions",
@@ -136,10 +137,14 @@ task_submissions = sa.Table(
     # The submission whose run it shares.
     sa.Column("shares", Id),
     sa.Column("ended_at", UtcTime),
+    # When the end was reported to Dagster; null: it was not yet.
+    sa.Column("reported_at", UtcTime),
     sa.Index("ix_arctic_task_submissions_due", "cluster", "location", "next_check_at",
              sqlite_where=_live, postgresql_where=_live),
     sa.Index("ix_arctic_task_submissions_live", "task",
              sqlite_where=_live, postgresql_where=_live),
+    sa.Index("ix_arctic_task_submissions_unreported", "cluster", "ended_at",
+             sqlite_where=_unreported, postgresql_where=_unreported),
     sa.Index(None, "task", "submitted_at"),
     sa.Index(None, "group_id"),
     sa.Index(None, "ended_at"),
@@ -147,6 +152,7 @@ task_submissions = sa.Table(
 
 #: In the words of the partial indexes above.
 is_live = task_submissions.c.ended_at.is_(None)
+is_unreported = task_submissions.c.ended_at.is_not(None) & task_submissions.c.reported_at.is_(None)
 
 task_waits = sa.Table(
     "arctic_task_waits",

@@ -170,7 +170,7 @@ def test_what_was_said_of_an_asset_stays_said() -> None:
     assert spec.description == "An asset with a docstring."
     declared = spec_of(by_hand)
     assert declared is not None and declared.name == "by_hand"
-    (made,) = task_definitions(tasks=[by_hand]).assets or ()
+    made, _history = task_definitions(tasks=[by_hand]).assets or ()
     assert isinstance(made, dg.AssetsDefinition)
     result: Any = made(dg.build_asset_context())
     assert result.metadata == {"rows": 3}

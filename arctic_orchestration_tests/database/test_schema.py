@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -118,6 +119,28 @@ def test_the_revision_of_the_package_is_the_last_migration(empty_url: str) -> No
     assert database.revision() == SCHEMA_REVISION
     database.upgrade()
     assert database.revision() == SCHEMA_REVISION
+    database.close()
+
+
+def test_ends_from_before_the_reports_are_never_reported(database_url: str) -> None:
+    """What lives when the column comes has its end reported one day."""
+    database = Database(database_url)
+    with database.begin() as tx:
+        command.upgrade(configuration(tx), "0007")
+    insert = sa.text(
+        "insert into arctic_task_submissions (id, task, cluster, location, group_id, by, state,"
+        " reason, state_at, required_since, force, by_hand, submits_parents, submitted_at,"
+        " ended_at) values (:id, 't', 'c', 'l', 'g', 'ann', 's', '', :now, :now, false, false,"
+        " true, :now, :end)"
+    )
+    now = "2026-01-01 12:00:00.000000"
+    with database.begin() as tx:
+        tx.execute(insert, {"id": "ended", "now": now, "end": now})
+        tx.execute(insert, {"id": "lives", "now": now, "end": None})
+    database.upgrade()
+    with database.read() as tx:
+        rows = sa.text("select id, ended_at = reported_at from arctic_task_submissions order by id")
+        assert [tuple(row) for row in tx.execute(rows)] == [("ended", True), ("lives", None)]
     database.close()
 
 

@@ -71,6 +71,19 @@ def test_the_workspace_has_both_locations(tmp_path: Path) -> None:
     dg.Definitions.validate_loadable(reports.defs)
 
 
+def test_each_task_has_a_history_in_its_location() -> None:
+    """Those of its own batch, and none of the other's."""
+    histories = {}
+    for name, location in (("punctuality", flights_location), ("network", reports.defs)):
+        graph = location.get_repository_def().asset_graph
+        keys = (key.to_user_string() for key in graph.get_all_asset_keys())
+        histories[name] = {key for key in keys if key.startswith("arctic/tasks/")}
+    for file in (PUNCTUALITY, NETWORK):
+        batch = load_batch(file)
+        assert histories[batch.name] == {f"arctic/tasks/{task.name}" for task in batch.tasks}
+    assert sum(map(len, histories.values())) == 14
+
+
 def test_loading_the_tasks_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No directory, no catalog, no connection."""
 

@@ -18,6 +18,7 @@ from arctic_orchestration.code_location.freshness.declaring import (
     guarded,
     spec_of,
 )
+from arctic_orchestration.code_location.freshness.history import history_asset, with_history
 from arctic_orchestration.code_location.freshness.job_tokens import showing_tokens
 from arctic_orchestration.code_location.freshness.making import (
     SPARK,
@@ -67,6 +68,9 @@ def task_definitions(
     interval_seconds: int = 10,
 ) -> dg.Definitions:
     """Assets and jobs of batch files, decorated ones, and the sensor ``arctic_tasks``.
+
+    Each task has, besides, an asset ``arctic/tasks/NAME``, to which the sensor reports how its
+    submissions ended.
 
     ::
 
@@ -125,7 +129,7 @@ def task_definitions(
     for one in written:
         function = functions[one.spec.name]
         if one.spec.kind == "job":
-            jobs.append(declared(_job(one, function), one.spec))
+            jobs.append(with_history(declared(_job(one, function), one.spec), one.spec))
         else:
             assets.append(
                 _finished(_asset(one, function, by_name), one.spec, graph, guard_partition)
@@ -134,9 +138,9 @@ def task_definitions(
         if isinstance(definition, AssetsDefinition):
             assets.append(_finished(definition, spec, graph))
         elif isinstance(definition, dg.JobDefinition):
-            jobs.append(showing_tokens(definition))
+            jobs.append(with_history(showing_tokens(definition), spec))
         else:
-            jobs.append(definition)
+            jobs.append(with_history(definition, spec))
     sensor = TaskSensor(
         name=SENSOR,
         interval_seconds=interval_seconds,
@@ -145,7 +149,9 @@ def task_definitions(
         assets=bool(assets),
     )
     jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
-    return dg.Definitions(assets=assets, jobs=jobs, sensors=[sensor])
+    own = [one.spec for one in written] + [spec for _, spec in given]
+    histories = [history_asset(spec) for spec in own]
+    return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
 
 
 def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
@@ -188,7 +194,7 @@ def _finished(
     with_policy = definition.map_asset_specs(
         lambda one: one.replace_attributes(freshness_policy=policy)
     )
-    return guarded(declared(with_policy, spec), spec, around)
+    return guarded(with_history(declared(with_policy, spec), spec), spec, around)
 
 
 def _asset(

@@ -22,6 +22,7 @@ from arctic_orchestration.code_location.freshness.declaring import (
     declared_tasks,
     newest_partition,
 )
+from arctic_orchestration.code_location.freshness.history import Histories
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
@@ -65,6 +66,7 @@ class _Place:
     """What is kept from tick to tick, for one state database and instance."""
 
     lifecycle: Lifecycle
+    histories: Histories
     notifier: Notifier | None
 
 
@@ -125,6 +127,7 @@ class TaskSensor(dg.SensorDefinition):
             except Exception as error:
                 context.log.error(f"task {request.task}: Dagster refuses its run: {error}")
                 self._refuse(place.lifecycle, request, error)
+        result.counts["reported"] += place.histories.report(context)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=json.dumps(counts))
@@ -167,16 +170,23 @@ def _place(
             path=settings.notifications,
             clock=utc_now,
         )
+    declared = declared_tasks(repository)
     lifecycle = Lifecycle(
         database=database,
         cluster=settings.cluster,
         location=location,
-        declared=declared_tasks(repository),
+        declared=declared,
         runs=log,
         assets=InstanceAssets(log, repository),
         storage_id=log.storage_id,
     )
-    return _Place(lifecycle=lifecycle, notifier=notifier)
+    histories = Histories(
+        database=database,
+        cluster=settings.cluster,
+        location=location,
+        tasks={spec.name: spec for spec in declared},
+    )
+    return _Place(lifecycle=lifecycle, histories=histories, notifier=notifier)
 
 
 def _run_request(
