@@ -1,7 +1,8 @@
 """Takes the pictures of the README and of ``docs``, in Dagster's UI.
 
 Those of the lake are of the instance that ``make demo`` left behind, in which nothing is started or
-changed. Those of the run queue are of an instance made for them (``queue_pictures.py``).
+changed. Those of the run queue are of an instance made for them (``queue_pictures.py``), as is that
+of a task's history (``task_pictures.py``).
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from browser import Page, Picture, page, webserver
 from queue_pictures import take_queue_pictures
+from task_pictures import take_task_pictures
 
 PICTURES = (
     Picture(
@@ -48,10 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".demo"), help="folder of the demo")
     parser.add_argument("--into", type=Path, default=Path("docs"), help="folder for the pictures")
-    parser.add_argument("--queue", action="store_true", help="only those of the run queue")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--queue", action="store_true", help="only those of the run queue")
+    only.add_argument("--tasks", action="store_true", help="only that of a task's history")
     given = parser.parse_args(arguments)
     home, into = given.home.resolve(), given.into.resolve()
-    if not given.queue and not (home / "finished").exists():
+    all_of_them = not (given.queue or given.tasks)
+    if all_of_them and not (home / "finished").exists():
         parser.error(f"--home: {home} has no finished demo; run: make demo")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -60,8 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with page(chromium) as tab:
         # Else an invitation to Dagster's community covers the first page.
         tab.before_each_page("localStorage.setItem('communityNux', 'true')")
-        files = [] if given.queue else _of_the_demo(tab, home, into)
-        files += take_queue_pictures(tab, into)
+        files = _of_the_demo(tab, home, into) if all_of_them else []
+        files += [] if given.tasks else take_queue_pictures(tab, into)
+        files += [] if given.queue else take_task_pictures(tab, into)
     for file in files:
         print(f"{file}: {file.stat().st_size:,} bytes")
 

@@ -80,6 +80,9 @@ def test_what_ended_without_a_run_is_seen_once_with_its_reason(tasks: Tasks) -> 
     assert [step["step"] for step in told_fresh["history"]] == ["submitted", "fresh"]
 
     assert ends(tasks, "nyc/delays") == [end_of(skipped)]
+    (record,) = tasks.instance.fetch_observations(history_key("nyc/delays"), limit=1).records
+    assert record.asset_observation is not None
+    assert record.asset_observation.description == "skipped: the feed is broken (by ann)"
     assert "the feed is broken" in skipped.reason
     (told_stale,) = told(tasks, "report")
     assert (told_stale["ended as"], told_stale["step"]) == ("failed", "stale_parents")

@@ -145,9 +145,10 @@ class Histories:
 
     def _observation(self, end: Ending) -> dg.AssetObservation:
         asked = end.submission
+        state, said = asked.state.value, asked.reason
         return dg.AssetObservation(
             asset_key=history_key(asked.task),
-            description=f"{asked.state.value}: {asked.reason}",
+            description=said if said.startswith(f"{state}: ") else f"{state}: {said}",
             metadata={
                 "ended as": asked.state.value,
                 "reason": asked.reason,
