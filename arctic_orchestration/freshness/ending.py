@@ -5,15 +5,14 @@ end again, and none is missed. A cursor over moments or ids would miss those tha
 after later ones; a row that bears no note yet is found whenever it came.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
 from arctic_orchestration.database.freshness_tables import (
     is_unreported,
+    task_definitions,
     task_publications,
     task_submissions,
     tasks,
@@ -95,9 +94,7 @@ class Ending:
         return is_fresh(made_at, self.submission.required_since)
 
 
-def unreported(
-    tx: sa.Connection, cluster: str, location: str, *, declared: Collection[str], limit: int
-) -> list[str]:
+def unreported(tx: sa.Connection, cluster: str, location: str, *, limit: int) -> list[str]:
     """The submissions of a location whose end was not reported yet, who ended first goes first.
 
     Runs that a person started outside of any location are reported where their task is declared.
@@ -106,23 +103,10 @@ def unreported(
         tx: the transaction.
         cluster: the cluster on which they were to be made.
         location: the code location.
-        declared: the names of the tasks that the location declares.
         limit: at most so many.
     """
-    here = task_submissions.c
-    of_nobody = here.by_hand & (here.location == NOWHERE)
-    query = (
-        sa.select(here.id)
-        .where(
-            is_unreported,
-            here.cluster == cluster,
-            (here.location == location)
-            | (of_nobody & dialect.among(tx, here.task, sorted(declared))),
-        )
-        .order_by(here.ended_at, here.id)
-        .limit(limit)
-    )
-    return list(tx.execute(query).scalars())
+    given = {"cluster_": cluster, "location_": location}
+    return list(tx.execute(_UNREPORTED.limit(limit), given).scalars())
 
 
 def ending(tx: sa.Connection, id: str) -> Ending | None:
@@ -161,3 +145,21 @@ def _success(tx: sa.Connection, task: str, at: datetime) -> Success | None:
         last = sa.select(row.last_success_at, row.last_success_run, row.last_success_cluster)
         found = tx.execute(last.where(row.task == task, row.last_success_at <= at)).first()
     return None if found is None else Success(at=found[0], run_id=found[1], cluster=found[2])
+
+
+_here, _declared = task_submissions.c, task_definitions.c
+_is_declared = sa.exists().where(
+    _declared.task == _here.task,
+    _declared.cluster == sa.bindparam("cluster_"),
+    _declared.location == sa.bindparam("location_"),
+)
+_UNREPORTED = (
+    sa.select(_here.id)
+    .where(
+        is_unreported,
+        _here.cluster == sa.bindparam("cluster_"),
+        (_here.location == sa.bindparam("location_"))
+        | (_here.by_hand & (_here.location == NOWHERE) & _is_declared),
+    )
+    .order_by(_here.ended_at, _here.id)
+)

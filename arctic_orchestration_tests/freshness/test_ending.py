@@ -22,9 +22,9 @@ from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, World, spec
 
 
-def found(world: World, cluster: str, location: str, *declared: str, limit: int = 9) -> list[str]:
+def found(world: World, cluster: str, location: str, *, limit: int = 9) -> list[str]:
     with world.state.read() as tx:
-        return unreported(tx, cluster, location, declared=declared, limit=limit)
+        return unreported(tx, cluster, location, limit=limit)
 
 
 def noted(world: World, *ids: str) -> None:
@@ -67,10 +67,10 @@ def test_each_location_of_each_cluster_finds_its_own(world: World) -> None:
     west = world.place(spec("a"), cluster="west")
     (one,), (two,), (three,) = east.submit("a"), other.submit("b"), west.submit("a")
     assert world.settle() == ["a", "b"]
-    assert found(world, "east", "lake", "a") == [one.id]
-    assert found(world, "east", "reports", "b") == [two.id]
-    assert found(world, "west", "lake", "a") == [three.id]
-    assert found(world, "west", "reports", "b") == []
+    assert found(world, "east", "lake") == [one.id]
+    assert found(world, "east", "reports") == [two.id]
+    assert found(world, "west", "lake") == [three.id]
+    assert found(world, "west", "reports") == []
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
@@ -102,8 +102,8 @@ def test_a_run_outside_of_any_location_is_found_where_its_task_is_declared(world
     given = {"task": "a", "cluster": "east", "location": "local", "run_id": "mine"}
     with acquired_by_hand(world.state, **given, life=LIFE, time=world.clock) as running:
         running.publish()
-    assert found(world, "east", "reports", "b") == []
-    (id,) = found(world, "east", "lake", "a")
+    assert found(world, "east", "reports") == []
+    (id,) = found(world, "east", "lake")
     assert end_of(world, running.asked).submission.id == id
 
 

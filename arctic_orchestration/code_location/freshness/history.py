@@ -121,9 +121,7 @@ class Histories:
 
     def _unreported(self) -> list[str]:
         with self.database.read() as tx:
-            return unreported(
-                tx, self.cluster, self.location, declared=self.tasks, limit=_REPORTED_AT_ONCE
-            )
+            return unreported(tx, self.cluster, self.location, limit=_REPORTED_AT_ONCE)
 
     def _report(self, id: str, context: dg.SensorEvaluationContext) -> bool:
         with self.database.read() as tx:
