@@ -1,7 +1,7 @@
 """How far consumers are, with what Dagster's event log has for them and was not read yet."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -101,7 +101,7 @@ def standings(
         why = _NOT_ASKED
         if asks_log and found:
             try:
-                log = opened.enter_context(_log())
+                log = opened.enter_context(_log({one.asset for one in found}))
                 why = _NO_INSTANCE
                 if log is not None and at_most is not None:
                     log = _Bounded(log, at_most)
@@ -131,7 +131,7 @@ def _standing(database: Database, one: Consumer, log: Feed | None, why: str) -> 
 
 
 @contextmanager
-def _log() -> "Iterator[DagsterLog | None]":
+def _log(assets: Collection[str]) -> "Iterator[DagsterLog | None]":
     if not os.environ.get("DAGSTER_HOME"):
         yield None
         return
@@ -139,7 +139,7 @@ def _log() -> "Iterator[DagsterLog | None]":
     from arctic_orchestration.consuming.instance import log_of, opened_instance
 
     with opened_instance() as instance:
-        log = log_of(instance)
+        log = log_of(instance, assets)
         try:
             yield log
         finally:

@@ -188,7 +188,7 @@ class _Following:
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
         if key not in self._followers:
-            log = log_of(context.instance)
+            log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
             # Sensors of one name in two locations have leases of their own.
             location = origin.location_name if origin else "local"

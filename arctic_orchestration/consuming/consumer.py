@@ -241,6 +241,6 @@ class PartitionConsumer:
         with self._lock:
             if self._engine is None:
                 instance = self._instance or opened_instance()
-                self._log = log_of(instance)
+                self._log = log_of(instance, [self.spec.asset])
                 self._engine = self.engine_on(instance, self._log)
             return self._engine

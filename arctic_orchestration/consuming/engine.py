@@ -169,7 +169,7 @@ class ConsumerEngine:
             limit: at most so many partitions; none: all that wait.
             where: which ones; what it passes over waits on.
             owner: who takes them, for people; none: this process.
-            reads: false: only what was read already.
+            reads: false: only what was read already, and Dagster had among the partitions then.
 
         Returns:
             none: there is nothing new.
@@ -177,7 +177,7 @@ class ConsumerEngine:
         check_asked(limit=limit, where=where, owner=owner)
         wanted = matcher(where)
         more = self.read_on() if reads else False
-        taking, seen = self._claim(limit, wanted, owner)
+        taking, seen = self._claim(limit, wanted, owner, asks=reads)
         while taking is None and more:
             if wanted is None:
                 # All that filled the working set is held, or has left it.
@@ -194,6 +194,8 @@ class ConsumerEngine:
         wanted: Callable[[ConsumedPartition], bool] | None,
         owner: str | None,
         after: int = 0,
+        *,
+        asks: bool = True,
     ) -> tuple[Taking | None, int]:
         """What was taken of the places after one, and up to which place it was looked."""
         with self.database.read() as tx:
@@ -209,7 +211,7 @@ class ConsumerEngine:
             taken = leasing.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
                 wanted=wanted, existing=self.existing, held_for=self.spec.held_for, after=after,
-                time=self.time,
+                asks=asks, time=self.time,
             )  # fmt: skip
         if taken is None:
             return None, seen
@@ -260,10 +262,13 @@ class ConsumerEngine:
 
         Errors:
             NotFound: it was deleted.
+            InvalidInput: it reads another asset.
+            ConfigurationError: it has read another event log.
             DatabaseUnavailable: a database did not answer.
         """
         with self.database.read() as tx:
             known = self.seen(tx)
+            consumers.check(known, self.spec, self.feed.storage_id)
             pending = working_set.pending_keys(tx, known.id)
         position = None if known.position is None else Position.from_json(known.position)
         unread: dict[str, datetime] = {}

@@ -1,6 +1,6 @@
 """What a consumer asks Dagster: its event log, and which dynamic partitions there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +90,8 @@ def opened_instance() -> dg.DagsterInstance:
         ) from error
 
 
-def log_of(instance: dg.DagsterInstance) -> DagsterLog:
-    """The event log of an instance, as consumers read it.
+def log_of(instance: dg.DagsterInstance, assets: Collection[str]) -> DagsterLog:
+    """The event log of an instance, as consumers of some assets read it.
 
     What a run observes is no arrival: one that looked at a partition and said so would have it
     delivered to itself for ever.
@@ -99,7 +99,7 @@ def log_of(instance: dg.DagsterInstance) -> DagsterLog:
     Errors:
         ConfigurationError: it is kept in memory, or in a storage that cannot be followed.
     """
-    return DagsterLog(instance, observed_by_runs=False)
+    return DagsterLog(instance, observed_by_runs=False, arrivals_of=assets)
 
 
 def end_of_log() -> LogEnd:
@@ -110,7 +110,7 @@ def end_of_log() -> LogEnd:
         DatabaseUnavailable: its storage did not answer.
     """
     with opened_instance() as instance:
-        log = log_of(instance)
+        log = DagsterLog(instance)
         try:
             return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
         finally:

@@ -97,6 +97,7 @@ def take(
     existing: Existing | None = None,
     held_for: timedelta = HELD_FOR,
     after: int = 0,
+    asks: bool = True,
     time: Time = database_time,
 ) -> Taken | None:
     """Takes partitions that wait, in the order of their arrival, for nobody else to have.
@@ -111,6 +112,7 @@ def take(
         limit: at most so many; none: all that wait.
         wanted: only partitions it says yes to. Called while the consumer is locked.
         existing: which keys Dagster has; none: it has all.
+        asks: whether it is asked; false: only keys that it had when it was asked last.
         held_for: how long a key that it does not have yet is held.
         after: only from behind this place on, where one has looked at all before it.
         time: what tells the moment.
@@ -124,7 +126,7 @@ def take(
         return None
     now = time(tx)
     expire(tx, consumer, now)
-    if existing is not None:
+    if existing is not None and asks:
         working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
     found: list[ConsumedPartition] = []
     most = limit if wanted is None else None
@@ -311,7 +313,7 @@ def _ready(
 ) -> Iterator[Any]:
     """Rows that can be taken, by their place, so many at once as are likely to be needed."""
     # What was held waits no more where the code says no more that keys can be deleted.
-    here = sa.true() if has_all else _p.held.is_(False)
+    here = sa.true() if has_all else _p.existed.is_(True)
     while True:
         query = (
             sa.select(consumer_partitions)

@@ -186,7 +186,9 @@ def keep(
         here.state == PartitionState.WAITING.value,
         sa.and_(here.state == PartitionState.DISCARDED.value, here.held.is_(False)),
     )
-    query = sa.select(here.partition, here.existed, here.held, here.state_at).where(mine, pending)
+    # There may be thousands, at every taking: their moments are compared where they are.
+    late_now = sa.and_(here.held.is_(True), here.state_at <= now - held_for).label("late")
+    query = sa.select(here.partition, here.existed, here.held, late_now).where(mine, pending)
     rows = tx.execute(query).all()
     if not rows:
         return 0
@@ -197,10 +199,7 @@ def keep(
         row.partition for row in rows
         if not row.existed and not row.held and row.partition not in there
     ]  # fmt: skip
-    late = [
-        row.partition for row in rows
-        if row.held and row.partition not in there and now - row.state_at >= held_for
-    ]  # fmt: skip
+    late = [row.partition for row in rows if row.late and row.partition not in there]
 
     def those(keys: Sequence[str]) -> tuple[sa.ColumnElement[bool], ...]:
         return mine, pending, dialect.among(tx, here.partition, keys)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from arctic_orchestration.consuming import control, working_set
 from arctic_orchestration.consuming.engine import ConsumerEngine
+from arctic_orchestration.consuming.following import Follower
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.consuming.arrivals import Clock, Log, Partitions, engine_of
@@ -134,3 +135,45 @@ def test_what_was_held_is_delivered_when_the_definition_is_not_given_any_more(
     log.arrives("a")
     assert taken(engine_of(state, log, clock, existing=Partitions())) == []
     assert taken(engine_of(state, log, clock)) == ["a"]
+
+
+def test_who_takes_one_after_the_other_asks_dagster_once(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """Of what it had then, each is taken; what was read since then waits for the next question."""
+    asked: list[list[str]] = []
+
+    def existing(keys: Sequence[str]) -> Collection[str]:
+        asked.append(sorted(keys))
+        return {"a", "b", "new", "c"}
+
+    engine = engine_of(state, log, clock, existing=existing)
+    log.arrives("a", "b", "not added")
+    found = [engine.take(limit=1)]
+    log.arrives("new")
+    engine.read_on()
+    found += [engine.take(limit=1, reads=False) for _ in range(2)]
+    assert [one and one.taken.partitions[0].key for one in found] == ["a", "b", None]
+    assert asked == [["a", "b", "not added"]]
+    assert taken(engine) == ["new"]
+    assert asked[1:] == [["new", "not added"]]
+
+
+def test_a_tick_asks_dagster_once(state: Database, log: Log, clock: Clock) -> None:
+    """However many runs it asks for."""
+    asked: list[list[str]] = []
+
+    def existing(keys: Sequence[str]) -> Collection[str]:
+        asked.append(sorted(keys))
+        return keys
+
+    class NoRuns:
+        def runs_by_tag(self, key: str, values: object) -> dict[str, list[object]]:
+            return {}
+
+    log.arrives("a", "b", "c")
+    engine = engine_of(state, log, clock, existing=existing)
+    follower = Follower(engine=engine, owner="sensor", runs=NoRuns())  # type: ignore[arg-type]
+    wanted = follower.tick().deliveries
+    assert [one.partition.key for one in wanted] == ["a", "b", "c"]
+    assert asked == [["a", "b", "c"]]

@@ -62,3 +62,30 @@ def test_a_run_that_observes_what_it_consumes_is_not_delivered_it_again(
     assert dg.materialize([days], partition_key="2026-01-02", instance=instance).success
     assert run() == ["2026-01-02"]
     assert run() == []
+
+
+def test_what_is_no_arrival_of_the_asset_is_not_made_an_event_of(
+    instance: dg.DagsterInstance,
+) -> None:
+    """Of other assets, of runs; the position goes on over it, in parts, too."""
+
+    @dg.asset
+    def other() -> None:
+        """Of no concern here."""
+
+    arrive(instance, "days", "2026-01-01")
+    arrive(instance, "raw/days", "2026-01-02")
+    assert dg.materialize([other], instance=instance).success
+    arrive(instance, "days", "2026-01-03")
+    every, own = DagsterLog(instance), DagsterLog(instance, arrivals_of=["days", "raw"])
+    assert len(every.read(None, 1_000).events) > 4
+    keys, position, more = [], None, True
+    while more:
+        batch = own.read(position, 1)
+        keys += [(event.subject, event.partition) for event in batch.events]
+        position, more = batch.position, batch.more
+    assert keys == [("days", "2026-01-01"), ("days", "2026-01-03")]
+    assert position is not None
+    assert every.read(position, 1_000).events == []
+    every.close()
+    own.close()
