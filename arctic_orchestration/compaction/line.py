@@ -39,6 +39,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 
 def waiting_for_room(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
     """The tables in line whose queue has room now, those first that have waited longest for it."""
-    # Most of the time there is no room, and the line may be long.
+    # The line may be long where there is none.
     roomy = queues.queues_with_room(tx)
-    return tables.left_due(tx, roomy, now) if roomy else []
+    waiting = tables.left_due(tx, now) if roomy else []
+    return [table for table in waiting if table.queue in roomy]

@@ -12,10 +12,16 @@ from arctic_orchestration_tests.compaction.stored import opened
 
 
 @pytest.fixture
-def state(database_url: str) -> Iterator[Database]:
+def database(database_url: str) -> Iterator[Database]:
     """A fresh state database, once on each backend."""
     with opened(database_url) as made:
         yield made
+
+
+@pytest.fixture
+def state(database: Database) -> Database:
+    """The same, beside the lake's catalog, which has a database too."""
+    return database
 
 
 @pytest.fixture

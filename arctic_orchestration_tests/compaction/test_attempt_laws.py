@@ -4,11 +4,9 @@
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -31,7 +29,6 @@ from arctic_orchestration_tests.compaction.stored import (
     NOON,
     Clock,
     cleared,
-    opened,
     planned,
     seen,
 )
@@ -40,13 +37,6 @@ ORDERS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 25
 
 LIFE = timedelta(seconds=60)
 RETRY = timedelta(seconds=20)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
 
 
 @dataclass

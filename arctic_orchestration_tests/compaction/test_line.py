@@ -1,6 +1,6 @@
 """Who gets the room of a full queue: nobody is left without, whatever floods it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,19 +17,11 @@ from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MINUTE,
     NOON,
-    opened,
     planned,
     seen,
 )
 
 TICK = timedelta(seconds=30)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """The planner over a catalog: what it looks at, what it offers, what it does not repeat."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,17 +16,10 @@ from arctic_orchestration.database.compaction_tables import compaction_tasks
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
-from arctic_orchestration_tests.compaction.stored import MERGE, opened
+from arctic_orchestration_tests.compaction.stored import MERGE
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
 
 
 class World:

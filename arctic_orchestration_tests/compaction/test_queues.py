@@ -1,7 +1,6 @@
 """Queues of merge tasks: their numbers, their tables, and what keeps them from being deleted."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,7 @@ from arctic_orchestration.compaction.tables import table_gone, table_named
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, opened, planned, seen
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
 
 
 def test_the_queue_default_is_always_there(database: Database) -> None:

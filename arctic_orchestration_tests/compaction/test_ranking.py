@@ -5,7 +5,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -29,7 +28,6 @@ from arctic_orchestration_tests.compaction.stored import (
     MIB,
     NOON,
     Clock,
-    opened,
     planned,
     seen,
 )
@@ -42,13 +40,6 @@ _levels = st.integers(-1000, 1000)
 _smalls = st.integers(0, 10**6)
 _bytes = st.integers(0, 2**50)
 _ages = st.integers(0, 10**8).map(lambda seconds: NOON + timedelta(seconds=seconds))
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
 
 
 def test_the_benefit_is_small_files_per_mebibyte_brought_below_one() -> None:

@@ -1,6 +1,5 @@
 """Records of commits: written once, listed, pruned; and what is pruned with them."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,14 +10,7 @@ from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration.compaction.task import TaskKind, TaskState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import NotFound
-from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, opened, planned, seen
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
 
 
 def recorded(

@@ -1,23 +1,17 @@
 """What is known of a table: when it is due, how long it rests, what its end does."""
 
-from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.compaction import queues, tables, task_rows
 from arctic_orchestration.compaction.offers import offer
 from arctic_orchestration.compaction.task import TaskKind, TaskState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import NotFound
-from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, opened, planned, seen
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, planned, seen
 
 
 def test_a_table_is_due_since_the_first_reason(database: Database) -> None:
@@ -38,14 +32,27 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
         for name in ("lake.a", "lake.b"):
             seen(tx, name)
             tables.make_due(tx, name, "a commit", NOON)
-        assert tables.left_due(tx, ["default"], NOON) == []
+        assert tables.left_due(tx, NOON) == []
         done = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
         tables.looked(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
-        (left,) = tables.left_due(tx, ["default"], NOON + MINUTE)
+        (left,) = tables.left_due(tx, NOON + MINUTE)
         assert (left.name, left.due_since) == ("lake.a", NOON)
         later = NOON + 2 * MINUTE
         tables.looked(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
-        assert tables.left_due(tx, ["default"], later)[0].due_since == later
+        assert tables.left_due(tx, later)[0].due_since == later
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_who_is_left_due_is_found_among_many_tables(database: Database) -> None:
+    """Asked before each look: by the index, not by reading all rows."""
+    asked: list[tuple[str, Any]] = []
+    with database.begin() as tx:
+        sa.event.listen(tx, "before_cursor_execute", lambda *said: asked.append((said[2], said[3])))
+        tables.left_due(tx, NOON)
+        ((statement, values),) = asked
+        (first, *_) = tx.exec_driver_sql(f"explain query plan {statement}", values).all()
+    assert first.detail.startswith("SEARCH arctic_compaction_tables USING INDEX "), first
+    assert "ix_arctic_compaction_tables_due_since" in first.detail, first
 
 
 def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Database) -> None:
@@ -82,8 +89,8 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
             until = tables.rest(tx, "lake.a", "task x is in quarantine", now)
             assert until == now + length * MINUTE
             assert tables.rest(tx, "lake.a", "another one", now + MINUTE) == until
-            assert tables.left_due(tx, ["default"], until - timedelta(seconds=1)) == []
-            assert [table.name for table in tables.left_due(tx, ["default"], until)] == ["lake.a"]
+            assert tables.left_due(tx, until - timedelta(seconds=1)) == []
+            assert [table.name for table in tables.left_due(tx, until)] == ["lake.a"]
             now = until
         assert tables.table_named(tx, "lake.a").rests(now) is False
         tables.wake(tx, "lake.a")
