@@ -18,6 +18,7 @@ from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
 from arctic_orchestration_tests import without_fsync
+from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.templates import Templates
 
@@ -90,6 +91,14 @@ def with_fsync(_sqlite_without_fsync: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _spark_starts_fast() -> Iterator[None]:
+    """Also where a command or a run starts it, in a process of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", FAST_JVM)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _migrations_read_once() -> Iterator[None]:
     """Dagster reads its migrations anew for each storage it opens and, on SQLite, each run."""
     with pytest.MonkeyPatch.context() as patch:
@@ -142,7 +151,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     and who stops it would stop it for all. What finds it leaves it running."""
     from arctic_orchestration.lake import spark_session
     from arctic_orchestration.settings import Settings
-    from arctic_orchestration_tests.lake.sessions import FAST
 
     environment = {
         "ARCTIC_LAKE": str(tmp_path_factory.mktemp("spark")),
