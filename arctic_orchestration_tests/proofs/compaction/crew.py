@@ -13,6 +13,7 @@ itself: its JVM ends when it does. What they say is in files, so that it outlive
 
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import threading
@@ -141,9 +142,12 @@ class Crew:
             member.process.kill()
             member.process.join()
 
-    def start(self, role: str, how: How | None = None) -> Member:
-        """Starts a process; returns at once."""
-        context = forkserver()
+    def start(self, role: str, how: How | None = None, *, bare: bool = False) -> Member:
+        """Starts a process; returns at once.
+
+        One that is ``bare`` has nothing in its memory that is loaded for other tests.
+        """
+        context = multiprocessing.get_context("spawn") if bare else forkserver()
         file = self._home / f"{role}-{len(self._started)}.said"
         place = {"lake": self.lake, "url": self._url, "points": self._points, "file": file}
         process = context.Process(target=_be, args=(role, place, how or How()))

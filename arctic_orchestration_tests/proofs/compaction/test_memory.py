@@ -147,7 +147,7 @@ def test_many_large_files_are_merged_in_little_memory(
     before, total = contents(table), sum(sizes(table))
     conf = {"spark.driver.memory": f"{HEAP}m"}
     how = How(life=LONG, conf=conf, parallelism=PARALLELISM, way=way, engine=engine)
-    worker = crew.start(WORKER, how)
+    worker = crew.start(WORKER, how, bare=True)
     worker.says("ready")
     began = time.monotonic()
     _, offered = offer_now(state, catalog, "lake.large", utc_now(), force=True)
