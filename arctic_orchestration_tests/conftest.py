@@ -18,6 +18,7 @@ from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
 from arctic_orchestration_tests import without_fsync
+from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.templates import Templates
@@ -44,6 +45,12 @@ _numbers = itertools.count(1)
 #: seconds after which a test that hangs ends its process, as ``pyproject.toml`` has it
 _LONGEST = 600
 _HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where several workers start Spark again and again, an archive of its classes pays."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.add_cleanup(ClassArchive().close)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,7 +101,8 @@ def with_fsync(_sqlite_without_fsync: None) -> Iterator[None]:
 def _spark_starts_fast() -> Iterator[None]:
     """Also where a command or a run starts it, in a process of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", FAST_JVM)
+        if OPTIONS not in os.environ:
+            patch.setenv(OPTIONS, FAST_JVM)
         yield
 
 
