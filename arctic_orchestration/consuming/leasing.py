@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming import consumers, working_set
+from arctic_orchestration.consuming import consumers, endings, working_set
 from arctic_orchestration.consuming.consumers import Consumer, Time
 from arctic_orchestration.consuming.partition import ConsumedPartition, PartitionState
 from arctic_orchestration.consuming.specification import HELD_FOR
@@ -233,11 +233,11 @@ def settle(
     counts = {"failed": 0, "put_back": 0}
     for reason, keys in _by_reason(failed):
         these = (*here, dialect.among(tx, _p.partition, keys))
-        counts["failed"] += _fail(tx, consumer, these, reason, now, rests=True)
+        counts["failed"] += endings.fail(tx, consumer, these, reason, now, rests=True)
     for reason, keys in _by_reason(put_back):
         these = (*here, dialect.among(tx, _p.partition, keys))
-        counts["put_back"] += _put_back(tx, these, reason, now)
-    settled = Settled(acknowledged=_acknowledge(tx, here, now), **counts)
+        counts["put_back"] += endings.put_back(tx, these, reason, now)
+    settled = Settled(acknowledged=endings.acknowledge(tx, here, now), **counts)
     check_number(settled, partitions, token)
     tx.execute(
         sa.update(consumer_leases)
@@ -273,7 +273,7 @@ def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
     for row in over:
         reason = f"{row.owner} was silent: its lease was over at {format_moment(row.expires_at)}"
         these = (_p.consumer_id == consumer.id, _p.token == row.token, _leased)
-        _fail(tx, consumer, these, reason, now, rests=False)
+        endings.fail(tx, consumer, these, reason, now, rests=False)
         tx.execute(
             sa.update(consumer_leases)
             .where(_l.consumer_id == consumer.id, _l.token == row.token)
@@ -337,75 +337,6 @@ def _by_reason(named: Mapping[str, str] | None) -> Iterator[tuple[str, Sequence[
     for key, reason in (named or {}).items():
         reasons.setdefault(reason, []).append(key)
     yield from reasons.items()
-
-
-_Where = Sequence[sa.ColumnElement[bool]]
-_free: Mapping[str, Any] = {
-    "token": None, "next_number": None, "next_arrivals": None, "next_first_at": None,
-    "next_at": None, "next_details": None,
-}  # fmt: skip
-#: Of what arrived while somebody had the partition: it begins anew.
-_as_arrived: Mapping[str, Any] = {
-    **_free, "state": PartitionState.WAITING.value, "number": _p.next_number, "at": _p.next_at,
-    "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
-    "existed": sa.false(),
-}  # fmt: skip
-_and_before: Mapping[str, Any] = {"arrivals": _p.arrivals + _p.next_arrivals}
-
-
-def _acknowledge(tx: sa.Connection, these: _Where, now: datetime) -> int:
-    done = {
-        "state_at": now, "acknowledged_at": now, "acknowledgements": _p.acknowledgements + 1,
-    }  # fmt: skip
-    again = _changed(
-        tx,
-        (*these, _p.next_number.is_not(None)),
-        {
-            **_as_arrived, **done, "place": _p.next_number, "arrivals": _p.next_arrivals,
-            "first_at": _p.next_first_at,
-        },
-    )  # fmt: skip
-    return again + _changed(
-        tx,
-        these,
-        {
-            **_free, **done, "state": PartitionState.ACKNOWLEDGED.value,
-            "attempts": 0, "not_before": None, "reason": "",
-        },
-    )  # fmt: skip
-
-
-def _put_back(tx: sa.Connection, these: _Where, reason: str, now: datetime) -> int:
-    again = _arrived_meanwhile(tx, these, now)
-    values = {"state": PartitionState.WAITING.value, "not_before": None, "reason": reason}
-    return again + _changed(tx, these, {**_free, **values, "state_at": now})
-
-
-def _fail(
-    tx: sa.Connection, consumer: Consumer, these: _Where, reason: str, now: datetime, *, rests: bool
-) -> int:
-    again = _arrived_meanwhile(tx, these, now)
-    counted = {**_free, "attempts": _p.attempts + 1, "reason": reason, "state_at": now}
-    last = (*these, _p.attempts + 1 >= consumer.max_attempts)
-    given_up = _changed(
-        tx, last, {**counted, "state": PartitionState.DISCARDED.value, "not_before": None}
-    )
-    waits = {
-        "state": PartitionState.WAITING.value,
-        "not_before": now + consumer.retry_after if rests and consumer.retry_seconds else None,
-    }
-    return again + given_up + _changed(tx, these, {**counted, **waits})
-
-
-def _arrived_meanwhile(tx: sa.Connection, these: _Where, now: datetime) -> int:
-    """What arrived again keeps its place; that what it was before failed says nothing of it."""
-    return _changed(
-        tx, (*these, _p.next_number.is_not(None)), {**_as_arrived, **_and_before, "state_at": now}
-    )
-
-
-def _changed(tx: sa.Connection, these: _Where, values: Mapping[str, Any]) -> int:
-    return tx.execute(sa.update(consumer_partitions).where(*these).values(dict(values))).rowcount
 
 
 def _why_lost(tx: sa.Connection, consumer_id: int, token: int) -> str:
