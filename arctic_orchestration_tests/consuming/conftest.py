@@ -1,11 +1,15 @@
-"""A state database on each backend, a log and a clock, for the tests of consumers."""
+"""A state database and a Dagster instance on each backend, a log and a clock, and consumers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import dagster as dg
 import pytest
 
+from arctic_orchestration import PartitionConsumer
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration_tests.consuming.arrivals import Clock, Log
+from arctic_orchestration_tests.consuming.dagster_assets import MakeConsumer, settings_of
 
 
 @pytest.fixture
@@ -26,3 +30,28 @@ def log() -> Log:
 def clock() -> Clock:
     """A clock that stands at noon."""
     return Clock()
+
+
+@pytest.fixture
+def instance(
+    backend: str, dagster_instance: Callable[[str], dg.DagsterInstance]
+) -> dg.DagsterInstance:
+    """A Dagster instance, once on each backend."""
+    return dagster_instance(backend)
+
+
+@pytest.fixture
+def consumer(
+    instance: dg.DagsterInstance, state: Database, database_url: str
+) -> Iterator[MakeConsumer]:
+    """Makes consumers by the name ``totals``, unless told otherwise."""
+    made: list[PartitionConsumer] = []
+
+    def make(asset: Any = "days", **named: Any) -> PartitionConsumer:
+        arguments = {"name": "totals", "instance": instance, "settings": settings_of(database_url)}
+        made.append(PartitionConsumer(asset, **{**arguments, **named}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

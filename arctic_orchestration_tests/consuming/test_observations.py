@@ -1,44 +1,21 @@
 """What a run says it has seen is nothing new; what is seen from outside is."""
 
-from collections.abc import Callable, Iterator
-
 import dagster as dg
-import pytest
 
-from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration_tests.consuming.dagster_assets import arrive, days, settings_of
-
-
-@pytest.fixture
-def instance(
-    backend: str, dagster_instance: Callable[[str], dg.DagsterInstance]
-) -> dg.DagsterInstance:
-    """A Dagster instance, once on each backend."""
-    return dagster_instance(backend)
-
-
-@pytest.fixture
-def consumer(
-    instance: dg.DagsterInstance, state: Database, database_url: str
-) -> Iterator[PartitionConsumer]:
-    """A consumer of ``days``."""
-    made = PartitionConsumer(
-        "days", name="totals", instance=instance, settings=settings_of(database_url)
-    )
-    yield made
-    made.close()
+from arctic_orchestration_tests.consuming.dagster_assets import MakeConsumer, arrive, days
 
 
 def test_a_run_that_observes_what_it_consumes_is_not_delivered_it_again(
-    instance: dg.DagsterInstance, consumer: PartitionConsumer
+    instance: dg.DagsterInstance, consumer: MakeConsumer
 ) -> None:
     """It would be for ever. Schedules go on taking such an observation for an arrival."""
 
+    following = consumer()
+
     @dg.asset
     def checked(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with consumer.consume() as partitions:
+        with following.consume() as partitions:
             for key in partitions.keys:
                 seen = dg.AssetObservation("days", partition=key, metadata={"rows seen": 3})
                 context.log_event(seen)
@@ -52,7 +29,7 @@ def test_a_run_that_observes_what_it_consumes_is_not_delivered_it_again(
     arrive(instance, "days", "2026-01-01")
     assert run() == ["2026-01-01"]
     assert run() == []
-    assert consumer.progress().caught_up
+    assert following.progress().caught_up
     log = DagsterLog(instance)
     events = [event for event in log.read(None, 1_000).events if event.subject == "days"]
     assert [event.run_id is None for event in events] == [True, False]

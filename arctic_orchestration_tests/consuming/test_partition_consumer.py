@@ -1,7 +1,7 @@
 """``PartitionConsumer`` on real Dagster instances: the uses it is made for."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,37 +19,11 @@ from arctic_orchestration_tests.consuming.dagster_assets import (
     arrive,
     days,
     feeds,
-    settings_of,
 )
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 #: Tests of what is the same whatever the storages are.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])
-
-
-@pytest.fixture
-def instance(
-    backend: str, dagster_instance: Callable[[str], dg.DagsterInstance]
-) -> dg.DagsterInstance:
-    """A Dagster instance, once on each backend."""
-    return dagster_instance(backend)
-
-
-@pytest.fixture
-def consumer(
-    instance: dg.DagsterInstance, state: Database, database_url: str
-) -> Iterator[MakeConsumer]:
-    """Makes consumers by the name ``totals``, unless told otherwise."""
-    made: list[PartitionConsumer] = []
-
-    def make(asset: Any = "days", **named: Any) -> PartitionConsumer:
-        arguments = {"name": "totals", "instance": instance, "settings": settings_of(database_url)}
-        made.append(PartitionConsumer(asset, **{**arguments, **named}))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_a_periodic_run_takes_all_that_is_new(
