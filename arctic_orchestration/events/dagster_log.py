@@ -124,7 +124,7 @@ class DagsterLog:
         """At most ``limit`` events that no reading up to ``position`` delivered; see ``Feed``.
 
         Cost: 0.3 to 2 ms when there is nothing new; 25 to 40 microseconds an arrival; run status
-        events cost two statements a batch, besides. What is not wanted costs little.
+        events cost two statements a batch, besides. What is not wanted costs a third.
         """
         if limit < 1:
             raise InvalidInput("limit", limit, "at least 1")
