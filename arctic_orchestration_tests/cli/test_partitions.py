@@ -74,7 +74,7 @@ def test_an_announcement_is_seen_by_the_feed(
         (("a", "1", "--metadata", "[/]"), "--metadata: got '[/]', expected key=value"),
         (("a", "1", "--metadata", "rows=5"), "got 'rows=5', expected another key: use --rows"),
         (("a", "1", "--bytes", "5MB"), "--bytes: got '5MB', expected a whole number that is not"),
-        (("a",), "Missing argument 'key'"),
+        (("a",), "Missing argument 'KEY'"),
     ],
 )
 def test_bad_input_is_one_message_and_announces_nothing(
