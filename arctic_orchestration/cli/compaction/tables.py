@@ -93,7 +93,7 @@ class Seen:
 
 def status(
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")
+        str | None, typer.Argument(metavar="TABLE", help="Only of this table.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

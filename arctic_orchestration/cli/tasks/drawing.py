@@ -21,7 +21,7 @@ _DEPTH = 12
 def graph(
     task: Annotated[
         str | None,
-        typer.Argument(metavar="[TASK]", help="Where to begin; without it, whom nobody needs."),
+        typer.Argument(metavar="TASK", help="Where to begin; without it, whom nobody needs."),
     ] = None,
     children: Annotated[
         bool, typer.Option("--children", help="Who needs the task, instead of whom it needs.")

@@ -21,7 +21,7 @@ _GOOD = (SubmissionState.FRESH, SubmissionState.SUCCEEDED)
 
 def submit(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Tasks, or batches: all their tasks.")
+        list[str], typer.Argument(metavar="NAME", help="Tasks, or batches: all their tasks.")
     ],
     force: Annotated[
         bool, typer.Option("--force", help="What was made of them before now does not count.")
