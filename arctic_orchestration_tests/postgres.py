@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+
+from arctic_orchestration_tests.scratch import scratch_directory
 
 _USER = "postgres"
 _START_SECONDS = 60
@@ -53,7 +54,7 @@ class PostgresServer:
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
         self._account = pwd.getpwnam(_USER) if os.geteuid() == 0 else None
-        self._home = Path(tempfile.mkdtemp(prefix="arctic-postgres-", dir=_in_memory()))
+        self._home = scratch_directory("postgres", _in_memory())
         if self._account:
             os.chown(self._home, self._account.pw_uid, self._account.pw_gid)
         self._data = self._home / "data"

@@ -9,14 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from pyspark import SparkContext
-
-from arctic_orchestration.lake import spark_session
-from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.sessions import FAST_JVM
+from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.scratch import scratch_directory
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 
@@ -28,7 +25,7 @@ class ClassArchive:
     """
 
     def __init__(self) -> None:
-        self._home = Path(tempfile.mkdtemp(prefix="arctic-classes-"))
+        self._home = scratch_directory("classes")
         archive = self._home / "spark.jsa"
         # Java writes in its output of what does not fit.
         os.environ[OPTIONS] = f"{FAST_JVM} -XX:SharedArchiveFile={archive} -Xlog:disable"
@@ -55,6 +52,11 @@ class ClassArchive:
 
 def _make(home: Path, new: Path, archive: Path) -> None:
     """Has Spark load what it works with, and end."""
+    from pyspark import SparkContext
+
+    from arctic_orchestration.lake import spark_session
+    from arctic_orchestration.settings import Settings
+
     environment = {"ARCTIC_LAKE": str(home), "ARCTIC_SPARK_MASTER": "local[1]"}
     with spark_session(Settings.from_environment(environment)) as spark:
         rows = spark.range(1000).selectExpr("id", "cast(id as string) as text")
@@ -69,4 +71,5 @@ def _make(home: Path, new: Path, archive: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_with_the_parent()
     _make(*map(Path, sys.argv[1:]))
