@@ -122,9 +122,9 @@ def test_the_revision_of_the_package_is_the_last_migration(empty_url: str) -> No
     database.close()
 
 
-def test_ends_from_before_the_reports_are_never_reported(database_url: str) -> None:
+def test_ends_from_before_the_reports_are_never_reported(empty_url: str) -> None:
     """What lives when the column comes has its end reported one day."""
-    database = Database(database_url)
+    database = Database(empty_url)
     with database.begin() as tx:
         command.upgrade(configuration(tx), "0007")
     insert = sa.text(
