@@ -28,6 +28,10 @@ TOKEN_TAG = "arctic/consumer_token"
 _TICKS = 3
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+_A_NAME = re.compile(r"[A-Za-z0-9_]+")
+#: of an error's text so much is kept
+_LETTERS = 1_000
+_TARGET = "a job, its name, assets, or a selection of assets"
 
 MakeRequest = Callable[[ConsumedPartition], dg.RunRequest]
 
@@ -68,17 +72,22 @@ def consumer_sensor(
         InvalidDefinition: a value cannot be used; each is named.
     """
     _check(consumer, at_once, where, interval_seconds)
+    _check_for_dagster(target, name, request, default_status)
     following = _Following(consumer, at_once, where, request)
     by_name: Any = {"job_name": target} if isinstance(target, str) else {"target": target}
-    return dg.SensorDefinition(
-        name=name or _NOT_IN_NAMES.sub("_", consumer.name),
-        evaluation_fn=following.evaluate,
-        minimum_interval_seconds=interval_seconds,
-        default_status=default_status,
-        description=f"Runs each new partition of {consumer.spec.asset} for consumer "
-        f"{consumer.name}.",
-        **by_name,
-    )
+    try:
+        return dg.SensorDefinition(
+            name=_NOT_IN_NAMES.sub("_", consumer.name) if name is None else name,
+            evaluation_fn=following.evaluate,
+            minimum_interval_seconds=interval_seconds,
+            default_status=default_status,
+            description=f"Runs each new partition of {consumer.spec.asset} for consumer "
+            f"{consumer.name}.",
+            **by_name,
+        )
+    except Exception as error:
+        # All else is checked: Dagster has no words for what is none of its targets.
+        raise InvalidDefinition([InvalidInput("target", target, f"{_TARGET}: {error}")]) from error
 
 
 def _check(consumer: object, at_once: object, where: Any, interval_seconds: object) -> None:
@@ -98,6 +107,21 @@ def _check(consumer: object, at_once: object, where: Any, interval_seconds: obje
             field = f"PartitionConsumer({consumer.name}).lease"
             expected = f"at least {least} s: the sensor renews it every {interval_seconds} s"
             problems.append(InvalidInput(field, consumer.spec.lease, expected))
+    if problems:
+        raise InvalidDefinition(problems)
+
+
+def _check_for_dagster(target: Any, name: Any, request: object, default_status: object) -> None:
+    problems = []
+    if target is None or (isinstance(target, str | list | tuple) and not target):
+        problems.append(InvalidInput("target", target, _TARGET))
+    if name is not None and (not isinstance(name, str) or not _A_NAME.fullmatch(name)):
+        problems.append(InvalidInput("name", name, "the characters A-Z a-z 0-9 _"))
+    if request is not None and not callable(request):
+        expected = "a function of a ConsumedPartition that returns a dg.RunRequest"
+        problems.append(InvalidInput("request", request, expected))
+    if not isinstance(default_status, dg.DefaultSensorStatus):
+        problems.append(InvalidInput("default_status", default_status, "a dg.DefaultSensorStatus"))
     if problems:
         raise InvalidDefinition(problems)
 
@@ -144,7 +168,8 @@ class _Following:
         try:
             return self._run_request(delivery, context)
         except Exception as error:
-            reason = f"its run cannot be asked for: {error}"
+            said = " ".join(str(error).split())[:_LETTERS]
+            reason = f"its run cannot be asked for: {said}"
             context.log.error(f"{delivery.partition.key}: {reason}")
             follower.refuse(delivery, reason)
             return None
@@ -158,9 +183,18 @@ class _Following:
         sensor = repository.get_sensor_def(context.sensor_name)
         job = repository.get_job(str(sensor.job_name))
         made = self._request(partition) if self._request is not None else dg.RunRequest()
-        if sensor.has_anonymous_job and not made.entity_keys:
-            made = _of_all_assets(made, job)
         is_partitioned = job.partitions_def is not None
+        _check_request(made, str(sensor.job_name), is_partitioned=is_partitioned)
+        selected = job
+        if made.entity_keys:
+            selected = job.get_subset(
+                asset_selection=set(made.asset_selection or ()),
+                asset_check_selection=None
+                if made.asset_check_keys is None
+                else set(made.asset_check_keys),
+            )
+        elif sensor.has_anonymous_job:
+            made = _of_all_assets(made, job)
         if made.partition_key is None and is_partitioned:
             made = made.with_replaced_attrs(partition_key=partition.key)
         made = made.with_replaced_attrs(
@@ -174,13 +208,15 @@ class _Following:
                 "dagster/max_retries": "0",
             },
         )
-        if not is_partitioned:
-            return made
-        return made.with_resolved_tags_and_config(
-            target_definition=job,
-            dynamic_partitions_requests=[],
-            dynamic_partitions_store=context.instance,
-        )
+        if is_partitioned:
+            made = made.with_resolved_tags_and_config(
+                target_definition=job,
+                dynamic_partitions_requests=[],
+                dynamic_partitions_store=context.instance,
+            )
+        # The daemon would find out when the tick has ended, and leave out the other requests, too.
+        dg.validate_run_config(selected, made.run_config)
+        return made
 
     def _follower(self, context: dg.SensorEvaluationContext) -> Follower:
         settings = self._consumer.settings
@@ -216,3 +252,24 @@ def _of_all_assets(request: dg.RunRequest, job: dg.JobDefinition) -> dg.RunReque
         asset_selection=sorted({key for one in own for key in one.keys}),
         asset_check_keys=sorted({key for one in own for key in one.check_keys}),
     )
+
+
+def _check_request(made: object, job_name: str, *, is_partitioned: bool) -> None:
+    """Whether Dagster makes one run of a request, of the sensor's target.
+
+    Errors:
+        InvalidInput: it would refuse it, or make no run of it, with each tick anew.
+    """
+    if not isinstance(made, dg.RunRequest):
+        raise InvalidInput("request", made, "a function that returns a dg.RunRequest")
+    if made.job_name not in (None, job_name):
+        raise InvalidInput("request.job_name", made.job_name, f"none, or the target: {job_name}")
+    if made.partition_key is not None and not is_partitioned:
+        expected = "none: the target is not partitioned, and is told its partition by a tag"
+        raise InvalidInput("request.partition_key", made.partition_key, expected)
+    if made.stale_assets_only:
+        expected = "False: where nothing is stale no run would end the delivery"
+        raise InvalidInput("request.stale_assets_only", True, expected)
+    if made.requires_backfill_daemon():
+        expected = "none: a delivery is one run, and no backfill"
+        raise InvalidInput("request.asset_graph_subset", made.asset_graph_subset, expected)

@@ -40,10 +40,24 @@ def unpartitioned() -> None:
     say()
 
 
+@dg.op(config_schema={"most": int})
+def count(context: dg.OpExecutionContext) -> None:
+    """Counts."""
+
+
+@dg.job
+def configured() -> None:
+    """Must be told how far to count."""
+    count()
+
+
+CONFIG = {"ops": {"count": {"config": {"most": 3}}}}
+
+
 def definitions(target: Any, consumer: PartitionConsumer, **named: Any) -> dg.Definitions:
     """A code location with one sensor."""
     sensor = consumer_sensor(consumer, target=target, name="each_day", **named)
-    return dg.Definitions(assets=[report], jobs=[unpartitioned], sensors=[sensor])
+    return dg.Definitions(assets=[report], jobs=[unpartitioned, configured], sensors=[sensor])
 
 
 @dataclass
@@ -198,6 +212,42 @@ def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
     assert (found.discarded, found.leased) == (2, 1)
 
 
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("target", "given", "said"),
+    [
+        ("configured", {"run_config": {"ops": {"count": {"config": {"most": "many"}}}}}, "many"),
+        ("unpartitioned", {"partition_key": "2026-01-01"}, "request.partition_key"),
+        ("unpartitioned", {"job_name": "configured"}, "request.job_name: got 'configured'"),
+        ([report], {"asset_selection": [dg.AssetKey("nowhere")]}, "nowhere"),
+        ([report], {"stale_assets_only": True}, "request.stale_assets_only: got True"),
+        ([report], {"partition_key": "not a day"}, "not a day"),
+        ([report], None, "request: got None, expected a function that returns a dg.RunRequest"),
+    ],
+)
+def test_a_request_that_dagster_refuses_holds_nothing_back(
+    place: Place, target: Any, given: dict[str, Any] | None, said: str
+) -> None:
+    """It would fail the tick, and each tick after it, while the leases are renewed."""
+
+    def request(partition: ConsumedPartition) -> dg.RunRequest | None:
+        good = dg.RunRequest(run_config=CONFIG if target == "configured" else None)
+        if partition.key != "2026-01-01":
+            return good
+        return None if given is None else good.with_replaced_attrs(**given)
+
+    consumer = PartitionConsumer("days", name="each", attempts=1)
+    here = definitions(target, consumer, request=request)
+    arrive(place.instance, "days", "2026-01-01", "2026-01-02")
+    (made,) = place.tick(here)
+    assert made.tags["arctic/partition"] == "2026-01-02"
+    found = progress(consumer)
+    assert (found.discarded, found.leased) == (1, 1)
+    (reason,) = [row.reason for row in place.rows() if row.partition == "2026-01-01"]
+    assert reason.startswith("its run cannot be asked for: ")
+    assert said in reason
+
+
 def test_a_run_that_is_canceled_counts_as_an_attempt(place: Place) -> None:
     """Its partition comes again, in a run of its own; after the last attempt it is given up."""
     consumer = PartitionConsumer("days", name="each", attempts=2, retry_after=timedelta(0))
@@ -246,13 +296,23 @@ def test_a_tick_that_cannot_do_its_work_says_why(place: Place) -> None:
 def test_what_cannot_be_is_refused_by_name() -> None:
     """When the sensor is made."""
     consumer = PartitionConsumer("days", name="each")
-    for arguments, name in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"at_once": 0}, "at_once"),
         ({"interval_seconds": "5"}, "interval_seconds"),
         ({"where": 5}, "where"),
         ({"interval_seconds": 30}, "PartitionConsumer(each).lease"),
         ({"consumer": "each"}, "consumer"),
-    ):
+        ({"request": 5}, "request"),
+        ({"name": "a b"}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": 5}, "name"),
+        ({"default_status": "RUNNING"}, "default_status"),
+        ({"target": None}, "target"),
+        ({"target": []}, "target"),
+        ({"target": ""}, "target"),
+        ({"target": 5}, "target"),
+    )
+    for arguments, name in refused:
         with pytest.raises(InvalidDefinition) as refusal:
             consumer_sensor(**{"consumer": consumer, "target": [report], **arguments})
         assert refusal.value.field == name
