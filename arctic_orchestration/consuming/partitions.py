@@ -187,11 +187,12 @@ class Partitions(Sequence[ConsumedPartition]):
 
     def _named(self, partitions: Sequence[ConsumedPartition | str]) -> list[str]:
         self._open("partitions")
-        keys = [one if isinstance(one, str) else one.key for one in partitions]
+        keys = [one.key if isinstance(one, ConsumedPartition) else one for one in partitions]
         mine = set(self.keys)
         for key in keys:
-            if key not in mine:
-                raise InvalidInput("partition", key, "one of those that were taken")
+            if not isinstance(key, str) or key not in mine:
+                expected = "one of those that were taken, or its key"
+                raise InvalidInput("partition", key, expected)
         return keys or self.keys
 
     def _open(self, what: str) -> None:

@@ -33,7 +33,10 @@ def parse_moment(value: object) -> datetime:
             raise ValueError(_MOMENT) from None
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise ValueError(_MOMENT)
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(_MOMENT) from None
 
 
 def parse_start(value: object) -> str | datetime:

@@ -76,6 +76,21 @@ def test_a_reason_is_a_text(state: Database, log: Log, clock: Clock, reason: obj
     assert str(partitions.settled) == "1 acknowledged"
 
 
+@pytest.mark.parametrize("named", [None, 5, ["01"]])
+def test_a_partition_is_one_or_its_key(
+    state: Database, log: Log, clock: Clock, named: object
+) -> None:
+    """Anything else is refused where it is given, and nothing is said of the partition."""
+    engine = engine_of(state, log, clock)
+    log.arrives("01")
+    with engine.consume() as partitions:
+        with pytest.raises(InvalidInput, match="partition: got .* expected one of those that were"):
+            partitions.failed(named, reason="broken")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="partition: got .* expected one of those that were"):
+            partitions.put_back(named)  # type: ignore[arg-type]
+    assert str(partitions.settled) == "1 acknowledged"
+
+
 def test_a_long_transaction_does_not_lose_the_lease(state: Database, log: Log) -> None:
     """The renewal waits for it, but so does everybody who could take over."""
     log.arrives("01")

@@ -230,6 +230,8 @@ def whole() -> None:
         ({"start": "yesterday"}, "PartitionConsumer(totals).start"),
         ({"start": datetime(2026, 1, 1)}, "PartitionConsumer(totals).start"),
         ({"until": "2026-01-01"}, "PartitionConsumer(totals).until"),
+        ({"start": "0001-01-01T00:00:00+09:00"}, "PartitionConsumer(totals).start"),
+        ({"until": "9999-12-31T23:59:59-05:00"}, "PartitionConsumer(totals).until"),
         ({"working_set": 0}, "PartitionConsumer(totals).working_set"),
         ({"lease": timedelta(0)}, "PartitionConsumer(totals).lease"),
         ({"lease": 60}, "PartitionConsumer(totals).lease"),
