@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming.specification import ConsumerSpec, format_start
+from arctic_orchestration.consuming.specification import FROM_NOW, ConsumerSpec, format_start
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.consumer_tables import consumers
 from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound
@@ -62,6 +62,9 @@ class Consumer:
 
 def found(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
     """The consumer of that name, if it was registered and is not deleted."""
+    if dialect.storable(name) != name:
+        # No database can be asked for it.
+        return None
     here = consumers.c
     query = sa.select(consumers).where(here.cluster == cluster, here.name == name, IS_THERE)
     row = tx.execute(query).one_or_none()
@@ -77,7 +80,8 @@ def named(tx: sa.Connection, cluster: str, name: str) -> Consumer:
     one = found(tx, cluster, name)
     if one is None:
         known = ", ".join(other.name for other in all_of(tx, cluster)) or "none"
-        raise NotFound(f"cluster {cluster} has no consumer {name}; it has: {known}")
+        lost = dialect.storable(name)
+        raise NotFound(f"cluster {cluster} has no consumer {lost}; it has: {known}")
     return one
 
 
@@ -109,7 +113,7 @@ def register(
     storage_id: str,
     position: str | None,
     now: datetime,
-) -> Consumer:
+) -> Consumer | None:
     """Makes a consumer that is not there; of one that is, what the code says of it is noted.
 
     Args:
@@ -119,6 +123,9 @@ def register(
         storage_id: of that log.
         position: where a new one begins to read, or one that was deleted; none: at the beginning.
         now: the moment.
+
+    Returns:
+        none: it was deleted since ``position`` was asked for, which is to be done again.
 
     Errors:
         InvalidInput: one of this name reads another asset, or has read and ends earlier.
@@ -139,6 +146,8 @@ def register(
     new = dialect.insert(tx, consumers).values(cluster=cluster, name=spec.name, **begins)
     tx.execute(new.on_conflict_do_nothing(index_elements=["cluster", "name"]))
     if found(tx, cluster, spec.name) is None:
+        if spec.start == FROM_NOW and position is None:
+            return None
         here = consumers.c
         deleted = (here.cluster == cluster, here.name == spec.name, ~IS_THERE)
         tx.execute(sa.update(consumers).where(*deleted).values(begins))

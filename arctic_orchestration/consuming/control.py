@@ -60,14 +60,15 @@ def retry(
     if keys is None:
         which = _p.state == PartitionState.DISCARDED.value
     else:
-        which = dialect.among(tx, _p.partition, keys)
+        # No database can be asked for the others.
+        asked = [key for key in keys if dialect.storable(key) == key]
+        which = dialect.among(tx, _p.partition, asked)
     query = sa.select(_p.partition, _p.state, _p.token).where(mine, which).order_by(_p.place)
     rows = tx.execute(query).all()
     unknown = sorted(set(keys or ()) - {row.partition for row in rows})
     if unknown:
-        raise NotFound(
-            f"consumer {held.name} knows no partition {', '.join(unknown)}; nothing was changed"
-        )
+        said = dialect.storable(", ".join(unknown))
+        raise NotFound(f"consumer {held.name} knows no partition {said}; nothing was changed")
     leased = [row.partition for row in rows if row.state == PartitionState.LEASED]
     if leased:
         raise TransitionRefused(
@@ -103,7 +104,7 @@ def check_reset(start: str | datetime, asset: str | None) -> str | datetime:
         begins = parse_start(start)
     except ValueError as error:
         raise InvalidInput("start", start, str(error)) from None
-    if asset is not None and not all(asset.split("/")):
+    if asset is not None and not (all(asset.split("/")) and dialect.storable(asset) == asset):
         raise InvalidInput("asset", asset, "an asset key such as raw/flights")
     return begins
 

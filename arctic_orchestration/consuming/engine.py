@@ -76,17 +76,20 @@ class ConsumerEngine:
             DatabaseUnavailable: a database did not answer.
         """
         storage_id = self.feed.storage_id
-        with self.database.read() as tx:
-            known = consumers.found(tx, self.cluster, self.spec.name)
-        position = None
-        if known is None and self.spec.start == FROM_NOW:
-            # Asked before the consumer is there: what comes in between is delivered.
-            position = self.feed.end().to_json()
-        with self.database.begin() as tx:
-            return consumers.register(
-                tx, self.spec, self.cluster, storage_id=storage_id, position=position,
-                now=self.time(tx),
-            )  # fmt: skip
+        while True:
+            with self.database.read() as tx:
+                known = consumers.found(tx, self.cluster, self.spec.name)
+            position = None
+            if known is None and self.spec.start == FROM_NOW:
+                # Asked before the consumer is there: what comes in between is delivered.
+                position = self.feed.end().to_json()
+            with self.database.begin() as tx:
+                made = consumers.register(
+                    tx, self.spec, self.cluster, storage_id=storage_id, position=position,
+                    now=self.time(tx),
+                )  # fmt: skip
+            if made is not None:
+                return made
 
     def seen(self, tx: sa.Connection) -> Consumer:
         """The consumer's row, as it is now."""

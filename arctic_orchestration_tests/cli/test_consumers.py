@@ -294,6 +294,14 @@ def test_a_consumer_is_deleted(
         # Before anybody is asked.
         (("reset", "totals", "--start", "now"), "start: got 'now', expected from_begin"),
         (("reset", "totals", "--start", "2026-01-01", "--yes"), "a moment with a time zone"),
+        # What a terminal gives that sends no UTF-8.
+        (("show", "a\udcff"), "cluster default has no consumer a\ufffd; it has: totals"),
+        (("delete", "a\udcff", "--yes"), "cluster default has no consumer a\ufffd"),
+        (("retry", "totals", "01", "a\udcff"), "knows no partition a\ufffd; nothing was changed"),
+        (
+            ("reset", "totals", "--start", "from_now", "--asset", "a\udcff", "--yes"),
+            "asset: got 'a\\udcff', expected an asset key",
+        ),
     ],
 )
 @ON_SQLITE

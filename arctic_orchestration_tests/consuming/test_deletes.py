@@ -144,6 +144,27 @@ def test_a_reading_under_way_is_dropped(state: Database, log: Log, clock: Clock)
         assert partitions.keys == ["03"]
 
 
+def test_it_is_deleted_while_it_is_registered_from_now_on(
+    state: Database, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there when it was looked up, and so the end of the log was not asked for."""
+    log.arrives("01")
+    engine = engine_of(state, log, clock, start="from_now")
+    engine.register()
+    register = consumers.register
+
+    def late(*args: object, **named: object) -> object:
+        monkeypatch.setattr(consumers, "register", register)
+        control.delete(args[0], engine.seen(args[0]), clock.now)  # type: ignore[arg-type]
+        return register(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(consumers, "register", late)
+    engine.register()
+    log.arrives("02")
+    with engine.consume() as partitions:
+        assert partitions.keys == ["02"]
+
+
 def test_it_is_deleted_between_the_look_and_the_taking(
     state: Database, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
