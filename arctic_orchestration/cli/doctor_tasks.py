@@ -17,9 +17,7 @@ from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.settings import Settings
 
-#: The sensor ticks every few seconds; one that did not for so long does not run,
-_SILENT = timedelta(minutes=2)
-#: and after so long it may be gone for good.
+#: A location that was not seen for so long may be gone for good.
 _GONE = timedelta(days=1)
 
 
@@ -50,7 +48,7 @@ def _location(one: RegisteredLocation, now: datetime) -> Finding:
         return Finding(check=check, status=BAD, found=one.trouble, advice=advice)
     ticked = one.ticked_at
     found = "no tick yet" if ticked is None else f"last tick {format_moment(ticked)}"
-    if ticked is not None and now - ticked <= _SILENT:
+    if ticked is not None and now - ticked <= definitions.SILENT:
         return Finding(check=check, status=GOOD, found=found)
     if ticked is not None and now - ticked > _GONE:
         advice = f"if it was renamed or is gone: arctic tasks forget {one.location}"

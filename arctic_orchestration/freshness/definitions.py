@@ -28,6 +28,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
+from arctic_orchestration.quantities import format_duration
 
 _log = logging.getLogger("arctic.freshness")
 
@@ -35,6 +36,8 @@ _log = logging.getLogger("arctic.freshness")
 _ALL = {"cluster": "", "location": ""}
 #: a location that was not seen for so long may have been renamed, or be gone
 _LATELY = timedelta(days=1)
+#: the sensor ticks every few seconds; one that did not for so long does not run
+SILENT = timedelta(minutes=2)
 #: so many similar names are offered
 _OFFERED = 5
 
@@ -96,6 +99,17 @@ class RegisteredLocation:
     ticked_at: datetime | None
     trouble: str | None
     storage_id: str | None = None
+
+    def silence(self, now: datetime) -> str | None:
+        """That nobody brings its submissions to life, in words; none: its sensor ticks."""
+        place = f"{self.cluster}/{self.location}"
+        if self.ticked_at is None:
+            return f"{place}: its sensor has not ticked yet, and begins nothing until it does"
+        age = now - self.ticked_at
+        if age <= SILENT:
+            return None
+        told = format_duration(age - age % timedelta(seconds=1))
+        return f"{place}: its sensor has not ticked for {told}, and begins nothing until it does"
 
 
 def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:

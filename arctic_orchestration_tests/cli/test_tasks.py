@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +318,29 @@ def test_a_location_that_is_not_registered_says_why(three: Tasked, arctic: Comma
     assert "raw needs top" in arctic("tasks", "explain", "raw").out
     trouble = document(arctic, "list")["trouble"]
     assert list(trouble) == ["default/feeds"]
+
+
+@ON_SQLITE
+def test_a_location_whose_sensor_does_not_tick_is_why_nothing_begins(
+    three: Tasked, arctic: Command
+) -> None:
+    """Not yet; for longer than two minutes; and the control, where it has just ticked."""
+    with three.database.begin() as tx:
+        submissions.submit(tx, ["raw"], cluster="default", force=True)
+
+    def explained(seconds: int | None) -> str:
+        if seconds is not None:
+            with three.database.begin() as tx:
+                at = database_time(tx) - timedelta(seconds=seconds)
+                definitions.ticked(tx, "default", "feeds", at)
+        return arctic("tasks", "explain", "raw").out
+
+    told = "default/feeds: its sensor has not ticked"
+    assert f"✗ {told} yet, and begins nothing until it does" in explained(None)
+    assert told not in explained(60)
+    # Two hours, and the seconds until the command looks.
+    assert f"✗ {told} for 2h" in explained(7200)
+    (place,) = document(arctic, "explain", "raw")["locations"]
+    assert (place["cluster"], place["location"]) == ("default", "feeds")
+    assert place["ticked_at"] is not None
+    assert place["trouble"] is None

@@ -23,6 +23,7 @@ from arctic_orchestration.freshness.views.explanation import Explanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
 from arctic_orchestration.quantities import format_duration, format_moment
+from arctic_orchestration.scheduling.views.texts import iso
 
 _YES, _NO, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
 #: so many tasks that would run are named
@@ -63,6 +64,9 @@ def _tree(known: Known, found: Explanation, plan: Resolution) -> Tree:
         if place.trouble is not None:
             where = f"{place.cluster}/{place.location}"
             tree.add(f"{_NO} {escape(where)}: {escape(place.trouble)}")
+        silence = place.silence(known.now)
+        if silence is not None:
+            tree.add(f"{_NO} {escape(silence)}")
     _add_freshness(tree, view)
     if view.skipped is not None:
         tree.add(f"{_NO} on the skip list: {escape(view.skipped)}")
@@ -186,6 +190,15 @@ def _document(known: Known, found: Explanation, plan: Resolution) -> dict[str, A
         "would": [
             {"place": place, "step": one.step.value, "reason": one.reason}
             for place, one in found.would
+        ],
+        "locations": [
+            {
+                "cluster": place.cluster,
+                "location": place.location,
+                "ticked_at": iso(place.ticked_at),
+                "trouble": place.trouble,
+            }
+            for place in found.locations
         ],
         "submissions": [submission_json(one) for one in found.latest],
         "runs": list(plan.runs),

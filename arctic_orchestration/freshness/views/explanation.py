@@ -26,6 +26,7 @@ class Explanation:
         would: what a submission would come to now, in each place that declares it.
         latest: its last submissions, the newest first.
         events: its last steps, in their order.
+        now: the moment of which all this is told.
     """
 
     task: TaskView
@@ -33,6 +34,7 @@ class Explanation:
     would: tuple[tuple[str, Decision], ...]
     latest: tuple[Submission, ...]
     events: tuple[StatusEvent, ...]
+    now: datetime
 
     def lines(self) -> list[str]:
         """The same as sentences, the most important ones first."""
@@ -52,6 +54,9 @@ class Explanation:
         for place in self.locations:
             if place.trouble is not None:
                 texts.append(f"{place.cluster}/{place.location}: {place.trouble}.")
+            silence = place.silence(self.now)
+            if silence is not None:
+                texts.append(f"{silence}.")
         return texts
 
 
@@ -87,6 +92,7 @@ def explain(
         ),
         latest=tuple(submissions.latest_of(tx, task, limit=last)),
         events=tuple(event for _, event in events_of(tx, task=task, limit=last)),
+        now=now,
     )
 
 
