@@ -95,7 +95,7 @@ class Settler:
             if not self._has_news(asked, row, run, now):
                 continue
             try:
-                self._settle(asked.id, run, counts)
+                self._settle(asked, run, counts)
             except DatabaseUnavailable:
                 raise
             except Exception as error:
@@ -119,13 +119,16 @@ class Settler:
             return False
         return run.status.ended or asked.run_id is None
 
-    def _settle(self, id: str, run: RunView | None, counts: Counter[str]) -> None:
+    def _settle(self, before: Submission, run: RunView | None, counts: Counter[str]) -> None:
         with self.database.begin() as tx:
-            asked = submissions.by_id(tx, id, lock=True)
+            asked = submissions.by_id(tx, before.id, lock=True)
             if asked is None or not asked.state.owns or asked.token is None:
                 # The run was quicker to tell.
                 return
             if run is not None and not _is_its(asked, run):
+                return
+            if run is None and asked.run_id != before.run_id:
+                # It has told of itself since it was looked up in vain.
                 return
             what = self._apply(tx, asked, run)
             counts[what] += 1

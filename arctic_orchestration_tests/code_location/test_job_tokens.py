@@ -13,6 +13,7 @@ from arctic_orchestration.code_location.freshness.declaring import check_lease, 
 from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -60,6 +61,12 @@ def test_an_op_renews_the_lease_and_tells_how_it_came_to_run(tasks: Tasks) -> No
 
     ran = tasks.run(requested(tasks, slow))
     assert ran.success
+    with tasks.database.read() as tx:
+        steps = [(one.step, one.reason) for _, one in events_of(tx, task="slow")]
+    # Told once, by the first of the two.
+    assert [step for step, _ in steps] == ["submitted", "acquired", "requested", "begun"]
+    assert steps[-1][1] == f"run {ran.run_id} has begun"
+    assert (tasks.row("slow").run_id, tasks.row("slow").last_token) == (ran.run_id, None)
     assert ran.output_for_node("yields") == 2
     assert len(seen) == 2
     tasks.tick()

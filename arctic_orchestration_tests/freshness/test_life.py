@@ -1,6 +1,7 @@
 """The life of a task, from its submission to its end, each step with its reason."""
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ from arctic_orchestration import clock
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness.job_steps import step_begun
 from arctic_orchestration.freshness.settling import BEGINS_WITHIN
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import World, spec
+from arctic_orchestration_tests.freshness.imagined import Run, Runs, World, spec
 
 
 def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> None:
@@ -131,6 +133,61 @@ def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(wor
     east.tick()
     assert world.state_of(asked) is SubmissionState.SUCCEEDED
     assert world.row("report").last_success_run == run.run_id
+
+
+def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> None:
+    """Once, and the ticks go on renewing; one with a token that is over tells nothing."""
+    east = world.place(spec("report", kind="job"))
+    (asked,) = east.submit("report")
+    east.tick()
+    (run,) = east.waiting_runs()
+
+    def step(token: int) -> str | None:
+        return step_begun(
+            world.state, submission=asked.id, token=token, run_id=run.run_id, time=world.clock
+        )
+
+    assert str(step(2)).startswith(f"task report: token 2 of {asked.id}-1 ")
+    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    assert step(1) is None
+    assert step(1) is None
+    assert world.state_of(asked) is SubmissionState.RUNNING
+    with world.state.read() as tx:
+        steps = [one.step for _, one in events_of(tx, task="report")]
+    assert steps == ["submitted", "acquired", "requested", "begun"]
+    assert world.row("report").run_id == run.run_id
+    for _ in range(4):
+        world.clock.passes(seconds=30)
+        east.tick()
+        assert world.row("report").is_held(world.clock.now)
+    east.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    east.tick()
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_that_tells_of_itself_while_it_is_looked_up_is_not_gone(world: World) -> None:
+    """Dagster did not know it yet when it was asked; it does when the next tick asks."""
+    east = world.place(spec("report", kind="job"))
+    (asked,) = east.submit("report")
+    (request,) = east.lifecycle.tick().requests
+    # Its lease is to be renewed, so that the tick has something to write.
+    world.clock.passes(seconds=30)
+
+    class Late(Runs):
+        def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[Run]]:
+            found = super().runs_by_tag(key, values)
+            self.ask(request)
+            (run_id,) = self.known
+            problem = step_begun(
+                world.state, submission=asked.id, token=1, run_id=run_id, time=world.clock
+            )
+            assert problem is None
+            return found
+
+    east.lifecycle.runs = Late(prefix="late")
+    east.lifecycle.tick()
+    found = world.again(asked)
+    assert (found.state, found.attempt, found.run_id) == ("running", 1, "late-1")
 
 
 def test_an_asset_that_never_begins_as_a_task_is_given_up(world: World) -> None:

@@ -22,6 +22,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import owning
 from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.job_steps import step_begun
 from arctic_orchestration.freshness.owning import LEASE
 from arctic_orchestration.freshness.requesting import TASK_TAG, TOKEN_TAG
 from arctic_orchestration.freshness.running import (
@@ -29,7 +30,6 @@ from arctic_orchestration.freshness.running import (
     acquired_by_hand,
     begun,
     insist,
-    token_problem,
 )
 from arctic_orchestration.freshness.settling import NOWHERE, SUBMISSION_TAG
 from arctic_orchestration.freshness.status import events_of
@@ -199,10 +199,9 @@ def holding(context: Context) -> Iterator[Held]:
     def show() -> str | None:
         nonlocal asked_at
         asked_at = steady.monotonic()
-        if renew():
-            return None
-        problem = token_problem(database, submission, token)
-        return problem or f"task {task}: token {token} of {owner} is over"
+        return step_begun(
+            database, submission=submission, token=token, run_id=context.run.run_id, life=LEASE
+        )
 
     problem = insist(show)
     if problem is not None:
