@@ -116,6 +116,19 @@ def test_assets_of_a_batch_have_a_partition_for_each_day_of_its_zone(tmp_path: P
     assert newest_partition(days, moment("2026-03-03 05:00")) == "2026-03-03"
 
 
+def test_the_edge_to_a_task_of_another_name_leads_to_its_asset(tmp_path: Path) -> None:
+    """The batch needs it by the name of the task; Dagster's graph has no asset of that name."""
+
+    @fresh_parents({}, name="all_flights")
+    @dg.asset(key=["nyc", "flights"])
+    def flights() -> None: ...
+
+    file = written(tmp_path, "b", {"name": "b/child", "dependencies": ["all_flights"]})
+    graph = whole(batches=[file], tasks=[flights]).get_repository_def().asset_graph
+    assert graph.get(dg.AssetKey(["b", "child"])).parent_keys == {dg.AssetKey(["nyc", "flights"])}
+    assert dg.AssetKey("all_flights") not in graph.get_all_asset_keys()
+
+
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 

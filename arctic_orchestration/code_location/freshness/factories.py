@@ -239,8 +239,9 @@ def _dependency(parent: str, spec: TaskSpec, known: Mapping[str, TaskSpec]) -> d
     Partitions of one batch, or of another one with the same days, are of the same day. What else
     there may be is not known here, or cut another way: the newest of it is meant.
     """
-    key = dg.AssetKey.from_user_string(parent)
     other = known.get(parent)
+    # A task may have another name than its asset.
+    key = dg.AssetKey.from_user_string(other.target if other is not None else parent)
     if other is not None and other.batch == spec.batch:
         return dg.AssetDep(key)
     return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
