@@ -238,6 +238,23 @@ def test_the_graph_draws_each_edge_with_its_freshness(three: Tasked, arctic: Com
 
 
 @ON_SQLITE
+def test_the_graph_has_the_edges_of_all_who_declare_a_task(tasked: Tasked, arctic: Command) -> None:
+    """Two locations differ about one parent, agree on one, and one of them has one more."""
+    tasked.declare(task("p"), task("q"), task("r"), task("c", 24, p=24, r=12), location="a")
+    tasked.declare(task("c", 24, p=1, r=12, q=2), location="b")
+    tasked.made("p", 5)
+    tasked.made("r", 5)
+    found = document(arctic, "graph", "c")["edges"]
+    assert [(edge["parent"], edge["hours"], edge["fresh"]) for edge in found] == [
+        ("p", 24, True),
+        ("r", 12, True),
+        ("p", 1, False),
+        ("q", 2, False),
+    ]
+    assert arctic("tasks", "graph", "c").out.splitlines()[-1] == "4 tasks, 4 edges, 2 stale"
+
+
+@ON_SQLITE
 def test_a_deep_and_a_tangled_graph_are_drawn(tasked: Tasked, arctic: Command) -> None:
     """What is drawn already is drawn once more without what is below it; the depth has an end."""
     chain = [task(f"t{i}", 24, **({f"t{i + 1}": 24} if i < 79 else {})) for i in range(80)]

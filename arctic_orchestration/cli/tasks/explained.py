@@ -154,7 +154,7 @@ def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
     """What is decided by the same rules as for a submission; a guess without the instance."""
     if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
         return
-    doubted = [edge.parent for edge in found.task.parents if known.may_be_none(edge)]
+    doubted = dict.fromkeys(edge.parent for edge in found.task.parents if known.may_be_none(edge))
     for place, decision in found.would:
         where = f" ({place})" if len(found.would) > 1 else ""
         if decision.state is SubmissionState.WAITING and doubted:

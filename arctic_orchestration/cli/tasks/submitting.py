@@ -124,8 +124,11 @@ def _expected(one: Submission, known: Known) -> str:
         )
     if view.skipped is not None:
         return f"{view.age}; on the skip list: {view.skipped}"
-    stale = [edge.parent for edge in view.parents if known.can_tell(edge) and not edge.fresh]
-    doubted = [edge.parent for edge in view.parents if known.may_be_none(edge)]
+    # Of those that several locations need, each once.
+    stale = dict.fromkeys(
+        edge.parent for edge in view.parents if known.can_tell(edge) and not edge.fresh
+    )
+    doubted = dict.fromkeys(edge.parent for edge in view.parents if known.may_be_none(edge))
     if doubted:
         # Its location knows, and ends it when it looks at it.
         return (

@@ -80,7 +80,7 @@ class TaskView:
         skipped: why it is not to be made; none: it may be.
         live: its submissions that have not ended, oldest first.
         failed: its newest submission that has ended, if that did not make it and nobody did since.
-        parents: how fresh each is for it.
+        parents: how fresh each is for it; with the needs of all locations that declare it.
     """
 
     name: str
@@ -194,12 +194,22 @@ def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
         skipped=known.skips.get(name) or spec.skip,
         live=tuple(known.live.get(name, ())),
         failed=failed if failed is not None and _is_later(failed.ended_at, at) else None,
-        parents=tuple(_edge(spec, parent, known) for parent in spec.parents),
+        parents=_edges(places, known),
     )
 
 
 def _is_later(moment: datetime | None, than: datetime | None) -> bool:
     return than is None or (moment is not None and moment > than)
+
+
+def _edges(places: Sequence[Definition], known: _Known) -> tuple[EdgeView, ...]:
+    """The parents by all who declare a task; what they agree on is there once."""
+    found: dict[tuple[str, str], EdgeView] = {}
+    for one in places:
+        for parent in one.spec.parents:
+            edge = _edge(one.spec, parent, known)
+            found.setdefault((edge.parent, edge.need), edge)
+    return tuple(found.values())
 
 
 def _edge(spec: TaskSpec, parent: Parent, known: _Known) -> EdgeView:
