@@ -357,6 +357,10 @@ def test_a_location_whose_sensor_does_not_tick_is_why_nothing_begins(
     assert told not in explained(60)
     # Two hours, and the seconds until the command looks.
     assert f"✗ {told} for 2h" in explained(7200)
+    # The list says it of locations in which something is to be done, and not of ``lake``.
+    listed = arctic("tasks", "list").out
+    assert f"\n{told} for 2h" in listed
+    assert "default/lake" not in listed
     (place,) = document(arctic, "explain", "raw")["locations"]
     assert (place["cluster"], place["location"]) == ("default", "feeds")
     assert place["ticked_at"] is not None

@@ -34,7 +34,8 @@ def list_(
     """All tasks of all clusters: how fresh they are, and what is being done about it."""
     with opened_tasks() as opened, opened.database.read() as tx:
         known = opened.known(tx)
-        troubled = [one for one in definitions.locations(tx) if one.trouble is not None]
+        locations = definitions.locations(tx)
+    troubled = [one for one in locations if one.trouble is not None]
     _require_batch(known, batch)
     views = [
         view
@@ -53,6 +54,11 @@ def list_(
     for one in troubled:
         place = f"{one.cluster}/{one.location}"
         console().print(f"[red]{escape(place)}: {escape(str(one.trouble))}[/]")
+    wanted = {(one.cluster, one.location) for view in views for one in view.live}
+    for one in locations:
+        silence = one.silence(known.now)
+        if silence is not None and (one.cluster, one.location) in wanted:
+            console().print(f"[red]{escape(silence)}[/]")
 
 
 def show(
