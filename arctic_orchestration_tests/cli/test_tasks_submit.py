@@ -3,11 +3,15 @@
 import json
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.freshness_tables import task_submissions
+from arctic_orchestration.cli.tasks import waiting
+from arctic_orchestration.database.dialect import database_time
+from arctic_orchestration.database.freshness_tables import task_locations, task_submissions
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration_tests.cli.conftest import Outcome
@@ -152,6 +156,31 @@ def test_waiting_ends_when_all_have_ended(three: Tasked, arctic: Command) -> Non
     assert [one["state"] for one in json.loads(fresh.out)["submissions"]] == ["fresh"]
     assert skipped.code == 1
     assert "skipped: not today (by " in skipped.out
+
+
+@ON_SQLITE
+def test_who_waits_is_told_of_a_location_whose_sensor_is_silent(
+    three: Tasked, arctic: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, where errors go: what is printed stays one document."""
+    with three.database.begin() as tx:
+        hours_ago = database_time(tx) - timedelta(hours=3)
+        tx.execute(sa.update(task_locations).values(ticked_at=hours_ago))
+    looks = iter(range(3))
+
+    def wait(seconds: float) -> None:
+        if next(looks) < 2:
+            return
+        for location in ("feeds", "lake"):
+            Lifecycle(
+                database=three.database, cluster="default", location=location, runs=NoRuns()
+            ).tick()
+
+    monkeypatch.setattr(waiting, "sleep", wait)
+    done = arctic("tasks", "submit", "raw", "--wait", "--json")
+    assert [one["state"] for one in json.loads(done.out)["submissions"]] == ["fresh"]
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("default/feeds: its sensor has not ticked for 3h")
 
 
 def test_a_task_is_skipped_with_a_reason_until_it_is_not(three: Tasked, arctic: Command) -> None:

@@ -1,6 +1,5 @@
 """``arctic tasks submit``: wishes that tasks be fresh, as often as one likes."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -9,12 +8,12 @@ from rich.markup import escape
 from arctic_orchestration.cli.display import Rows, console, counted, print_json, short_id
 from arctic_orchestration.cli.state import JsonOption, LocationOption
 from arctic_orchestration.cli.tasks.listing import submission_json
-from arctic_orchestration.cli.tasks.opened import Known, OpenedTasks, colored, opened_tasks
+from arctic_orchestration.cli.tasks.opened import Known, colored, opened_tasks
+from arctic_orchestration.cli.tasks.waiting import until_ended
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 
-_LOOK_EVERY_SECONDS = 0.5
 #: the ends after which a task is fresh
 _GOOD = (SubmissionState.FRESH, SubmissionState.SUCCEEDED)
 
@@ -69,24 +68,13 @@ def submit(
             )
         with opened.database.read() as tx:
             known = opened.known(tx)
-        ended = _until_ended(opened, made) if wait else made
+        ended = until_ended(opened, made) if wait else made
     if as_json:
         print_json({"submissions": [submission_json(one) for one in ended]})
     else:
         _print(ended, known, wait)
     if wait and any(one.state not in _GOOD for one in ended):
         raise typer.Exit(1)
-
-
-def _until_ended(opened: OpenedTasks, made: list[Submission]) -> list[Submission]:
-    """Looks again and again; who waits holds no transaction meanwhile."""
-    ids = [one.id for one in made]
-    while True:
-        with opened.database.read() as tx:
-            found = submissions.by_ids(tx, ids)
-        if all(one.state.ended for one in found.values()):
-            return [found[id] for id in ids]
-        time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def _print(made: list[Submission], known: Known, waited: bool) -> None:
