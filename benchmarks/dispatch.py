@@ -32,9 +32,9 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.engine import Engine
-from arctic_orchestration_tests.conftest import write_dagster_yaml
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.scheduling.simulated import AnyTargets
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 SIZES = (100, 1_000, 10_000, 100_000)
 EVENTS = 20_000
