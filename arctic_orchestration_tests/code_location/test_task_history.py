@@ -15,9 +15,9 @@ from arctic_orchestration.code_location.freshness.declaring import declared_task
 from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.code_location.freshness.history import history_key
 from arctic_orchestration.freshness import skips, submissions
+from arctic_orchestration.freshness.beginning import begun
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.outcomes import Outcomes
-from arctic_orchestration.freshness.running import begun
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN

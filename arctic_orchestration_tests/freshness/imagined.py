@@ -12,11 +12,12 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import is_live, task_submissions, tasks
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.beginning import begun
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
 from arctic_orchestration.freshness.owning import TaskRow
 from arctic_orchestration.freshness.requesting import TOKEN_TAG
-from arctic_orchestration.freshness.running import Running, begun
+from arctic_orchestration.freshness.running import Running
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 

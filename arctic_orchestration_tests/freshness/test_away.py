@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import owning, submissions
-from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
+from arctic_orchestration.freshness.beginning import acquired_by_hand, begun
+from arctic_orchestration.freshness.running import Running
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
 from arctic_orchestration_tests.freshness.outage import Outage, outage
@@ -129,7 +130,7 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
         return real(database)
 
     monkeypatch.setattr(Database, "begin", begin)
-    monkeypatch.setattr("arctic_orchestration.freshness.running._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("arctic_orchestration.freshness.beginning._AGAIN_SECONDS", 0.01)
     with begun(
         state_of_run := world.state, task="flights", submission=asked.id, token=1, run_id="r",
         time=world.clock,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import task_submissions
 from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.freshness.beginning import acquired_by_hand
 from arctic_orchestration.freshness.ending import (
     Ending,
     Success,
@@ -16,7 +17,6 @@ from arctic_orchestration.freshness.ending import (
     note_reported,
     unreported,
 )
-from arctic_orchestration.freshness.running import acquired_by_hand
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, World, spec

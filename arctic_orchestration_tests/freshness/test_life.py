@@ -11,7 +11,7 @@ from arctic_orchestration import clock
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.job_steps import step_begun
+from arctic_orchestration.freshness.beginning import step_begun
 from arctic_orchestration.freshness.settling import BEGINS_WITHIN
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
@@ -147,10 +147,16 @@ def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> N
             world.state, submission=asked.id, token=token, run_id=run.run_id, time=world.clock
         )
 
+    def of_another_run() -> str | None:
+        return step_begun(
+            world.state, submission=asked.id, token=1, run_id="again", time=world.clock
+        )
+
     assert str(step(2)).startswith(f"task report: token 2 of {asked.id}-1 ")
     assert world.state_of(asked) is SubmissionState.ACQUIRED
     assert step(1) is None
     assert step(1) is None
+    assert of_another_run() == f"task report: token 1 is used by run {run.run_id}"
     assert world.state_of(asked) is SubmissionState.RUNNING
     with world.state.read() as tx:
         steps = [one.step for _, one in events_of(tx, task="report")]

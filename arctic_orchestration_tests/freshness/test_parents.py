@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.running import acquired_by_hand
+from arctic_orchestration.freshness.beginning import acquired_by_hand
 from arctic_orchestration.freshness.skips import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState

@@ -3,7 +3,7 @@
 import pytest
 
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness.running import acquired_by_hand
+from arctic_orchestration.freshness.beginning import acquired_by_hand
 from arctic_orchestration.freshness.settling import NOWHERE
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec

@@ -7,7 +7,7 @@ import pytest
 
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.running import acquired_by_hand
+from arctic_orchestration.freshness.beginning import acquired_by_hand
 from arctic_orchestration.freshness.settling import BEGINS_WITHIN
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState

@@ -21,16 +21,11 @@ from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import owning
+from arctic_orchestration.freshness.beginning import acquired_by_hand, begun, insist, step_begun
 from arctic_orchestration.freshness.criteria import TaskSpec
-from arctic_orchestration.freshness.job_steps import step_begun
 from arctic_orchestration.freshness.owning import LEASE
 from arctic_orchestration.freshness.requesting import TASK_TAG, TOKEN_TAG
-from arctic_orchestration.freshness.running import (
-    Running,
-    acquired_by_hand,
-    begun,
-    insist,
-)
+from arctic_orchestration.freshness.running import Running
 from arctic_orchestration.freshness.settling import NOWHERE, SUBMISSION_TAG
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.leases import Lease, Renewal

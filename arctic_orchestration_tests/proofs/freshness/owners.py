@@ -25,10 +25,11 @@ from arctic_orchestration import clock
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.beginning import acquired_by_hand, begun
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.requesting import TOKEN_TAG
-from arctic_orchestration.freshness.running import Running, acquired_by_hand, begun
+from arctic_orchestration.freshness.running import Running
 from arctic_orchestration.freshness.settling import RunView
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until

@@ -12,9 +12,9 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import is_live, task_submissions, tasks
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.freshness import owning
+from arctic_orchestration.freshness.beginning import begun
 from arctic_orchestration.freshness.owning import Acquired, Holder
 from arctic_orchestration.freshness.requesting import TOKEN_TAG
-from arctic_orchestration.freshness.running import begun
 from arctic_orchestration_tests.freshness.imagined import LIFE, Place, Run, World, spec
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL, SECONDS
 
