@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from arctic_orchestration.code_location.freshness.history import history_key
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.freshness import owning, submissions
 from arctic_orchestration.freshness.owning import TaskRow
@@ -107,3 +108,15 @@ def tasks(storages: tuple[dg.DagsterInstance, Database]) -> Tasks:
     made = Tasks(instance=instance, database=database)
     made.tick()
     return made
+
+
+def told(tasks: Tasks, task: str) -> list[dict[str, Any]]:
+    """What stands on the history of a task, the oldest first."""
+    records = tasks.instance.fetch_observations(history_key(task), limit=50).records
+    found = []
+    for record in reversed(records):
+        assert record.asset_observation is not None
+        assert not record.event_log_entry.run_id, "it was reported without a run"
+        values = record.asset_observation.metadata.items()
+        found.append({name: value.value for name, value in values})
+    return found

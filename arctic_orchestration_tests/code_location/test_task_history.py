@@ -1,7 +1,6 @@
 """How submissions ended, on the asset of each task's history: each once, each with its reason."""
 
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,27 +18,14 @@ from arctic_orchestration.freshness.beginning import begun
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.outcomes import Outcomes
 from arctic_orchestration.freshness.submission import Submission
-from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_of_tests import defs as location
-from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
+from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks, told
 from arctic_orchestration_tests.freshness.imagined import Runs
 
 __all__ = ["tasks"]
 
 FLIGHTS, DELAYS = dg.AssetKey("flights"), dg.AssetKey(["nyc", "delays"])
-
-
-def told(tasks: Tasks, task: str) -> list[dict[str, Any]]:
-    """What stands on the history of a task, the oldest first."""
-    records = tasks.instance.fetch_observations(history_key(task), limit=50).records
-    found = []
-    for record in reversed(records):
-        assert record.asset_observation is not None
-        assert not record.event_log_entry.run_id, "it was reported without a run"
-        values = record.asset_observation.metadata.items()
-        found.append({name: value.value for name, value in values})
-    return found
 
 
 def ends(tasks: Tasks, task: str) -> list[tuple[str, str, str]]:
@@ -353,72 +339,3 @@ def test_reports_fire_no_trigger_and_make_nothing_fresh(tasks: Tasks) -> None:
     for key, times in ((FLIGHTS, 1), (DELAYS, 0)):
         assert not tasks.instance.fetch_observations(key, limit=9).records
         assert len(tasks.instance.fetch_materializations(key, limit=9).records) == times
-
-
-def test_each_task_has_an_asset_that_nothing_computes(tmp_path: Path) -> None:
-    """In a group of its own, with links from the task and to it, and no edge of the graph."""
-    file = written(tmp_path, "b", {"name": "b/part"}, {"name": "tell", "kind": "job"})
-
-    @fresh_parents({})
-    @dg.asset
-    def top() -> None: ...
-
-    below = dg.define_asset_job("below", selection="top*")
-    definitions = dg.Definitions.merge(
-        whole(batches=[file], tasks=[top]), dg.Definitions(jobs=[below])
-    )
-    repository = definitions.get_repository_def()
-    graph = repository.asset_graph
-    for name, own in (("b/part", "asset"), ("top", "asset"), ("tell", "job")):
-        node = graph.get(history_key(name))
-        assert (node.is_executable, node.group_name) == (False, "arctic_tasks")
-        assert (node.parent_keys, node.child_keys) == (set(), set())
-        assert f"the task {name} ended" in str(node.description)
-        target = dg.AssetKey.from_user_string(name) if own == "asset" else name
-        assert getattr(node.metadata[own], "value", node.metadata[own]) == target
-    linked = (
-        graph.get(dg.AssetKey(["b", "part"])).metadata,
-        graph.get(dg.AssetKey("top")).metadata,
-        repository.get_job("tell").metadata,
-    )
-    assert [metadata["arctic/task_history"].value for metadata in linked] == [
-        history_key("b/part"), history_key("top"), history_key("tell"),
-    ]  # fmt: skip
-    # What is below a task in the graph can still be made by a job.
-    layer = repository.get_job("below").asset_layer
-    assert layer.executable_asset_keys == {dg.AssetKey("top")}
-
-
-def test_without_tasks_there_are_no_such_assets() -> None:
-    """The sensor alone."""
-    graph = task_definitions().get_repository_def().asset_graph
-    assert not graph.get_all_asset_keys()
-
-
-@ON_SQLITE
-def test_names_that_a_key_does_not_take_have_a_history_of_their_own(tasks: Tasks) -> None:
-    """Whatever is in them; no two names share one."""
-    names = ["load (new)", "a//b", "a/~~/b", "..", ".", "x/../y", 'q"uote', "é/ü", "~20~", " ", "/"]
-    made: list[Any] = []
-    for number, name in enumerate(names):
-
-        @fresh_parents({}, name=name, skip="for the test")
-        @dg.asset(name=f"asset_{number}")
-        def anything() -> None: ...
-
-        made.append(anything)
-    assert len({history_key(name) for name in names}) == len(names)
-    assert history_key("load (new)") == dg.AssetKey(["arctic", "tasks", "load~20~~28~new~29~"])
-    assert history_key("a//b") == dg.AssetKey(["arctic", "tasks", "a", "~~", "b"])
-    assert history_key("..") == dg.AssetKey(["arctic", "tasks", "~~~2e~~2e~"])
-    assert history_key("punctuality/carriers-2.é").path[2:] == ["punctuality", "carriers-2.é"]
-    tasks.declare(task_definitions(tasks=made))
-    graph = tasks.repository.asset_graph
-    asked = {name: tasks.submit(name) for name in names}
-    for _ in range(2):
-        tasks.tick()
-    for number, name in enumerate(names):
-        assert graph.get(history_key(name)).metadata["task"] == name
-        (one,) = told(tasks, name)
-        assert (one["submission"], one["ended as"]) == (asked[name].id, "skipped")
-        assert one["task"] == dg.AssetKey(f"asset_{number}")
