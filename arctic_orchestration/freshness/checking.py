@@ -76,7 +76,7 @@ def facts_of(
     if spec.concurrency is not None and spec.batch is not None:
         if not only_look:
             definitions.take_turn_in(tx, spec.batch)
-        running = _running_of(tx, spec.batch, now)
+        running = _running_of(tx, spec.batch, now, besides=asked.task)
     return Facts(
         submission=asked,
         spec=spec,
@@ -84,6 +84,7 @@ def facts_of(
         skipped=skipped.get(asked.task) or spec.skip,
         parents=parents_of(tx, asked, spec, skipped, assets),
         shared=shared,
+        missed=_missed(tx, asked, row),
         running=running,
     )
 
@@ -210,14 +211,35 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
-def _running_of(tx: sa.Connection, batch: str, now: datetime) -> int:
-    """How many tasks of a batch are being made, in all clusters, by somebody who is there."""
+def _missed(tx: sa.Connection, asked: Submission, row: owning.TaskRow) -> Submission | None:
+    """The submission whose run ended since another one was last looked at, which was ready for it.
+
+    That is so for one that only waited for a place, and for one that was not looked at yet.
+    """
+    if row.owner is not None or row.submission is None or row.submission == asked.id:
+        return None
+    last = submissions.by_id(tx, row.submission)
+    if last is None or last.ended_at is None or last.ended_at <= asked.state_at:
+        return None
+    if asked.state is SubmissionState.SUBMITTED:
+        return last
+    place = sa.select(task_waits.c.name).where(
+        task_waits.c.submission == asked.id, task_waits.c.kind == "batch"
+    )
+    return last if tx.execute(place).first() is not None else None
+
+
+def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -> int:
+    """How many tasks of a batch are being made, in all clusters, by somebody who is there.
+
+    The task ``besides`` is not counted: to take it over takes no other place.
+    """
     here = task_submissions.c
     query = (
         sa.select(sa.func.count())
         .select_from(task_submissions)
         .join(tasks, (tasks.c.task == here.task) & (tasks.c.submission == here.id))
         .where(is_live, here.batch == batch, here.state.in_(["acquired", "running"]))
-        .where(tasks.c.expires_at > now - _GONE)
+        .where(tasks.c.expires_at > now - _GONE, here.task != besides)
     )
     return int(tx.execute(query).scalar_one())

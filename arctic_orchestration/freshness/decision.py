@@ -74,7 +74,9 @@ class Facts:
     parents: Sequence[ParentFacts] = ()
     #: the submission whose run it shares
     shared: Submission | None = None
-    #: how many tasks of its batch are being made, in all clusters
+    #: a submission whose run ended between two looks: it would have been shared
+    missed: Submission | None = None
+    #: how many other tasks of its batch are being made, in all clusters
     running: int = 0
 
 
@@ -83,7 +85,8 @@ class Decision:
     """What is to be done.
 
     Attributes:
-        step: ``ACQUIRED`` means that the one statement is to be asked.
+        step: ``ACQUIRED`` means that the one statement is to be asked, ``SHARES`` that the task is
+            being made.
         state: where the submission then stands.
         reason: for people.
         look_again_at: none: it has ended, or is to be acquired.
@@ -112,16 +115,20 @@ def decide(facts: Facts, now: datetime) -> Decision:
     if facts.spec is None:
         text = f"location {asked.location} of cluster {asked.cluster} does not declare it any more"
         return _ended(Step.FAILED, SubmissionState.FAILED, text)
-    shared = facts.shared
-    if shared is not None and _is_shared_failure(shared, asked, row):
-        text = (
-            f"shared {_run_of(shared)} of cluster {shared.cluster}, location {shared.location}, "
-            f"which {shared.state.value}: {shared.reason}"
-        )
-        return _ended(Step.SHARED_FAILURE, SubmissionState.FAILED, text)
+    failed = _shared_failure(facts.shared, asked, row)
+    if failed is not None:
+        return failed
     found = _parents(facts, facts.spec, now)
     if found is not None:
         return found
+    # Before a place is asked for: what is being made has its place already.
+    if row.is_held(now):
+        return Decision(
+            step=Step.SHARES, state=SubmissionState.SHARING, reason=f"shares {row.holder}"
+        )
+    failed = _shared_failure(facts.missed, asked, row)
+    if failed is not None:
+        return failed
     if facts.spec.concurrency is not None and facts.running >= facts.spec.concurrency:
         return Decision(
             step=Step.WAITS_FOR_PLACE,
@@ -248,18 +255,24 @@ def _who_made_it(facts: Facts, now: datetime) -> str:
     return text
 
 
-def _is_shared_failure(shared: Submission, asked: Submission, row: TaskRow) -> bool:
-    """Whether a submission fails with the run that it shared.
+def _shared_failure(shared: Submission | None, asked: Submission, row: TaskRow) -> Decision | None:
+    """The end of a submission by the failure of the run that it shared; none: it goes on.
 
-    A forced one does not, if that was begun before: its success would not have counted either.
+    A forced one goes on if that run was begun before: its success would not have counted either.
     """
-    if shared.state not in _SHARED or shared.by_hand:
-        return False
-    if not asked.force:
-        return True
-    if row.submission != shared.id or row.acquired_at is None:
-        return False
-    return row.acquired_at >= asked.required_since
+    if shared is None or shared.state not in _SHARED or shared.by_hand:
+        return None
+    if asked.force and (
+        row.submission != shared.id
+        or row.acquired_at is None
+        or row.acquired_at < asked.required_since
+    ):
+        return None
+    text = (
+        f"shared {_run_of(shared)} of cluster {shared.cluster}, location {shared.location}, "
+        f"which {shared.state.value}: {shared.reason}"
+    )
+    return _ended(Step.SHARED_FAILURE, SubmissionState.FAILED, text)
 
 
 def _run_of(shared: Submission) -> str:

@@ -31,9 +31,9 @@ from arctic_orchestration.freshness import (
 )
 from arctic_orchestration.freshness.checking import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.criteria import TaskSpec
-from arctic_orchestration.freshness.decision import Decision, decide, edge_since
+from arctic_orchestration.freshness.decision import Decision, Facts, decide, edge_since
 from arctic_orchestration.freshness.outcomes import Outcomes, wake
-from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, Time
+from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, TaskRow, Time
 from arctic_orchestration.freshness.requesting import TaskRequest
 from arctic_orchestration.freshness.settling import RunLookup, Settler
 from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
@@ -189,7 +189,7 @@ class Lifecycle:
                     return
                 facts = facts_of(tx, asked, self.assets, now)
                 decision = decide(facts, now)
-                ended = self._apply(tx, asked, facts.spec, decision, now, counts)
+                ended = self._apply(tx, facts, decision, now, counts)
             if ended:
                 self._wake(asked)
         except DatabaseUnavailable:
@@ -211,20 +211,24 @@ class Lifecycle:
     def _apply(
         self,
         tx: sa.Connection,
-        asked: Submission,
-        spec: TaskSpec | None,
+        facts: Facts,
         decision: Decision,
         now: datetime,
         counts: Counter[str],
     ) -> bool:
         """Writes what was decided; returns whether the submission has ended."""
+        asked = facts.submission
         counts[decision.step.value] += 1
         if decision.step is Step.ACQUIRED:
-            return self._acquire(tx, asked, spec, decision, now, counts)
+            self._acquire(tx, asked, decision, now, counts)
+            return False
+        if decision.step is Step.SHARES:
+            self._share(tx, asked, facts.row, decision.reason, now)
+            return False
         if decision.state is not SubmissionState.WAITING:
             self._outcomes.move(tx, asked, decision.state, decision.step, decision.reason, now)
             return True
-        made = self._submit_parents(tx, asked, spec, decision, now)
+        made = self._submit_parents(tx, asked, facts.spec, decision, now)
         news = waits.note(tx, asked, decision, made, now)
         again = decision.look_again_at
         if news and again is not None:
@@ -240,11 +244,10 @@ class Lifecycle:
         self,
         tx: sa.Connection,
         asked: Submission,
-        spec: TaskSpec | None,
         decision: Decision,
         now: datetime,
         counts: Counter[str],
-    ) -> bool:
+    ) -> None:
         attempt = asked.attempt + 1
         before = owning.row_of(tx, asked.task)
         found = owning.acquire(
@@ -266,26 +269,27 @@ class Lifecycle:
                 tx, asked, SubmissionState.ACQUIRED, Step.ACQUIRED, decision.reason, now,
                 attempt=attempt, token=found.token, run_id=None, shares=None, deadline_at=None,
             )  # fmt: skip
-            return False
-        if isinstance(found, owning.FreshMeanwhile):
+        elif isinstance(found, owning.FreshMeanwhile):
             # Nobody had it when the facts were read, somebody has made it since.
             submissions.update(tx, asked.id, next_check_at=now)
-            return False
-        row = found.row
-        counts["shares"] += 1
-        text = f"shares {row.holder}"
+        else:
+            counts[Step.SHARES.value] += 1
+            self._share(tx, asked, found.row, f"shares {found.row.holder}", now)
+
+    def _share(
+        self, tx: sa.Connection, asked: Submission, row: TaskRow, reason: str, now: datetime
+    ) -> None:
         if row.submission is not None:
-            text += f" (submission {row.submission}, token {row.token})"
+            reason += f" (submission {row.submission}, token {row.token})"
         # The lease may end unnoticed; its renewals are at a third of its life.
         again = max(row.expires_at or now, now + timedelta(milliseconds=100))
         news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
         self._outcomes.move(
-            tx, asked, SubmissionState.SHARING, Step.SHARES, text, now,
+            tx, asked, SubmissionState.SHARING, Step.SHARES, reason, now,
             look_again_at=min(again, now + _SOON) if news else again,
             shares=row.submission, told=news, deadline_at=None,
             details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
         )  # fmt: skip
-        return False
 
     def _submit_parents(
         self,

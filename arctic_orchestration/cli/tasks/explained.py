@@ -32,6 +32,7 @@ _SHOWN = 20
 _WOULD = {
     Step.FRESH: f"{_YES} submitted now, it would not run:",
     Step.ACQUIRED: f"{_YES} submitted now, it would run:",
+    Step.SHARES: f"{_YES} submitted now, it would share the run that makes it:",
     Step.SKIPPED: f"{_NO} submitted now, it would be",
     Step.FAILED: f"{_NO} submitted now, it would fail:",
     Step.STALE_PARENTS: f"{_NO} submitted now, it would fail:",

@@ -150,5 +150,6 @@ _WOULD = {
     Step.SKIPPED: "would be skipped",
     Step.FAILED: "would fail",
     Step.STALE_PARENTS: "would fail",
-    Step.ACQUIRED: "would run, or share the run that makes it",
+    Step.ACQUIRED: "would run",
+    Step.SHARES: "would share the run that makes it",
 }
