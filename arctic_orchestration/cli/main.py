@@ -15,6 +15,7 @@ from arctic_orchestration.cli import (
     events,
     feed,
     jobs,
+    locations,
     partitions,
     queues,
     runs,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(locations.app, name="locations")
 app.add_typer(runs.app, name="runs")
 app.add_typer(queues.app, name="queues")
 app.add_typer(compaction.app, name="compaction")

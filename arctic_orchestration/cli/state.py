@@ -8,6 +8,7 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.scheduling import location as locations
@@ -19,7 +20,7 @@ from arctic_orchestration.settings import Settings
 LocationOption = Annotated[
     str | None,
     typer.Option(
-        "--location", "-l", help="The code location; not needed where the cluster has only one."
+        "--location", "-l", help="The code location; not needed where only one of them ticks."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
@@ -38,13 +39,13 @@ class State:
     def read(self) -> Iterator[tuple[sa.Connection, Location]]:
         """A transaction that only reads."""
         with self._database.read() as tx:
-            yield tx, location_named(tx, self._cluster, self._name)
+            yield tx, location_named(tx, self._cluster, self._name, utc_now())
 
     @contextmanager
     def change(self) -> Iterator[tuple[sa.Connection, Location]]:
         """A transaction that writes, with the location locked against its dispatcher."""
         with self._database.begin() as tx:
-            named = location_named(tx, self._cluster, self._name)
+            named = location_named(tx, self._cluster, self._name, utc_now())
             yield tx, locations.locked(tx, self._cluster, named.name)
 
 

@@ -28,7 +28,8 @@ class Arctic:
             updated and deleted in the state database to match.
         interval_seconds: the least time between two ticks of the dispatcher.
         location: the name under which feed position, schedules and jobs are kept; by default
-            the name of the code location in ``workspace.yaml``.
+            the name of the code location in ``workspace.yaml``. One code location only deploys
+            under a name; the ticks of a second one fail.
         numbers_every: the least time between two observations of the asset ``arctic/scheduler``
             by the dispatcher; none: this location has neither them nor the asset. The numbers
             are those of the whole cluster, so one location that reports them is enough.

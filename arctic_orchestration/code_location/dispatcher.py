@@ -203,6 +203,7 @@ class DispatcherSensor(dg.SensorDefinition):
                 database=Database.open(settings.database_url),
                 cluster=settings.cluster,
                 location=location,
+                owner=f"{origin.location_name}/{repository.name}" if origin else None,
                 feed=log,
                 lookup=log,
                 targets=targets,

@@ -54,6 +54,8 @@ locations = sa.Table(
     sa.Column("definitions_digest", sa.Text),
     sa.Column("next_event", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("ticked_at", UtcTime),
+    # The code location and repository that deploy under this name; null: the next to tick binds it.
+    sa.Column("owner", sa.Text),
     sa.UniqueConstraint("cluster", "name"),
 )
 

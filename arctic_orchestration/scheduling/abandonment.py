@@ -15,11 +15,10 @@ import sqlalchemy as sa
 from arctic_orchestration.database.tables import is_active, jobs, locations, runs
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.location import Location, from_row
+from arctic_orchestration.scheduling.location import SILENT, Location, from_row
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
 
-SILENT = timedelta(minutes=15)
 GIVEN_UP = timedelta(days=1)
 CLUSTER_GIVEN_UP = timedelta(days=7)
 

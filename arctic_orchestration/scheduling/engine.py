@@ -105,6 +105,8 @@ class Engine:
     feed: Feed
     lookup: RunLookup
     targets: Targets
+    #: the code location and repository that declare the schedules; none: it is not checked
+    owner: str | None = None
     #: what the code declares; none: nothing is deployed
     declared: Sequence[Schedule] | None = None
     #: whether a deployment changes what is stored, or only deletes what has no target any more
@@ -206,6 +208,9 @@ class Engine:
         self, tx: sa.Connection, location: Location, now: datetime, counts: Counter[str]
     ) -> None:
         """Deploys what the code declares, if it is not what was deployed last."""
+        if location.definitions_digest is None:
+            # The location is new, also where this process knew another one of its name.
+            self._deployed, self._kept_at = False, None
         if self.declared is None or self._deployed:
             return
         if self._digest is None:
@@ -287,7 +292,13 @@ class Engine:
             queue.flush()
 
     def _locked(self, tx: sa.Connection) -> Location:
-        """This location's row; it is bound to one Dagster storage from its first tick on."""
+        """This location's row, bound to one Dagster storage and one code location.
+
+        The first tick binds it.
+
+        Errors:
+            ConfigurationError: it is bound to another storage, or to another code location.
+        """
         location = locations.locked(tx, self.cluster, self.location)
         if location.storage_id is None:
             locations.update(tx, location, storage_id=self.feed.storage_id)
@@ -297,6 +308,16 @@ class Engine:
                 "storage. Two Dagster instances that share a state database need different "
                 "names in ARCTIC_CLUSTER. If this instance was given a new storage, begin at its "
                 f"end with: arctic feed restart {self.location}"
+            )
+        if self.owner is not None and location.owner is None:
+            locations.update(tx, location, owner=self.owner)
+        elif self.owner not in (None, location.owner):
+            raise ConfigurationError(
+                f"location {self.location} of cluster {self.cluster} belongs to the code location "
+                f"{location.owner}, this is {self.owner}. Each deployment would delete the "
+                "schedules of the other: give this one a name of its own, Arctic(location=...). "
+                f"If {location.owner} was renamed or replaced by it, hand the schedules over with: "
+                f"arctic locations unbind {self.location}"
             )
         return location
 

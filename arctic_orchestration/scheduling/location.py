@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,14 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import locations
+
+#: A dispatcher notes every few minutes that it ticks.
+SILENT = timedelta(minutes=15)
+
+
+def is_alive(ticked_at: datetime | None, now: datetime) -> bool:
+    """Whether the dispatcher of a location that noted a tick then is taken to run."""
+    return ticked_at is not None and ticked_at >= now - SILENT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +32,7 @@ class Location:
     definitions_digest: str | None
     next_event: int
     ticked_at: datetime | None
+    owner: str | None
 
     @property
     def place(self) -> str:

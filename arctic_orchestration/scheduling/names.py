@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import jobs, locations, schedules
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration.scheduling.location import Location, from_row
+from arctic_orchestration.scheduling.location import Location, from_row, is_alive
 from arctic_orchestration.scheduling.store import Origin, ScheduleStatus
 
 #: the shortest part of a job's id that is taken for one
@@ -33,8 +33,12 @@ class ScheduleRow:
     status_at: datetime
 
 
-def location_named(tx: sa.Connection, cluster: str, name: str | None) -> Location:
-    """The location of a cluster with a name or, without one, the only one there is; not locked.
+def location_named(
+    tx: sa.Connection, cluster: str, name: str | None, now: datetime | None = None
+) -> Location:
+    """The location of a cluster with a name; not locked.
+
+    Without a name it is the only one there is or, given ``now``, the only one that still ticks.
 
     Errors:
         NotFound: no such location; lists those there are.
@@ -48,9 +52,12 @@ def location_named(tx: sa.Connection, cluster: str, name: str | None) -> Locatio
             "(see: arctic doctor)"
         )
     if name is None:
-        if len(found) > 1:
+        ticked = {here: row["ticked_at"] for here, row in found.items()}
+        alive = [here for here, at in ticked.items() if now is not None and is_alive(at, now)]
+        candidates = alive if len(alive) == 1 else list(found)
+        if len(candidates) > 1:
             raise InvalidInput("--location", None, f"one of {', '.join(sorted(found))}")
-        (name,) = found
+        (name,) = candidates
     if name not in found:
         raise NotFound(
             f"cluster {cluster} has no location {name}; it has: {', '.join(sorted(found))}"

@@ -306,6 +306,13 @@ class ScheduleStore:
         this = (stored.id, stored.name, stored.version)
         schedule_history.record(tx, location, [this], action, reason, now)
 
+    def index_again(self, tx: sa.Connection, location: Location) -> None:
+        """Writes the index of a location that has another name now."""
+        stored = self.in_location(tx, location.id)
+        mine = dialect.among(tx, schedule_keys.c.schedule_id, [old.id for old in stored])
+        tx.execute(sa.delete(schedule_keys).where(mine))
+        self._index(tx, location, [(old.id, old.schedule) for old in stored])
+
     def _index(
         self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]
     ) -> None:

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.remote_origin import CodeLocationOrigin
 
 from arctic_orchestration.code_location.arctic import DISPATCHER
 from arctic_orchestration.database.engine import Database
@@ -30,14 +31,20 @@ class Place:
                 )
             )
 
-    def tick(self, definitions: dg.Definitions) -> SensorExecutionData:
-        """The dispatcher's tick, as a code server evaluates it; new partitions are added."""
+    def tick(
+        self, definitions: dg.Definitions, origin: CodeLocationOrigin | None = None
+    ) -> SensorExecutionData:
+        """The dispatcher's tick, as a code server evaluates it; new partitions are added.
+
+        ``origin`` is the code location of the workspace; none: Dagster does not say which.
+        """
         repository = definitions.get_repository_def()
         with dg.SensorEvaluationContext(
             instance_ref=self.instance.get_ref(),
             repository_name=repository.name,
             repository_def=repository,
             sensor_name=DISPATCHER,
+            code_location_origin=origin,
         ) as context:
             result = repository.get_sensor_def(DISPATCHER).evaluate_tick(context)
         for request in result.dynamic_partitions_requests or ():
