@@ -6,7 +6,6 @@ evaluated again, or resumed after a crash, makes no second run.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -19,10 +18,11 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 )
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.every_job import EveryJobSensor
 from arctic_orchestration.code_location.load import LoadProbes
+from arctic_orchestration.code_location.run_requests import ASSET_JOB, RunRequests, new_partitions
 from arctic_orchestration.code_location.targets import (
     RepositoryTargets,
-    asset_key,
     impossible_runs,
     jobs_named,
     resolved,
@@ -35,17 +35,11 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
-from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
     from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-
-#: Dagster's own job for runs of assets; it exists where there are assets to run.
-ASSET_JOB = "__ASSET_JOB"
-_RANGE_START = "dagster/asset_partition_range_start"
-_RANGE_END = "dagster/asset_partition_range_end"
 
 
 def _asset_names_check(
@@ -89,8 +83,8 @@ class _JobByName(AutomationTarget):
         return self.sensor.looked_for
 
 
-class DispatcherSensor(dg.SensorDefinition):
-    """A sensor that may request runs of every job and asset its schedules name."""
+class DispatcherSensor(EveryJobSensor):
+    """A sensor that may request runs of every job and asset of its code location."""
 
     #: the job whose name Dagster asked a target for last
     looked_for: str | None = None
@@ -110,6 +104,7 @@ class DispatcherSensor(dg.SensorDefinition):
         self._location_name = location
         self._numbers_every = numbers_every
         self._engines: dict[tuple[str, ...], tuple[Engine, Watch]] = {}
+        self._run_requests = RunRequests()
         super().__init__(
             name=name,
             evaluation_fn=self._evaluate,
@@ -137,6 +132,7 @@ class DispatcherSensor(dg.SensorDefinition):
         return self.looked_for
 
     def _all_targets(self) -> list[AutomationTarget]:
+        """What the declared schedules name, for Dagster to refuse what is not there."""
         if not self._schedules:
             return []
         # By name only: Dagster binds the location's resources to the jobs it was given itself.
@@ -159,12 +155,12 @@ class DispatcherSensor(dg.SensorDefinition):
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
         cursor = json.dumps(counts)
-        added = _new_partitions(result.requests, targets)
+        added = new_partitions(result.requests, targets)
         requests = []
         for request in result.requests:
             # One request that Dagster refuses would fail the tick, and all ticks after it.
             try:
-                requests.append(_run_request(request, context, added))
+                requests.append(self._run_requests.make(request, context, added))
             except Exception as error:
                 problem = f"Dagster refuses its run: {error}"
                 context.log.error(f"job {request.job_id}: {problem}")
@@ -221,50 +217,3 @@ class DispatcherSensor(dg.SensorDefinition):
             engine.surroundings, measure=probes.measure, one_more=probes.one_more
         )
         return engine, watch
-
-
-def _run_request(
-    request: LaunchRequest,
-    context: dg.SensorEvaluationContext,
-    added: Sequence[dg.AddDynamicPartitionsRequest],
-) -> dg.RunRequest:
-    """What Dagster is asked for, its partition resolved as Dagster would resolve it."""
-    tags = dict(request.tags)
-    partition = request.partition_start
-    if request.partition_start != request.partition_end:
-        tags[_RANGE_START] = str(request.partition_start)
-        tags[_RANGE_END] = str(request.partition_end)
-        partition = None
-    assets = [asset_key(asset) for asset in request.target.assets]
-    job = request.target.job or ASSET_JOB
-    made = dg.RunRequest(
-        run_key=request.run_key,
-        job_name=job,
-        asset_selection=assets or None,
-        partition_key=partition,
-        tags=tags,
-        run_config=dict(request.run_config),
-    )
-    if partition is None or context.repository_def is None:
-        return made
-    return made.with_resolved_tags_and_config(
-        target_definition=context.repository_def.get_job(job),
-        dynamic_partitions_requests=added,
-        dynamic_partitions_store=context.caching_dynamic_partitions_loader,
-    )
-
-
-def _new_partitions(
-    requests: Sequence[LaunchRequest], targets: RepositoryTargets
-) -> list[dg.AddDynamicPartitionsRequest]:
-    """Partitions that arrived and that a dynamic target does not know yet."""
-    missing: dict[str, dict[str, None]] = defaultdict(dict)
-    for request in requests:
-        keys = {key for key in (request.partition_start, request.partition_end) if key}
-        found = targets.missing_dynamic(request.target, sorted(keys)) if keys else None
-        if found:
-            missing[found[0]].update(dict.fromkeys(found[1]))
-    return [
-        dg.AddDynamicPartitionsRequest(partitions_def_name=name, partition_keys=list(keys))
-        for name, keys in missing.items()
-    ]

@@ -1,0 +1,52 @@
+"""A sensor that may request a run of every job of its code location.
+
+Dagster's daemon submits a request only if the sensor's snapshot lists the job as a target. A
+sensor lists its targets when it is constructed, before the jobs of the location are known. The
+repository is first at hand where Dagster makes the snapshot, in `SensorSnap.from_def`. This
+module extends that method, once a process: the snapshot of an `EveryJobSensor` lists all jobs of
+the repository, and snapshots of other sensors are unchanged.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.remote_representation.external_data import (
+    DEFAULT_MODE_NAME,
+    SensorSnap,
+    TargetSnap,
+)
+from dagster._record import copy
+
+
+class EveryJobSensor(dg.SensorDefinition):
+    """A sensor whose targets are all jobs of the repository that it belongs to.
+
+    Its evaluation returns run requests that name their job, with partitions resolved.
+    """
+
+    def resolve_run_requests(
+        self, run_requests: Sequence[dg.RunRequest], *args: Any, **kwargs: Any
+    ) -> Sequence[dg.RunRequest]:
+        """The requests as they are: they would be refused for jobs that no target names."""
+        return run_requests
+
+
+_from_def = SensorSnap.from_def
+
+
+def _with_every_job(
+    sensor_def: dg.SensorDefinition, repository_def: RepositoryDefinition
+) -> SensorSnap:
+    snap = _from_def(sensor_def, repository_def)
+    if not isinstance(sensor_def, EveryJobSensor):
+        return snap
+    targets = {
+        name: TargetSnap(job_name=name, mode=DEFAULT_MODE_NAME, op_selection=None)
+        for name in sorted(repository_def.job_names)
+    }
+    return copy(snap, target_dict=targets)
+
+
+SensorSnap.from_def = staticmethod(_with_every_job)  # type: ignore[method-assign]
