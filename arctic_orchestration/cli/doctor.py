@@ -4,23 +4,26 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from arctic_orchestration.cli import doctor_compaction, doctor_queue, doctor_tasks
+from arctic_orchestration.cli import (
+    doctor_compaction,
+    doctor_daemon,
+    doctor_machine,
+    doctor_queue,
+    doctor_tasks,
+)
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
-from arctic_orchestration.cli.doctor_state import Use, uses
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import JsonOption
-from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.errors import ArcticError, JavaNotFound
 from arctic_orchestration.settings import Settings
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
 
 _FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
-#: A dispatcher ticks every few seconds; one that did not for this long does not run.
-_SILENT = timedelta(minutes=2)
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -65,6 +66,8 @@ def examine() -> list[Finding]:
     """Runs all checks; one that breaks is a finding, too."""
     findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
+    findings += _guarded("clock", doctor_machine.clock)
+    findings += _guarded("disk", doctor_machine.disk)
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
     findings += _guarded("compaction", doctor_compaction.compaction)
@@ -76,7 +79,7 @@ def examine() -> list[Finding]:
     except Exception as error:
         advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that"
         if "DAGSTER_HOME" not in os.environ:
-            findings += _of_dagster("dagster instance", told_by_dagster(error), advice)
+            findings += doctor_daemon.of_dagster("dagster instance", told_by_dagster(error), advice)
         else:
             found = told_by_dagster(error)
             findings.append(
@@ -87,9 +90,9 @@ def examine() -> list[Finding]:
         # First of those that ask for the run coordinator.
         findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
         findings += _guarded("feed", lambda: _feed(instance))
-        findings += _guarded("daemon", lambda: _daemon(instance))
-        findings += _guarded("dispatcher", lambda: _dispatcher(instance))
-        findings += _guarded("run monitoring", lambda: _run_monitoring(instance))
+        findings += _guarded("daemon", lambda: doctor_daemon.daemon(instance))
+        findings += _guarded("dispatcher", lambda: doctor_daemon.sensors(instance))
+        findings += _guarded("run monitoring", lambda: doctor_daemon.run_monitoring(instance))
     return findings
 
 
@@ -193,73 +196,3 @@ def _feed(instance: "DagsterInstance") -> list[Finding]:
     advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
     log.close()
     return [Finding(check="feed", status=status, found=found, advice=advice)]
-
-
-def _of_dagster(check: str, found: str, advice: str) -> list[Finding]:
-    """A part of Dagster that never was: nothing is wrong where compaction goes without it."""
-    if uses() == {Use.COMPACTION}:
-        advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
-        return [Finding(check=check, status=WARNING, found=found, advice=advice)]
-    return [Finding(check=check, status=BAD, found=found, advice=advice)]
-
-
-def _daemon(instance: "DagsterInstance") -> list[Finding]:
-    advice = "start it: dagster-daemon run, or dagster dev"
-    sensor = instance.get_daemon_statuses().get("SENSOR")
-    beat = sensor.last_heartbeat if sensor else None
-    if sensor is None or beat is None:
-        return _of_dagster("daemon", "the sensor daemon was never seen", advice)
-    seen_at = datetime.fromtimestamp(beat.timestamp, UTC)
-    found = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%SZ}"
-    if sensor.healthy:
-        return [Finding(check="daemon", status=GOOD, found=found)]
-    return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
-
-
-def _run_monitoring(instance: "DagsterInstance") -> list[Finding]:
-    if instance.run_monitoring_enabled:
-        return [Finding(check="run monitoring", status=GOOD, found="enabled")]
-    return [
-        Finding(
-            check="run monitoring",
-            status=WARNING,
-            found="disabled: a run whose daemon dies while starting it stays STARTING for ever",
-            advice="run_monitoring: {enabled: true} in dagster.yaml",
-        )
-    ]
-
-
-def _dispatcher(instance: "DagsterInstance") -> list[Finding]:
-    from dagster._core.scheduler.instigation import InstigatorType
-
-    states = [
-        state
-        for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-        if state.name == "arctic_dispatcher"
-    ]
-    if not states:
-        found = "no sensor arctic_dispatcher was ever evaluated"
-        advice = "for schedules: merge arctic.definitions() into a code location of workspace.yaml"
-        used = uses()
-        goes_without = Use.SCHEDULES not in used and used & {Use.TASKS, Use.CONSUMERS}
-        if doctor_queue.has_rules(instance) or goes_without:
-            # Who uses the run queue alone, or tasks or consumers, has none.
-            return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice)]
-        return _of_dagster("dispatcher", found, advice)
-    return [_of_sensor(state) for state in states]
-
-
-def _of_sensor(state: Any) -> Finding:
-    place = state.origin.repository_origin.code_location_origin.location_name
-    name = f"dispatcher of {place}"
-    if not state.is_running:
-        advice = "start arctic_dispatcher on the Automation page of Dagster's UI"
-        return Finding(check=name, status=BAD, found="stopped", advice=advice)
-    ticked = getattr(state.instigator_data, "last_tick_timestamp", None)
-    if ticked is None:
-        return Finding(check=name, status=WARNING, found="running, no tick yet")
-    at = datetime.fromtimestamp(ticked, UTC)
-    found = f"running, last tick {at:%Y-%m-%d %H:%M:%SZ}"
-    if utc_now() - at > _SILENT:
-        return Finding(check=name, status=BAD, found=found, advice="see the daemon's log")
-    return Finding(check=name, status=GOOD, found=found)

@@ -154,7 +154,8 @@ class DispatcherSensor(EveryJobSensor):
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
-        cursor = json.dumps(counts)
+        daemons = watch.daemons(now, context)
+        cursor = json.dumps({**counts, **({"daemons": daemons} if daemons else {})})
         added = new_partitions(result.requests, targets)
         requests = []
         for request in result.requests:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.code_location.daemons import DaemonWatch
 from arctic_orchestration.code_location.numbers import observation, reported_at
 from arctic_orchestration.scheduling.engine import Engine, TickResult
 from arctic_orchestration.scheduling.metrics import process_metrics
@@ -32,6 +33,7 @@ class Watch:
         self._port = settings.metrics_port
         self._metrics = process_metrics()
         self._told: str | None = None
+        self._daemons = DaemonWatch()
         self._notifier: Notifier | None = None
         if settings.notifications is not None:
             self._notifier = Notifier(
@@ -78,6 +80,20 @@ class Watch:
         problem = self._notifier.problem if self._notifier is not None else None
         said, self._told = self._told, problem
         return [problem] if problem is not None and problem != said else []
+
+    def daemons(self, now: datetime, context: dg.SensorEvaluationContext) -> tuple[str, ...]:
+        """The ids of Dagster's daemons, if more than one runs on the instance."""
+        try:
+            before = self._daemons.together(now)
+            self._daemons.look(now, lambda: context.instance)
+            noticed = self._daemons.together(now)
+        except Exception as error:
+            context.log.warning(f"the heartbeats of Dagster's daemon could not be read: {error}")
+            return ()
+        if noticed and not before:
+            ids = ", ".join(noticed)
+            context.log.error(f"two daemons run on this instance of Dagster: {ids}. End one")
+        return noticed
 
     def observations(
         self, now: datetime, context: dg.SensorEvaluationContext

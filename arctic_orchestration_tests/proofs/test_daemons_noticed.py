@@ -1,0 +1,72 @@
+"""With real daemons: ``arctic doctor`` sees that a second one runs, and not that one was replaced.
+
+Daemons send heartbeats every 30 seconds, so this takes minutes, and runs with
+``ARCTIC_PROOF=full`` only.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arctic_orchestration.cli.doctor import examine
+from arctic_orchestration.cli.findings import BAD, GOOD
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration_tests.proofs.dagster_processes import (
+    CODE_SERVER,
+    DAEMON,
+    DagsterProcesses,
+    until,
+)
+
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(os.environ.get("ARCTIC_PROOF") != "full", reason="takes minutes"),
+]
+
+_SECONDS = 300
+
+
+def daemon_found() -> tuple[str, str]:
+    """Status and text of the check ``daemon``."""
+    (finding,) = [one for one in examine() if one.check == "daemon"]
+    return finding.status, finding.found
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_second_daemon_is_noticed_and_a_replaced_one_is_not(
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One, then another in its place, then one more beside that."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    Database.open(database_url).close()
+    processes = DagsterProcesses(Path(instance.root_directory), database_url)
+
+    def sensor_ids() -> str | None:
+        beat = instance.get_daemon_heartbeats().get("SENSOR")
+        return beat.daemon_id if beat else None
+
+    try:
+        processes.start(CODE_SERVER)
+        first = processes.start(DAEMON)
+        until(lambda: sensor_ids() is not None, _SECONDS, "a heartbeat")
+        replaced = sensor_ids()
+        first.terminate()
+        first.join(_SECONDS)
+        processes.start(DAEMON)
+        until(lambda: sensor_ids() != replaced, _SECONDS, "a heartbeat of the second daemon")
+        until(lambda: daemon_found()[0] == GOOD, 60, "one daemon is right")
+        processes.start(DAEMON)
+        until(lambda: daemon_found()[0] == BAD, _SECONDS, "a second daemon is noticed")
+        texts = {daemon_found()[1].partition(":")[0] for _ in range(3)}
+        assert texts == {"2 daemons run on this instance"}
+    finally:
+        processes.end()
