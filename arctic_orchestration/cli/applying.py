@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import confirm, console, print_json
 from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.scheduling import control

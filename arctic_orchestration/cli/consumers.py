@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.consumers_log import Standing, standings
 from arctic_orchestration.cli.consumers_shown import (
@@ -14,6 +13,7 @@ from arctic_orchestration.cli.consumers_shown import (
 )
 from arctic_orchestration.cli.display import Rows, confirm, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption, state_database
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.consuming import consumers, control, leasing, working_set
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.consuming.progress import counted as progress_of

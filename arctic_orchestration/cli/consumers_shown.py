@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from rich.markup import escape
-
 from arctic_orchestration.cli.compaction.opened import seconds, span
 from arctic_orchestration.cli.consumers_log import Standing
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.consuming.consumers import Consumer
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.consuming.progress import Progress

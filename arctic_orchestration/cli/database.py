@@ -1,10 +1,10 @@
 """``arctic db``: the schema of the state database."""
 
 import typer
-from rich.console import Console
 
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.settings import Settings
 
@@ -22,6 +22,6 @@ def upgrade(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"database": shown, "before": before, "revision": SCHEMA_REVISION})
     elif before == SCHEMA_REVISION:
-        Console().print(f"{shown} is at revision {SCHEMA_REVISION} already")
+        Console().print(f"{escape(shown)} is at revision {SCHEMA_REVISION} already")
     else:
-        Console().print(f"{shown}: {before or 'empty'} → {SCHEMA_REVISION}")
+        Console().print(f"{escape(shown)}: {before or 'empty'} → {SCHEMA_REVISION}")

@@ -1,6 +1,5 @@
 """What commands print: tables and colors for people, one JSON document for programs."""
 
-import json
 import os
 import re
 import sys
@@ -9,11 +8,11 @@ from typing import Any
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import escape, render
+from rich.markup import render
 from rich.padding import Padding
 from rich.table import Table
 
+from arctic_orchestration.cli.terminal import Console, escape, json_text, visible
 from arctic_orchestration.errors import InvalidInput
 
 #: A program that reads lines wants them whole.
@@ -109,7 +108,7 @@ class Rows:
 
 def print_json(document: Any) -> None:
     """Prints a document for programs."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    typer.echo(json_text(document, indent=2))
 
 
 def moment(at: datetime | None) -> str:
@@ -144,6 +143,6 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
         return
     if as_json or not sys.stdin.isatty():
         raise InvalidInput("--yes", None, "it: nobody can be asked here; nothing was changed")
-    if not typer.confirm(question):
+    if not typer.confirm(visible(question)):
         typer.echo("nothing was changed")
         raise typer.Exit(1)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from arctic_orchestration.cli import (
     doctor_compaction,
     doctor_daemon,
+    doctor_feed,
     doctor_machine,
     doctor_queue,
     doctor_tasks,
@@ -24,12 +23,13 @@ from arctic_orchestration.cli.dagster_errors import told_by_dagster
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.errors import ArcticError, JavaNotFound
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
-    from dagster import DagsterInstance
+    pass
 
 _FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
 
@@ -57,7 +57,8 @@ def _shown() -> list[Finding]:
     for finding in findings:
         color = COLORS[finding.status]
         status = f"[{color}]{finding.status}[/]"
-        table.add_row(escape(finding.check), status, escape(finding.found), escape(finding.advice))
+        found, advice = (escape(text, lines=True) for text in (finding.found, finding.advice))
+        table.add_row(escape(finding.check), status, found, advice)
     console.print(table)
     return findings
 
@@ -71,6 +72,7 @@ def examine() -> list[Finding]:
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
     findings += _guarded("compaction", doctor_compaction.compaction)
+    findings += _guarded("unreadable events", doctor_feed.unreadable)
     findings += _guarded("tasks", doctor_tasks.tasks_and_consumers)
     try:
         from dagster import DagsterInstance
@@ -89,7 +91,7 @@ def examine() -> list[Finding]:
     with instance:
         # First of those that ask for the run coordinator.
         findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
-        findings += _guarded("feed", lambda: _feed(instance))
+        findings += _guarded("feed", lambda: doctor_feed.mode(instance))
         findings += _guarded("daemon", lambda: doctor_daemon.daemon(instance))
         findings += _guarded("dispatcher", lambda: doctor_daemon.sensors(instance))
         findings += _guarded("run monitoring", lambda: doctor_daemon.run_monitoring(instance))
@@ -184,15 +186,3 @@ def _notifications() -> list[Finding]:
         return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
     found = f"{len(channels)} channels in {path}"
     return [Finding(check="notifications", status=GOOD, found=found)]
-
-
-def _feed(instance: "DagsterInstance") -> list[Finding]:
-    from arctic_orchestration.events.dagster_log import DagsterLog
-    from arctic_orchestration.events.feed import FeedMode
-
-    log = DagsterLog(instance)
-    status = GOOD if log.mode is FeedMode.EXACT else WARNING
-    found = f"{log.mode.value}: {log.mode_reason}"
-    advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
-    log.close()
-    return [Finding(check="feed", status=status, found=found, advice=advice)]

@@ -1,16 +1,24 @@
 """``arctic events``: the events that schedules took."""
 
-import json
 import time
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from arctic_orchestration.cli.display import Rows, moment, print_json
-from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
+from arctic_orchestration.cli.display import Rows, console, moment, print_json
+from arctic_orchestration.cli.state import (
+    JsonOption,
+    LocationOption,
+    State,
+    opened,
+    state_database,
+)
+from arctic_orchestration.cli.terminal import escape, json_text
+from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.scheduling.views.listing import ListedEvent, list_events
+from arctic_orchestration.settings import Settings
 
 app = typer.Typer(help="Events that schedules took.", no_args_is_help=True)
 
@@ -45,7 +53,7 @@ def tail(
             print_json({"location": place.name, "events": documents})
         elif as_json:
             for event in found:
-                typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+                typer.echo(json_text(event.to_json()))
         else:
             print_events(found, None)
         if follow:
@@ -55,6 +63,39 @@ def tail(
                 return
 
 
+@app.command()
+def unreadable(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000)] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Lists events of Dagster's log that could not be stored, newest first.
+
+    They were set aside, and everything after them was read. EVENT is the id in Dagster's log.
+    """
+    settings = Settings.from_environment()
+    database = state_database(settings, made_by="the dispatcher")
+    try:
+        with database.read() as tx:
+            found = unreadable_events.listed(tx, settings.cluster, limit=limit)
+            total = unreadable_events.count(tx, settings.cluster)
+    finally:
+        database.close()
+    if as_json:
+        documents = [{**asdict(one), "found_at": one.found_at.isoformat()} for one in found]
+        print_json({"cluster": settings.cluster, "count": total, "events": documents})
+        return
+    if not found:
+        console().print("no unreadable events")
+        return
+    shown = Rows(None, "event", "set aside", "read by", "about", "reason", text="reason")
+    for one in found:
+        cells = (one.reader, one.event, one.reason)
+        shown.add(str(one.event_id), moment(one.found_at), *map(escape, cells))
+    shown.print()
+    if total > len(found):
+        console().print(f"{len(found)} of {total}")
+
+
 def _follow(state: State, last: int, *, as_json: bool) -> None:
     while True:
         with state.read() as (tx, place):
@@ -62,7 +103,7 @@ def _follow(state: State, last: int, *, as_json: bool) -> None:
         for event in found:
             last = event.number
             if as_json:
-                typer.echo(json.dumps(event.to_json(), ensure_ascii=False))
+                typer.echo(json_text(event.to_json()))
         if found and not as_json:
             print_events(found, None, header=False)
         if len(found) < _READ_AT_ONCE:

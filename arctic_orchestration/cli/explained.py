@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from rich.markup import escape
 from rich.tree import Tree
 
 from arctic_orchestration.cli.display import Rows, colored, console, counted, moment
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.scheduling.jobs import WAITING
 from arctic_orchestration.scheduling.views.explanation import (

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import sqlalchemy as sa
 import typer
-from rich.console import Console
 
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import locations
 from arctic_orchestration.errors import NotFound
@@ -46,4 +46,4 @@ def restart(
     if as_json:
         print_json({"location": location, "restarted": True})
         return
-    Console().print(f"{location} begins at the end of the event log with its next tick")
+    Console().print(f"{escape(location)} begins at the end of the event log with its next tick")

@@ -4,7 +4,6 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import (
     Rows,
@@ -18,6 +17,7 @@ from arctic_orchestration.cli.display import (
 from arctic_orchestration.cli.events import print_events
 from arctic_orchestration.cli.explained import print_explanation, print_history
 from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.scheduling import control

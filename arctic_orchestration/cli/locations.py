@@ -6,10 +6,10 @@ from typing import Annotated
 
 import sqlalchemy as sa
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import Rows, confirm, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption, state_database
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling import location as locations

@@ -4,8 +4,6 @@ import inspect
 import sys
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from arctic_orchestration.cli import (
     compaction,
@@ -25,6 +23,7 @@ from arctic_orchestration.cli import (
     tasks,
     worker,
 )
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError
 
 app = typer.Typer(
@@ -69,5 +68,6 @@ def main() -> None:
     try:
         app()
     except ArcticError as error:
-        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False)
+        text = escape(str(error), lines=True)
+        Console(stderr=True).print(f"[red]error:[/] {text}", highlight=False)
         sys.exit(2)

@@ -4,11 +4,12 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from arctic_orchestration.cli.display import print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.events.escaping import DEEPEST, is_storable, is_too_deep, storable
 
 app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
 
@@ -41,6 +42,7 @@ def add(
 
     described: dict[str, Any] = {}
     if path is not None:
+        _check_text("--path", path)
         described["path"] = dg.MetadataValue.path(path)
     for name, value in (("bytes", size), ("rows", rows)):
         if value is not None:
@@ -51,14 +53,17 @@ def add(
         name, separator, text = entry.partition("=")
         if not separator or not name:
             raise InvalidInput("--metadata", entry, "key=value")
+        _check_text("--metadata", entry)
         if name in ("path", "bytes", "rows"):
             raise InvalidInput("--metadata", entry, f"another key: use --{name}")
-        described[name] = _value(text)
+        described[name] = _value(name, text)
     parts = [part for part in asset.split("/") if part]
     if not parts or "/".join(parts) != asset:
         raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
     if not key:
         raise InvalidInput("KEY", key, "a partition key")
+    _check_text("ASSET", asset)
+    _check_text("KEY", key)
     try:
         found = dg.DagsterInstance.get()
     except dg.DagsterError as error:
@@ -73,15 +78,33 @@ def add(
     if as_json:
         print_json({"asset": asset, "partition": key})
         return
-    Console().print(f"announced {asset} {key}", highlight=False)
+    Console().print(f"announced {escape(asset)} {escape(key)}", highlight=False)
 
 
-def _value(text: str) -> Any:
+def _check_text(field: str, text: str) -> None:
+    """Refuses what databases and serialisers cannot hold.
+
+    The shell hands over a file name that is not UTF-8 as halves of surrogate pairs.
+    """
+    if not is_storable(text):
+        raise InvalidInput(field, text, "text in UTF-8 without NUL")
+
+
+def _value(name: str, text: str) -> Any:
     """Numbers, true, false and JSON as such; anything else as text."""
+    nested = f"JSON nested at most {DEEPEST} deep"
     try:
-        return json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise InvalidInput(f"--metadata {name}", text, nested) from None
     except ValueError:
         return text
+    if is_too_deep(value):
+        raise InvalidInput(f"--metadata {name}", text, nested)
+    if storable(value) != value:
+        expected = "text without NUL and halves of surrogate pairs, and finite numbers"
+        raise InvalidInput(f"--metadata {name}", text, expected)
+    return value
 
 
 def _no_number(name: str) -> None:

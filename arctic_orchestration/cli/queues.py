@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import Rows, console, counted, print_json
 from arctic_orchestration.cli.queue_state import daemon_trouble, opened_queue
 from arctic_orchestration.cli.runs import print_trouble
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses

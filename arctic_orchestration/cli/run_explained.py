@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from rich.markup import escape
 from rich.tree import Tree
 
 from arctic_orchestration.cli.dagster_pools import Pools, pools_of
 from arctic_orchestration.cli.display import colored, console, moment
 from arctic_orchestration.cli.queue_state import Opened, time_of_queueing
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.database.tables import jobs, locations, schedules
 from arctic_orchestration.quantities import format_duration, format_moment
 from arctic_orchestration.run_queue import tags as tagging

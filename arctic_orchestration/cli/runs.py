@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import Rows, console, moment, print_json
 from arctic_orchestration.cli.queue_state import (
@@ -14,6 +13,7 @@ from arctic_orchestration.cli.queue_state import (
 )
 from arctic_orchestration.cli.run_explained import explanation_json, print_explanation, seen_run
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.run_queue import levels

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.markup import escape
 from rich.syntax import Syntax
 
 from arctic_orchestration.cli import applying
@@ -20,6 +19,7 @@ from arctic_orchestration.cli.display import (
     short_id,
 )
 from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
+from arctic_orchestration.cli.terminal import escape, visible
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling import control
@@ -209,11 +209,8 @@ def _show(listed: ListedSchedule) -> None:
         out.print(escape(row.problem or "no reason noted"))
         return
     form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)
-    out.print(
-        Syntax(
-            f"schedules:\n{form}".rstrip(), "yaml", theme="ansi_dark", background_color="default"
-        )
-    )
+    text = visible(f"schedules:\n{form}".rstrip(), lines=True)
+    out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
 
 
 def _tell(changed: dict[str, bool], status: str, *, as_json: bool) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from arctic_orchestration.cli.terminal import Console, json_text
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import format_duration, parse_duration
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -64,7 +64,7 @@ def simulate(
         for decision in decisions_of(
             declared, happens, tick=durations[0], until=end, run_duration=durations[1]
         ):
-            printed.append(decision.to_line())
+            printed.append(json_text(decision.to_json()))
             reached(decision.at)
     # At the end, since a line may end a run that is not there: then nothing is printed.
     for line in printed:

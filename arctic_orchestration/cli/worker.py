@@ -1,6 +1,5 @@
 """``arctic worker``: merges the files of tasks in one warm Spark session, until told to end."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -9,7 +8,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.status import Status
 
 from arctic_orchestration.cli.compaction.opened import (
@@ -22,6 +20,7 @@ from arctic_orchestration.cli.compaction.spark import ConfOption, LakeSpark
 from arctic_orchestration.cli.display import console, counted, moment, short_id
 from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape, json_text
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.queues import queue_named
 from arctic_orchestration.scheduling.views.texts import iso
@@ -196,7 +195,7 @@ class _Events:
 
     def _line(self, document: Mapping[str, object]) -> None:
         # Whole lines, at once: somebody reads them as they come.
-        print(json.dumps(document, ensure_ascii=False), flush=True)
+        print(json_text(document), flush=True)
 
 
 def _answers(worker: "Worker", events: _Events) -> tuple[Callable[[], None], Callable[[], None]]:

@@ -150,6 +150,9 @@ class DispatcherSensor(EveryJobSensor):
         result = watch.tick(now)
         for remark in watch.remarks():
             context.log.warning(remark)
+        if aside := result.counts["unreadable"]:
+            text = f"{aside} events could not be stored; see: arctic events unreadable"
+            context.log.warning(text)
         observed = watch.observations(now, context)
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)

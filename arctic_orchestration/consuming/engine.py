@@ -20,11 +20,13 @@ from arctic_orchestration.consuming.partitions import Partitions
 from arctic_orchestration.consuming.progress import Progress, counted
 from arctic_orchestration.consuming.specification import FROM_NOW, ConsumerSpec
 from arctic_orchestration.consuming.working_set import Existing
+from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
 from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.leases import Lease, Renewal
 
 _log = logging.getLogger("arctic.consuming")
@@ -131,8 +133,19 @@ class ConsumerEngine:
         return working_set.waiting(tx, known.id, self.time(tx)) >= self.spec.working_set
 
     def _read(self, known: Consumer) -> bool:
+        narrowing = Narrowing(most=self.events_at_once)
+        while True:
+            try:
+                return self._read_once(known, narrowing)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                if not narrowing.narrow(error):
+                    raise
+
+    def _read_once(self, known: Consumer, narrowing: Narrowing) -> bool:
         position = None if known.position is None else Position.from_json(known.position)
-        batch = self.feed.read(position, self.events_at_once)
+        batch = self.feed.read(position, narrowing.limit)
         moved, at_end = batch.position.to_json(), not batch.more
         if moved == known.position and at_end == known.at_end:
             self._note_look(known)
@@ -142,8 +155,11 @@ class ConsumerEngine:
             if not consumers.moved(tx, known, moved, at_end=at_end, now=now):
                 # Another one has read the same meanwhile: what it left is read next.
                 return True
+            events, aside = narrowing.begin(batch.events)
+            reader = f"consumer {known.name}"
+            unreadable_events.set_aside(tx, known.cluster, reader, aside, now)
             ids_ascend = batch.position.state.get("storage") == _SQLITE
-            working_set.take_in(tx, known, batch.events, now, ids_ascend=ids_ascend)
+            working_set.take_in(tx, known, events, now, ids_ascend=ids_ascend)
         return batch.more
 
     def _note_look(self, known: Consumer) -> None:

@@ -9,7 +9,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0009"
+SCHEMA_REVISION = "0010"
 
 
 class Database:
@@ -119,7 +119,7 @@ def _translated() -> Iterator[None]:
         yield
     except sa.exc.DatabaseError as error:
         # Its subclasses are about statements, but for these; itself it says that a file is none.
-        if type(error) not in _ABOUT_THE_SERVER or _is_after_another(error):
+        if type(error) not in _ABOUT_THE_SERVER or _is_of_the_statement(error):
             raise
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
     except sa.exc.TimeoutError as error:
@@ -134,6 +134,8 @@ def _translated() -> Iterator[None]:
 _ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.InternalError)
 
 
-def _is_after_another(error: sa.exc.DatabaseError) -> bool:
-    """Whether a statement came after one that failed in its transaction: a fault of ours."""
-    return getattr(error.orig, "pgcode", None) == "25P02"
+def _is_of_the_statement(error: sa.exc.DatabaseError) -> bool:
+    """Whether the server is well: what it was given is too large for it, or an earlier statement
+    of the transaction had failed."""
+    code = str(getattr(error.orig, "pgcode", None) or "")
+    return code == "25P02" or code.startswith("54")

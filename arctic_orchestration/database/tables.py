@@ -11,6 +11,7 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_schedule_keys``     the reverse index: event key → schedule and leaf of its trigger
 ``arctic_timers``            the next tick of each time leaf of a schedule that takes them
 ``arctic_events``            each event that some schedule took, once
+``arctic_unreadable_events`` events of Dagster's log that could not be stored
 ``arctic_jobs``              one firing of a schedule on its way to a run
 ``arctic_job_events``        which events a job has, at which leaf of its trigger
 ``arctic_job_history``       each move of a job, with its reason
@@ -37,7 +38,7 @@ from arctic_orchestration.database import (
     consumer_tables,  # noqa: F401  the same
     freshness_tables,  # noqa: F401  the same
 )
-from arctic_orchestration.database.dialect import UtcTime
+from arctic_orchestration.database.dialect import Told, UtcTime
 from arctic_orchestration.database.metadata import Id as _Id
 from arctic_orchestration.database.metadata import Serial as _Serial
 from arctic_orchestration.database.metadata import metadata as metadata
@@ -126,6 +127,20 @@ events = sa.Table(
     sa.Column("taken_at", UtcTime, nullable=False),
     sa.Column("details", sa.Text, nullable=False),
     sa.Index(None, "taken_at"),
+)
+
+unreadable_events = sa.Table(
+    "arctic_unreadable_events",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    # A location or a consumer: each reads the log for itself.
+    sa.Column("reader", sa.Text, nullable=False),
+    sa.Column("event_id", sa.BigInteger, nullable=False),
+    sa.Column("event", Told, nullable=False),
+    sa.Column("found_at", UtcTime, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+    sa.Index(None, "cluster", "id"),
 )
 
 _waiting = sa.text("state in ('waiting_trigger', 'waiting_constraints')")

@@ -19,10 +19,12 @@ from dagster._core.storage.legacy_storage import LegacyEventLogStorage, LegacyRu
 from dagster._core.storage.runs import SqliteRunStorage
 
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.events.escaping import escaped, is_storable
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.events.log_rows import (
     ARRIVALS,
+    COLUMNS,
     OBSERVATION,
     RUN_STATUS_OF_TYPE,
     arrival,
@@ -37,6 +39,10 @@ _PARTITION_TAG = "dagster/partition"
 _PLANNED = (
     "select distinct run_id, asset_key from event_logs "
     "where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED' and run_id {in}"
+)
+_LATEST = (
+    f"select {COLUMNS} from event_logs "
+    "where asset_key = ? and dagster_event_type = 'ASSET_MATERIALIZATION' order by id desc limit 1"
 )
 
 
@@ -155,7 +161,7 @@ class DagsterLog:
 
         The last materialization of any partition counts, an observation does not, and nothing
         from before the asset was wiped. Assets that never were are left out. Two statements,
-        whatever the number of assets.
+        whatever the number of assets; one for each where Dagster cannot read one of its records.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -165,14 +171,28 @@ class DagsterLog:
         keys = {AssetKey.from_user_string(asset): asset for asset in assets}
         try:
             latest = self._event_storage.get_latest_materialization_events(list(keys))
+            return {
+                keys[key]: datetime.fromtimestamp(entry.timestamp, UTC)
+                for key, entry in latest.items()
+                if entry is not None
+            }
         except Exception as error:
-            # Besides those of the driver, dagster-postgres raises errors of its own.
-            raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
-        return {
-            keys[key]: datetime.fromtimestamp(entry.timestamp, UTC)
-            for key, entry in latest.items()
-            if entry is not None
-        }
+            # Besides those of the driver, dagster-postgres raises errors of its own; and one
+            # record that Dagster cannot read must not hide the others.
+            try:
+                return self._latest_rows(keys)
+            except DatabaseUnavailable:
+                raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
+
+    def _latest_rows(self, keys: Mapping[AssetKey, str]) -> dict[str, datetime]:
+        found = {}
+        mark = self._log.sql.placeholder
+        with self._log.sql.session() as run:
+            for key, asset in keys.items():
+                rows = run(_LATEST.replace("?", mark), (key.to_string(),))
+                if rows:
+                    found[asset] = arrival(rows[0]).at
+        return found
 
     def close(self) -> None:
         """Closes the connections that are kept."""
@@ -202,7 +222,8 @@ class DagsterLog:
         return kind in ARRIVALS and bool(asset) and asset_name(asset) in self._arrivals_of
 
     def _events(self, rows: Sequence[Row]) -> list[Event]:
-        run_ids = {row[5] for row in rows if row[1] in RUN_STATUS_OF_TYPE and row[5]}
+        named = {row[5] for row in rows if row[1] in RUN_STATUS_OF_TYPE and row[5]}
+        run_ids = {run_id for run_id in named if is_storable(run_id)}
         runs: Mapping[str, RunView] = {}
         planned: dict[str, list[str]] = {}
         if run_ids:
@@ -227,19 +248,21 @@ class DagsterLog:
         assets = planned.get(run_id)
         if assets is None:
             assets = list(run.assets) if run else []
+        tags = {escaped(str(k)): escaped(str(v)) for k, v in run.tags.items()} if run else {}
+        location = self._location_of(run)
         return Event(
             kind=EventKind.RUN,
-            subject=run.job if run else job,
+            subject=escaped(run.job if run else job),
             at=at,
             storage_id=row[0],
-            run_id=run_id,
+            run_id=escaped(run_id) if run_id else None,
             status=RUN_STATUS_OF_TYPE[row[1]],
-            partition=run.tags.get(_PARTITION_TAG) if run else None,
-            location=self._location_of(run),
-            assets=tuple(sorted(assets)),
-            tags=run.tags if run else {},
+            partition=tags.get(_PARTITION_TAG),
+            location=None if location is None else escaped(location),
+            assets=tuple(sorted(map(escaped, assets))),
+            tags=tags,
             started=run.started if run else False,
-            problem=problem,
+            problem=None if problem is None else escaped(problem),
         )
 
     def _stored_ids(self) -> list[Row]:

@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from arctic_orchestration.events.escaping import escaped
+
 
 class EventKind(StrEnum):
     """What sort of fact an event is."""
@@ -52,6 +54,8 @@ class EventKey(str):
     ``run:<location>:job:<job>:<status>``     a run of the job reached the status
     ``run:<location>:asset:<key>:<status>``   a run that was to materialize the asset did
     ========================================  ==============================================
+
+    What databases cannot hold stands in it escaped, as in events.
     """
 
     __slots__ = ()
@@ -64,17 +68,17 @@ class EventKey(str):
     @classmethod
     def of_job_run(cls, location: str | None, job: str, status: RunStatus) -> "EventKey":
         """The key of a job's runs; ``location`` is the code location's name, if it is known."""
-        return cls(f"run:{location or ''}:job:{job}:{status.value}")
+        return cls(escaped(f"run:{location or ''}:job:{job}:{status.value}"))
 
     @classmethod
     def of_asset_run(cls, location: str | None, asset: str, status: RunStatus) -> "EventKey":
         """The key of the runs that were to materialize an asset."""
-        return cls(f"run:{location or ''}:asset:{asset}:{status.value}")
+        return cls(escaped(f"run:{location or ''}:asset:{asset}:{status.value}"))
 
 
 @lru_cache(maxsize=65_536)
 def _partition_key(asset: str) -> EventKey:
-    return EventKey(f"partition:{asset}")
+    return EventKey(escaped(f"partition:{asset}"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,10 +15,11 @@ from dagster import AssetKey, deserialize_value
 from dagster._core.events.log import EventLogEntry
 from dagster_shared.serdes import pack_value
 
+from arctic_orchestration.events.escaping import escaped, storable
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
 
-#: The columns of a row, in this order.
-COLUMNS = 'id, dagster_event_type, "timestamp", asset_key, "partition", run_id, event'
+#: The columns of a row, in this order. The time as text: a driver may not read all that is stored.
+COLUMNS = 'id, dagster_event_type, cast("timestamp" as text), asset_key, "partition", run_id, event'
 
 OBSERVATION = "ASSET_OBSERVATION"
 ARRIVALS = ("ASSET_MATERIALIZATION", OBSERVATION)
@@ -36,6 +37,10 @@ TYPES = (*ARRIVALS, *RUN_STATUS_OF_TYPE)
 #: Metadata labels that say how much arrived, the first that is there counts.
 BYTES_LABELS = ("bytes", "size_bytes")
 ROWS_LABELS = ("rows", "row_count", "dagster/partition_row_count", "dagster/row_count")
+
+#: Moments outside of these are mistakes, with which calendars cannot count.
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
 _LARGEST = 2**63 - 1
 _WHOLE = "a whole number of at least 0, below 2^63"
@@ -82,38 +87,47 @@ def arrival(row: tuple[Any, ...]) -> Event:
     What cannot be understood is told in ``problem``; the arrival itself stands in the columns.
     """
     storage_id, _, stamp, key, partition, run_id, body = row
-    metadata: Mapping[str, Any] = {}
+    metadata: dict[str, Any] = {}
     problem = None
     at = None
     try:
         document = _decode(body)
-        at = datetime.fromtimestamp(document["timestamp"], UTC)
+        at = _moment(document["timestamp"])
         data = document["dagster_event"]["event_specific_data"]
         found = data.get("materialization") or data["asset_observation"]
         try:
             metadata = {
                 entry["label"]: _value(entry["entry_data"]) for entry in found["metadata_entries"]
             }
-        except (KeyError, TypeError, AttributeError, _UnknownShapeError):
+        except Exception:
             metadata, problem = _by_dagster(body, found)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+    except Exception as error:
+        # json, Dagster's classes and calendars each refuse in their own way.
         problem = _body_problem(body, error)
     size, problem = _amount(metadata, BYTES_LABELS, problem)
     rows, problem = _amount(metadata, ROWS_LABELS, problem)
     subject = asset_name(key) if key else ""
     if not key:
         problem = problem or f"asset_key: got {key!r}, expected an asset key"
+    if at is None:
+        at = _from_column(stamp)
+    within = _within(at)
+    if within != at:
+        problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected the years 1970 to 9000"
+    for name, text in (("asset_key", subject), ("partition", partition)):
+        if text is not None and escaped(text) != text:
+            problem = problem or f"{name}: got {text!r}, kept escaped as {escaped(text)}"
     return Event(
         kind=EventKind.PARTITION,
-        subject=subject,
-        at=at or _from_column(stamp),
+        subject=escaped(subject),
+        at=within,
         storage_id=storage_id,
-        run_id=run_id or None,
-        partition=partition,
+        run_id=escaped(run_id) if run_id else None,
+        partition=None if partition is None else escaped(partition),
         bytes=size,
         rows=rows,
-        metadata=metadata,
-        problem=problem,
+        metadata={escaped(str(label)): storable(value) for label, value in metadata.items()},
+        problem=None if problem is None else escaped(problem),
     )
 
 
@@ -122,16 +136,20 @@ def run_moment(row: tuple[Any, ...]) -> tuple[datetime, str, str | None]:
     _, _, stamp, _, _, _, body = row
     try:
         document = _decode(body)
-        at = datetime.fromtimestamp(document["timestamp"], UTC)
-        return at, str(document.get("pipeline_name") or ""), None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
-        return _from_column(stamp), "", _body_problem(body, error)
+        at = _moment(document["timestamp"])
+        return _within(at), str(document.get("pipeline_name") or ""), None
+    except Exception as error:
+        return _within(_from_column(stamp)), "", _body_problem(body, error)
 
 
 @lru_cache(maxsize=65_536)
 def asset_name(column: str) -> str:
     """The asset key of a column, ``["raw", "flights"]``, as ``raw/flights``."""
-    key = AssetKey.from_db_string(column)
+    try:
+        key = AssetKey.from_db_string(column)
+    except Exception:
+        # Dagster checks what it reads, each time in another way.
+        return column
     return key.to_user_string() if key else column
 
 
@@ -185,7 +203,7 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
     for entry in entries:
         try:
             metadata[entry["label"]] = _value(entry["entry_data"])
-        except (KeyError, TypeError, AttributeError, _UnknownShapeError):
+        except Exception:
             label = entry.get("label") if isinstance(entry, dict) else None
             problem = (
                 f"metadata {label or '?'}: got {_short(entry)}, "
@@ -217,6 +235,15 @@ def _amount(
         said = f"{label}: got {_short(metadata[label])}, expected {_WHOLE}"
         return None, f"{problem}; {said}" if problem else said
     return None, problem
+
+
+def _moment(seconds: Any) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _within(at: datetime) -> datetime:
+    """The moment, or the nearest one with which calendars can count."""
+    return min(max(at, _EARLIEST), _LATEST)
 
 
 def _from_column(stamp: Any) -> datetime:

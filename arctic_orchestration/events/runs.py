@@ -100,7 +100,8 @@ def _view(row: tuple[Any, ...]) -> RunView:
     run_id, job, status, body, started, ended = row
     try:
         tags, location, assets = _from_body(body)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except Exception:
+        # Another form, or a broken one: Dagster's own code says which.
         tags, location, assets = _by_dagster(body)
     return RunView(
         run_id=run_id,
@@ -134,14 +135,18 @@ def _from_body(body: str) -> tuple[dict[str, str], str | None, tuple[str, ...]]:
 def _by_dagster(body: str) -> tuple[dict[str, str], str | None, tuple[str, ...]]:
     try:
         run = deserialize_value(body, DagsterRun)
+        origin = run.remote_job_origin
+        location = origin.repository_origin.code_location_origin.location_name if origin else None
+        assets = sorted(key.to_user_string() for key in run.asset_selection or ())
+        return dict(run.tags), location, tuple(assets)
     except Exception:
         # A run of a newer or broken record is still a run; its columns are known.
         return {}, None, ()
-    origin = run.remote_job_origin
-    location = origin.repository_origin.code_location_origin.location_name if origin else None
-    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
-    return dict(run.tags), location, tuple(assets)
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+    """The moment of a column; one that no calendar has counts as the beginning of time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+    except (TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)

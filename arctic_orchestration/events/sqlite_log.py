@@ -42,7 +42,7 @@ MARKS = 64
 _BUSY_SECONDS = 60
 _CHUNK = 500
 # Not the text of the event: Dagster's migrations may write it anew in another form.
-_MARKED = 'id, run_id, dagster_event_type, "timestamp", asset_key, "partition"'
+_MARKED = 'id, run_id, dagster_event_type, cast("timestamp" as text), asset_key, "partition"'
 
 
 class SqliteSql:
@@ -89,6 +89,8 @@ class SqliteSql:
         try:
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
+                # A text that is no UTF-8 must not keep what follows it from being read.
+                connection.text_factory = _text
                 connection.execute("begin")
 
                 def run(statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -175,6 +177,10 @@ def _still_true(run: Any, trail: list[Mark]) -> list[Mark]:
         if found and _mark(found[0])[1] == fingerprint:
             return trail[: index + 1]
     return []
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogateescape")
 
 
 def _mark(row: Row) -> Mark:

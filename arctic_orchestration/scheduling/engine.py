@@ -25,10 +25,12 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import in_state, is_launching, is_waiting, jobs, runs
-from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
 from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.scheduling import (
     abandonment,
     clock_change,
@@ -55,6 +57,8 @@ from arctic_orchestration.scheduling.targets import Targets
 EVENTS_AT_ONCE = 4_000
 #: transactions of events in one tick; the rest of a backlog waits for the next
 _READS_PER_TICK = 5
+#: events set aside in one tick, so that a tick stays short
+_ASIDE_PER_TICK = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +141,25 @@ class Engine:
         counts: Counter[str] = Counter()
         moves: list[JobMove] = []
         lags: list[timedelta] = []
+        narrowing = Narrowing(most=EVENTS_AT_ONCE)
+        reads, more = 0, True
         with _collector_paused():
-            for read in range(_READS_PER_TICK):
-                last = read == _READS_PER_TICK - 1
-                position, more, work = self._subscribe(now, counts, moves, lags, last=last)
+            while more and reads < _READS_PER_TICK and counts["unreadable"] < _ASIDE_PER_TICK:
+                last = reads == _READS_PER_TICK - 1
+                is_whole = narrowing.limit == narrowing.most
+                try:
+                    position, more, work = self._subscribe(
+                        now, counts, moves, lags, narrowing, last=last
+                    )
+                except DatabaseUnavailable:
+                    raise
+                except Exception as error:
+                    self.store.forget()
+                    if not narrowing.narrow(error):
+                        raise
+                    continue
                 self._deployed = True
-                if not more:
-                    break
+                reads += is_whole or last
         # An idle tick is one transaction: the others have nothing to look at.
         keeps_house = self._keeps_house(now)
         if any(work) or keeps_house:
@@ -169,28 +185,34 @@ class Engine:
         counts: Counter[str],
         moves: list[JobMove],
         lags: list[timedelta],
+        narrowing: Narrowing,
         *,
         last: bool,
     ) -> tuple[Position, bool, _Work]:
         """Reads and stores events; returns the position, and whether there are more, and work."""
+        done: Counter[str] = Counter()
         with self.database.begin() as tx:
             location = self._locked(tx)
             if clock_change.was_set_back(location, now):
                 clock_change.settle(tx, location, self.store, now)
-            self._deploy(tx, location, now, counts)
+            self._deploy(tx, location, now, done)
             if location.position is None:
                 # What arrived before anybody waited for it concerns nobody.
                 position = self.feed.end()
                 locations.update(tx, location, position=position.to_json())
+                counts.update(done)
                 return position, False, _Work(runs=True, jobs=True)
             before = Position.from_json(location.position)
-            batch = self.feed.read(before, EVENTS_AT_ONCE)
+            batch = self.feed.read(before, narrowing.limit)
+            events, aside = narrowing.begin(batch.events)
+            reader = f"location {location.name}"
+            unreadable_events.set_aside(tx, location.cluster, reader, aside, now)
             queue = JobQueue(tx, now)
-            RunTracker(queue, location, self.lookup).note(batch.events)
+            RunTracker(queue, location, self.lookup).note(events)
             subscriber = Subscriber(tx, location, self.store, queue)
             # Ticks of time wait for what happened before them, but not for ever.
-            counts.update(subscriber.take(batch.events, more=batch.more, last=last))
-            counts["events"] += len(batch.events)
+            done.update(subscriber.take(events, more=batch.more, last=last))
+            done.update(events=len(events), unreadable=len(aside))
             queue.flush()
             if batch.position != before or subscriber.next_event != location.next_event:
                 locations.update(
@@ -200,8 +222,10 @@ class Engine:
                     next_event=subscriber.next_event,
                 )
             work = _has_work(tx, location, now)
+        narrowing.stored()
+        counts.update(done)
         moves += queue.moves
-        lags += [now - event.at for event in batch.events]
+        lags += [now - event.at for event in events]
         return batch.position, batch.more, work
 
     def _deploy(

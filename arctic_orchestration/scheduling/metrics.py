@@ -6,6 +6,7 @@ of those, and each would be a series of its own.
 
 ======================================  =====================================================
 ``arctic_events_read_total``            events read from Dagster's event log
+``arctic_events_unreadable_total``      events that could not be stored and were set aside
 ``arctic_events_matched_total``         times that a schedule took an event
 ``arctic_event_lag_seconds``            from an event's own moment to the tick that took it
 ``arctic_job_moves_total``              moves of jobs, by the ``state`` they came to
@@ -82,6 +83,7 @@ class Metrics:
             return Histogram(f"arctic_{name}", text, names, buckets=buckets, registry=registry)
 
         self._read = counter("events_read", "Events read from the event log")
+        self._aside = counter("events_unreadable", "Events that could not be stored")
         self._matched = counter("events_matched", "Times that a schedule took an event")
         self._lag = histogram("event_lag_seconds", "From an event to its tick", _LAGS)
         self._moves = counter("job_moves", "Moves of jobs, by the state they came to", "state")
@@ -139,6 +141,7 @@ class Metrics:
         counts = result.counts
         self._ticks.labels(*place).observe(seconds)
         self._read.labels(*place).inc(counts["events"])
+        self._aside.labels(*place).inc(counts["unreadable"])
         self._matched.labels(*place).inc(counts["matched"])
         self._admitted.labels(*place).inc(counts["admitted"])
         self._requested.labels(*place).inc(len(result.requests))

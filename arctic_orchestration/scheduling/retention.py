@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
+from arctic_orchestration.database import dialect, unreadable_events
 from arctic_orchestration.database.tables import events, job_events, jobs, launches
 from arctic_orchestration.scheduling.location import Location
 
@@ -35,6 +35,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     if numbers:
         here = events.c.location_id == location.id
         tx.execute(sa.delete(events).where(here, dialect.among(tx, events.c.number, numbers)))
+    unreadable_events.prune(tx, location.cluster, now - keep)
     # No rate looks further back.
     forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)
     tx.execute(

@@ -74,6 +74,26 @@ def test_an_announcement_is_seen_by_the_feed(
         (("a", "1", "--metadata", "[/]"), "--metadata: got '[/]', expected key=value"),
         (("a", "1", "--metadata", "rows=5"), "got 'rows=5', expected another key: use --rows"),
         (("a", "1", "--bytes", "5MB"), "--bytes: got '5MB', expected a whole number that is not"),
+        (
+            ("a", "1", "--path", "/data/caf\udce9.csv"),
+            "--path: got '/data/caf\\udce9.csv', expected",
+        ),
+        (("a", "1", "--path", "a\0b"), "--path: got 'a\\x00b', expected text in UTF-8 without NUL"),
+        (("caf\udce9", "1"), "ASSET: got 'caf\\udce9', expected text in UTF-8 without NUL"),
+        (("a", "x\udce9"), "KEY: got 'x\\udce9', expected text in UTF-8 without NUL"),
+        (("a", "1", "--metadata", "x=\udce9"), "--metadata: got 'x=\\udce9', expected text in"),
+        (("a", "1", "--metadata", "\udce9=1"), "--metadata: got '\\udce9=1', expected text in"),
+        (
+            ("a", "1", "--metadata", 'x=["\\ud83d"]'),
+            "--metadata x: got '[\"\\\\ud83d\"]', expected",
+        ),
+        (("a", "1", "--metadata", 'x="\\u0000"'), "expected text without NUL and halves"),
+        (("a", "1", "--metadata", "x=1e999"), "and finite numbers"),
+        (
+            ("a", "1", "--metadata", "x=" + "[" * 101 + "]" * 101),
+            "expected JSON nested at most 100",
+        ),
+        (("a", "1", "--metadata", "x=" + "[" * 5000 + "]" * 5000), "JSON nested at most 100 deep"),
         (("a",), "Missing argument 'KEY'"),
     ],
 )

@@ -10,6 +10,7 @@ from dagster import DagsterInstance
 
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration_tests.code_location.odd_events import execute
 
 
 @pytest.fixture
@@ -94,6 +95,22 @@ def test_it_answers_after_the_instance_of_a_tick_has_ended(instance: DagsterInst
     del of_a_tick
     instance.report_runless_asset_event(dg.AssetMaterialization("a"))
     assert log.materialized_at(["a"]) == {"a": moment_of(instance, "a")}
+
+
+@pytest.mark.parametrize("body", ["{", "null", "[" * 100_000, '{"timestamp": 1e300}'])
+def test_a_record_that_dagster_cannot_read_hides_no_other(
+    instance: DagsterInstance, body: str
+) -> None:
+    """The asset whose record is broken was made when its row was written; the other as ever."""
+    for asset in ("broken", "other"):
+        instance.report_runless_asset_event(dg.AssetMaterialization(asset))
+    made = {asset: moment_of(instance, asset) for asset in ("broken", "other")}
+    for table, column in (("event_logs", "event"), ("asset_keys", "last_materialization")):
+        statement = f"update {table} set {column} = ? where asset_key = ?"
+        execute(instance, "event_logs", statement, body, '["broken"]')
+    found = DagsterLog(instance).materialized_at(["broken", "other"])
+    assert found.keys() == made.keys()
+    assert all(abs(found[asset] - made[asset]) < timedelta(seconds=2) for asset in made)
 
 
 def test_many_assets_cost_as_many_statements_as_two(instance: DagsterInstance) -> None:

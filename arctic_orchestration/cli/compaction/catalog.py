@@ -1,10 +1,9 @@
 """``arctic compaction forget-catalog``: after the catalog has moved."""
 
-from rich.markup import escape
-
 from arctic_orchestration.cli.compaction.opened import opened_compaction
 from arctic_orchestration.cli.display import console, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 
 
 def forget_catalog(as_json: JsonOption = False) -> None:

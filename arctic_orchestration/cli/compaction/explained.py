@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.tree import Tree
 
 from arctic_orchestration.cli.compaction.opened import (
@@ -36,6 +35,7 @@ from arctic_orchestration.cli.compaction.waiting import (
 )
 from arctic_orchestration.cli.display import console, counted, short_id
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import task_rows
 from arctic_orchestration.compaction.policy import Policy

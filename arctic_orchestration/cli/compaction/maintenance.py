@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import sqlalchemy as sa
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import (
     Opened,
@@ -18,6 +17,7 @@ from arctic_orchestration.cli.compaction.opened import (
 )
 from arctic_orchestration.cli.display import Rows, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.leftovers import Protected, protected_paths
 from arctic_orchestration.database.compaction_tables import compaction_tasks, is_live

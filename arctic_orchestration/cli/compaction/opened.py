@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import sqlalchemy as sa
 import typer
-from rich.console import Console
 
 from arctic_orchestration.cli.state import sqlite_file, state_database
+from arctic_orchestration.cli.terminal import Console
 from arctic_orchestration.compaction import queues, tables
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.tables import CompactionTable

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import (
     Opened,
@@ -16,6 +15,7 @@ from arctic_orchestration.cli.compaction.opened import (
 from arctic_orchestration.cli.compaction.task import file_json, print_files
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.offers import Offered
 from arctic_orchestration.compaction.policy import Policy

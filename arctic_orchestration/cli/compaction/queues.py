@@ -3,11 +3,11 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import opened_compaction
 from arctic_orchestration.cli.display import Rows, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues
 from arctic_orchestration.compaction.queues import CAPACITY, CompactionQueue, QueueCounts

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import opened_compaction, seconds
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.records import CompactionRecord
 from arctic_orchestration.compaction.records import records as read_records

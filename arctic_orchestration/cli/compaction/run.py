@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from arctic_orchestration.cli.compaction.opened import TableArgument, opened_compaction
@@ -17,6 +15,7 @@ from arctic_orchestration.cli.compaction.tasks import task_json
 from arctic_orchestration.cli.display import console, counted, print_json
 from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.errors import InvalidInput

@@ -1,6 +1,5 @@
 """``arctic compaction tick`` and ``serve``: planning, committing and housekeeping, by hand."""
 
-import json
 import logging
 import time
 from dataclasses import asdict
@@ -8,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import (
     Opened,
@@ -20,6 +18,7 @@ from arctic_orchestration.cli.compaction.opened import (
 from arctic_orchestration.cli.display import console, counted, moment, print_json
 from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape, json_text
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.quantities import format_duration
@@ -134,7 +133,7 @@ class Service:
         now = utc_now()
         if self._as_json:
             line = {"at": iso(now), "event": event, **document}
-            print(json.dumps(line, ensure_ascii=False), flush=True)
+            print(json_text(line), flush=True)
         else:
             console().print(f"[dim]{moment(now)}[/] {escape(text)}")
 

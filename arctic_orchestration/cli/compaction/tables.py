@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import sqlalchemy as sa
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import (
     Opened,
@@ -19,6 +18,7 @@ from arctic_orchestration.cli.compaction.opened import (
 )
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, rests, tables
 from arctic_orchestration.compaction.policy import DISABLED, Policy

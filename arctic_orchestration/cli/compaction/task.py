@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
-from rich.markup import escape
-
 from arctic_orchestration.cli.compaction.opened import span
 from arctic_orchestration.cli.display import Rows, console, counted, moment
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.compaction.attempt import Attempt
 from arctic_orchestration.compaction.task import Move, Task, TaskState
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import sqlalchemy as sa
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.compaction.opened import Opened, opened_compaction, span
 from arctic_orchestration.cli.compaction.task import colored, print_task, task_document
@@ -19,6 +18,7 @@ from arctic_orchestration.cli.display import (
     short_id,
 )
 from arctic_orchestration.cli.state import JsonOption
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import (
     attempts,
@@ -209,7 +209,8 @@ def _require_uncommitted(opened: Opened, task: Task) -> None:
     try:
         table = opened.table(task.table)
     except ArcticError as error:
-        typer.echo(f"whether a snapshot has it already is not known: {error}", err=True)
+        text = f"whether a snapshot has it already is not known: {error}"
+        Console(stderr=True, highlight=False).print(escape(text, lines=True))
         return
     for snapshot in table.metadata.snapshots:
         if task.id in tasks_of(snapshot):

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.tree import Tree
 
 from arctic_orchestration.cli.display import console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.tasks.listing import edge_json
 from arctic_orchestration.cli.tasks.opened import Known, age_of, colored, mark, opened_tasks
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.freshness.views.tasks import EdgeView
 from arctic_orchestration.scheduling.views.texts import iso
 

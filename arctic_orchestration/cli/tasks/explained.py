@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rich.markup import escape
 from rich.tree import Tree
 
 from arctic_orchestration.cli.display import console, counted, moment, print_json, short_id
@@ -16,6 +15,7 @@ from arctic_orchestration.cli.tasks.opened import (
     mark,
     opened_tasks,
 )
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState

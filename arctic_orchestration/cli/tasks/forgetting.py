@@ -3,11 +3,11 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.tasks.opened import opened_tasks
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.freshness import forgetting
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json, short_id
 from arctic_orchestration.cli.state import JsonOption
@@ -17,6 +16,7 @@ from arctic_orchestration.cli.tasks.opened import (
     mark,
     opened_tasks,
 )
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.status import StatusEvent, events_of

@@ -3,11 +3,11 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import console, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.tasks.opened import TaskArgument, opened_tasks
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.freshness import skips
 from arctic_orchestration.scheduling.views.texts import iso
 

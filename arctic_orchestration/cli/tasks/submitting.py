@@ -3,13 +3,13 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from arctic_orchestration.cli.display import Rows, console, counted, print_json, short_id
 from arctic_orchestration.cli.state import JsonOption, LocationOption
 from arctic_orchestration.cli.tasks.listing import submission_json
 from arctic_orchestration.cli.tasks.opened import Known, colored, opened_tasks
 from arctic_orchestration.cli.tasks.waiting import until_ended
+from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.submission import Submission, SubmissionState

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import sleep
 
-from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
 
 from arctic_orchestration.cli.display import counted
 from arctic_orchestration.cli.tasks.opened import OpenedTasks
+from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.submission import Submission

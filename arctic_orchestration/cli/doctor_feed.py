@@ -1,0 +1,45 @@
+"""What ``arctic doctor`` finds of how Dagster's event log is read."""
+
+from typing import TYPE_CHECKING
+
+from arctic_orchestration.cli.display import counted
+from arctic_orchestration.cli.doctor_state import readable_database
+from arctic_orchestration.cli.findings import GOOD, WARNING, Finding
+from arctic_orchestration.database import unreadable_events
+from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+
+def mode(instance: "DagsterInstance") -> list[Finding]:
+    """Whether the log can be read exactly."""
+    from arctic_orchestration.events.dagster_log import DagsterLog
+    from arctic_orchestration.events.feed import FeedMode
+
+    log = DagsterLog(instance)
+    status = GOOD if log.mode is FeedMode.EXACT else WARNING
+    found = f"{log.mode.value}: {log.mode_reason}"
+    advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
+    log.close()
+    return [Finding(check="feed", status=status, found=found, advice=advice)]
+
+
+def unreadable() -> list[Finding]:
+    """Events that were set aside."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            newest = unreadable_events.listed(tx, settings.cluster, limit=1)
+            total = unreadable_events.count(tx, settings.cluster)
+    finally:
+        database.close()
+    if not newest:
+        return []
+    last = newest[0]
+    found = f"{counted(total, 'event')} set aside, the newest {last.event_id}: {last.reason}"
+    advice = "see: arctic events unreadable"
+    return [Finding(check="unreadable events", status=WARNING, found=found, advice=advice)]
