@@ -13,6 +13,7 @@
     ├── TransitionRefused       a state cannot be left that way
     ├── Refused                 a report of somebody who has lost the right to make it
     │   └── LeaseLost           its lease was taken over; nothing was changed
+    ├── PartitionsGivenUp       a consumer has partitions that failed too often
     ├── WorkerBroken            what a worker merges with is gone
     └── LakeError               a lake table cannot be read or written
         ├── UnsupportedTable    its format or a column's type would not survive
@@ -113,6 +114,10 @@ class Refused(ArcticError):
 
 class LeaseLost(Refused):
     """The lease was taken over by another owner, or could not be renewed; nothing was changed."""
+
+
+class PartitionsGivenUp(ArcticError):
+    """A consumer has partitions that are delivered no more, since they failed too often."""
 
 
 class WorkerBroken(ArcticError):

@@ -69,6 +69,9 @@ def print_consumer(
         out.print(f"unread     {counted(progress.unread, 'partition')} of the event log")
     if progress.lag is not None:
         out.print(f"lag        {shown_lag(progress)}: since {moment(progress.oldest_at)}")
+    if progress.discarded:
+        what = counted(progress.discarded, "partition")
+        out.print(f"[red]given up   {what}[/]: arctic consumers retry {escape(one.name)} --all")
     if one.passed_over:
         said = escape(one.passed_over_reason or "")
         out.print(f"[yellow]passed over {counted(one.passed_over, 'arrival')}: {said}[/]")
@@ -166,6 +169,7 @@ def consumer_json(standing: Standing) -> dict[str, Any]:
         "discarded": progress.discarded,
         "unread": progress.unread if standing.uncounted is None else None,
         "share": round(progress.share, 6),
+        "caught_up": progress.caught_up if standing.uncounted is None else None,
         "lag_seconds": None if progress.lag is None else progress.lag.total_seconds(),
         "passed_over": one.passed_over,
         "max_attempts": one.max_attempts,

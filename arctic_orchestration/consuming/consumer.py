@@ -20,7 +20,12 @@ from arctic_orchestration.consuming.instance import (
 from arctic_orchestration.consuming.partition import Where
 from arctic_orchestration.consuming.partitions import Partitions
 from arctic_orchestration.consuming.progress import Progress
-from arctic_orchestration.consuming.specification import FROM_BEGINNING, HELD_FOR, ConsumerSpec
+from arctic_orchestration.consuming.specification import (
+    FROM_BEGINNING,
+    HELD_FOR,
+    ONE_BY_ONE,
+    ConsumerSpec,
+)
 from arctic_orchestration.consuming.working_set import Existing
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound
@@ -63,6 +68,7 @@ class PartitionConsumer:
         lease: timedelta = timedelta(seconds=60),
         attempts: int = 3,
         retry_after: timedelta = timedelta(minutes=1),
+        retry: str = ONE_BY_ONE,
         held_for: timedelta = HELD_FOR,
         partitions_def: "dg.PartitionsDefinition[Any] | None" = None,
         instance: "dg.DagsterInstance | None" = None,
@@ -84,6 +90,10 @@ class PartitionConsumer:
             attempts: after so many that failed a partition is discarded, until a person or a new
                 arrival says otherwise.
             retry_after: how long a partition rests after an attempt that failed.
+            retry: ``one_by_one``: a partition that failed comes again in a block of its own, so
+                that only the one to blame is given up, and a block that fails with several
+                discards none of them. ``together``: in a block with others, each of which has an
+                attempt less when it fails.
             held_for: how long a dynamic partition that arrived is held until it is added in
                 Dagster. After that it is discarded, until a person or a new arrival says otherwise.
             partitions_def: how the asset is partitioned, where ``asset`` does not say it. Of
@@ -105,7 +115,7 @@ class PartitionConsumer:
         form = {
             "name": name, "asset": self._asset.key, "start": start, "until": until,
             "working_set": working_set, "lease": lease, "attempts": attempts,
-            "retry_after": retry_after, "held_for": held_for,
+            "retry_after": retry_after, "retry": retry, "held_for": held_for,
         }  # fmt: skip
         self.spec = ConsumerSpec.parse(form, field=field)
         self._instance = instance
@@ -161,8 +171,8 @@ class PartitionConsumer:
 
         Args:
             limit: at most so many partitions; none: all that wait, which is ``working_set`` and at
-                most one reading of 1,000 events more. To have all that is new, take until there
-                is nothing.
+                most one reading of 1,000 events more. What has failed comes alone. To have all
+                that is new, take until there is nothing.
             where: which ones: a glob on the key, keys, or a function of a
                 :class:`ConsumedPartition`, which is called while others wait. What it passes over
                 is not lost: it waits for another filter.
@@ -199,6 +209,16 @@ class PartitionConsumer:
             # It was deleted, and begins anew.
             engine.register()
             return engine.progress()
+
+    def check_given_up(self) -> None:
+        """Returns while no partition is given up: at the end of a run, to let the run fail.
+
+        Errors:
+            PartitionsGivenUp: names those that are, why, and what to do.
+            ConfigurationError: Dagster's instance or the database cannot be used.
+            DatabaseUnavailable: the database did not answer.
+        """
+        self._registered().check_given_up()
 
     @property
     def settings(self) -> Settings:

@@ -62,20 +62,43 @@ def put_back(tx: sa.Connection, these: Which, reason: str, now: datetime) -> int
 
 
 def fail(
-    tx: sa.Connection, consumer: Consumer, these: Which, reason: str, now: datetime, *, rests: bool
-) -> int:
-    """An attempt of each counts: it waits again, after its rest, or is discarded."""
-    again = _arrived_meanwhile(tx, these, now)
+    tx: sa.Connection,
+    consumer: Consumer,
+    these: Which,
+    reason: str,
+    now: datetime,
+    *,
+    rests: bool,
+    shared: bool = False,
+) -> tuple[int, Sequence[str]]:
+    """An attempt of each counts: it waits again, after its rest, or is discarded.
+
+    Args:
+        tx: the transaction.
+        consumer: of the partitions.
+        these: which.
+        reason: for people.
+        now: the moment.
+        rests: whether it waits for ``retry_after`` until it comes again.
+        shared: the block failed with several of them, so which is to blame is not known: none is
+            discarded for that, whatever its attempts.
+
+    Returns:
+        how many failed, and the keys of those that were discarded.
+    """
+    failed = _arrived_meanwhile(tx, these, now)
     counted = {**_free, "attempts": _p.attempts + 1, "reason": reason, "state_at": now}
-    last = (*these, _p.attempts + 1 >= consumer.max_attempts)
-    given_up = _changed(
-        tx, last, {**counted, "state": PartitionState.DISCARDED.value, "not_before": None}
-    )
+    given_up: Sequence[str] = ()
+    if not shared:
+        last = (*these, _p.attempts + 1 >= consumer.max_attempts)
+        discarded = {"state": PartitionState.DISCARDED.value, "not_before": None}
+        update = sa.update(consumer_partitions).where(*last).values({**counted, **discarded})
+        given_up = tx.execute(update.returning(_p.partition)).scalars().all()
     waits = {
         "state": PartitionState.WAITING.value,
         "not_before": now + consumer.retry_after if rests and consumer.retry_seconds else None,
     }
-    return again + given_up + _changed(tx, these, {**counted, **waits})
+    return failed + len(given_up) + _changed(tx, these, {**counted, **waits}), given_up
 
 
 def _arrived_meanwhile(tx: sa.Connection, these: Which, now: datetime) -> int:

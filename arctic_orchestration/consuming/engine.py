@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming import consumers, leasing, working_set
+from arctic_orchestration.consuming import consumers, giving_up, leasing, working_set
 from arctic_orchestration.consuming.asked import check_asked
 from arctic_orchestration.consuming.consumers import Consumer, Time
 from arctic_orchestration.consuming.leasing import Taken
@@ -230,7 +230,7 @@ class ConsumerEngine:
             taken = leasing.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
                 wanted=wanted, existing=self.existing, held_for=self.spec.held_for, after=after,
-                asks=asks, time=self.time,
+                asks=asks, one_by_one=self.spec.one_by_one, time=self.time,
             )  # fmt: skip
         if taken is None:
             return None, seen
@@ -260,7 +260,10 @@ class ConsumerEngine:
             life=self.spec.lease,
             what=f"the lease of consumer {name} with token {taking.taken.token}",
         )
-        partitions = Partitions(name, taking.taken, self.database.begin, renewal, self.time)
+        partitions = Partitions(
+            name, taking.taken, self.database.begin, renewal, self.time,
+            one_by_one=self.spec.one_by_one,
+        )  # fmt: skip
         with renewal:
             try:
                 yield partitions
@@ -300,6 +303,17 @@ class ConsumerEngine:
             position, more = batch.position, batch.more
         with self.database.read() as tx:
             return counted(tx, known.id, self.time(tx), unread=unread)
+
+    def check_given_up(self) -> None:
+        """Returns while no partition is given up.
+
+        Errors:
+            NotFound: it was deleted.
+            PartitionsGivenUp: names those that are, and why.
+            DatabaseUnavailable: the database did not answer.
+        """
+        with self.database.read() as tx:
+            giving_up.check(tx, self.seen(tx))
 
     def _waited_for(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.consuming import consumers, endings, working_set
+from arctic_orchestration.consuming import consumers, endings, giving_up, working_set
 from arctic_orchestration.consuming.consumers import Consumer, Time
 from arctic_orchestration.consuming.partition import ConsumedPartition, PartitionState
 from arctic_orchestration.consuming.specification import HELD_FOR
@@ -98,11 +98,14 @@ def take(
     held_for: timedelta = HELD_FOR,
     after: int = 0,
     asks: bool = True,
+    one_by_one: bool = True,
     time: Time = database_time,
 ) -> Taken | None:
     """Takes partitions that wait, in the order of their arrival, for nobody else to have.
 
     Those of leases whose time is over are waiting again first; for each that was an attempt.
+    With ``one_by_one``, a partition that has failed is taken alone, when it is the first that
+    waits; those that have not failed are taken together, without it.
 
     Args:
         tx: the transaction.
@@ -115,6 +118,7 @@ def take(
         asks: whether it is asked; false: only keys that it had when it was asked last.
         held_for: how long a key that it does not have yet is held.
         after: only from behind this place on, where one has looked at all before it.
+        one_by_one: whether what has failed is taken alone.
         time: what tells the moment.
 
     Returns:
@@ -125,16 +129,20 @@ def take(
     except NotFound:
         return None
     now = time(tx)
-    expire(tx, consumer, now)
+    expire(tx, consumer, now, one_by_one=one_by_one)
     if existing is not None and asks:
-        working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
+        late = working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
+        giving_up.report(tx, consumer, late, now)
     found: list[ConsumedPartition] = []
     most = limit if wanted is None else None
     for row in _ready(tx, consumer_id, now, most, after, has_all=existing is None):
+        alone = one_by_one and row.attempts > 0
+        if alone and found:
+            continue
         partition = ConsumedPartition.from_row(row, consumer.name)
         if wanted is None or wanted(partition):
             found.append(partition)
-            if len(found) == limit:
+            if alone or len(found) == limit:
                 break
     if not found:
         return None
@@ -209,6 +217,7 @@ def settle(
     token: int,
     *,
     failed: Mapping[str, str] | None = None,
+    shared: Mapping[str, str] | None = None,
     put_back: Mapping[str, str] | None = None,
     time: Time = database_time,
 ) -> Settled:
@@ -219,6 +228,8 @@ def settle(
         consumer_id: of the consumer.
         token: of the lease.
         failed: why, by key: the attempt counts, and the partition rests or is discarded.
+        shared: why, by key: several failed together, and which of them is to blame is not known.
+            The attempt counts, and the partition rests; it is not discarded for that.
         put_back: why, by key: it waits again as if it had not been taken.
         time: what tells the moment.
 
@@ -231,9 +242,17 @@ def settle(
     now = time(tx)
     here = (_p.consumer_id == consumer_id, _p.token == token, _leased)
     counts = {"failed": 0, "put_back": 0}
-    for reason, keys in _by_reason(failed):
-        these = (*here, dialect.among(tx, _p.partition, keys))
-        counts["failed"] += endings.fail(tx, consumer, these, reason, now, rests=True)
+    given_up: dict[str, str] = {}
+    for is_shared, named in ((False, failed), (True, shared)):
+        for reason, keys in _by_reason(named):
+            these = (*here, dialect.among(tx, _p.partition, keys))
+            said = _of_a_block(reason, partitions) if is_shared else reason
+            number, discarded = endings.fail(
+                tx, consumer, these, said, now, rests=True, shared=is_shared
+            )
+            counts["failed"] += number
+            given_up |= dict.fromkeys(discarded, said)
+    giving_up.report(tx, consumer, given_up, now)
     for reason, keys in _by_reason(put_back):
         these = (*here, dialect.among(tx, _p.partition, keys))
         counts["put_back"] += endings.put_back(tx, these, reason, now)
@@ -258,22 +277,29 @@ def check_number(settled: Settled, partitions: int, token: int) -> None:
         raise LeaseLost(f"{_RESET}: the lease with token {token} is over; nothing was changed")
 
 
-def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
+def expire(tx: sa.Connection, consumer: Consumer, now: datetime, *, one_by_one: bool = True) -> int:
     """Takes partitions from leases whose time is over; the consumer's row is locked.
 
-    For each partition that was an attempt: what kills its process must not do so for ever.
+    For each partition that was an attempt: what kills its process must not do so for ever. With
+    ``one_by_one``, several that were lost together are discarded by none of it: they come again
+    alone, so that only the one that kills its process uses up its attempts.
 
     Returns:
         how many leases were lost.
     """
-    query = sa.select(_l.token, _l.owner, _l.expires_at).where(
+    query = sa.select(_l.token, _l.owner, _l.expires_at, _l.partitions).where(
         _l.consumer_id == consumer.id, _live, _l.expires_at <= now
     )
     over = tx.execute(query.with_for_update(skip_locked=True)).all()
+    given_up: dict[str, str] = {}
     for row in over:
         reason = f"{row.owner} was silent: its lease was over at {format_moment(row.expires_at)}"
+        shared = one_by_one and row.partitions > 1
+        if shared:
+            reason = _of_a_block(reason, row.partitions)
         these = (_p.consumer_id == consumer.id, _p.token == row.token, _leased)
-        endings.fail(tx, consumer, these, reason, now, rests=False)
+        _, discarded = endings.fail(tx, consumer, these, reason, now, rests=False, shared=shared)
+        given_up |= dict.fromkeys(discarded, reason)
         tx.execute(
             sa.update(consumer_leases)
             .where(_l.consumer_id == consumer.id, _l.token == row.token)
@@ -283,6 +309,7 @@ def expire(tx: sa.Connection, consumer: Consumer, now: datetime) -> int:
                 ended_at=now,
             )
         )
+    giving_up.report(tx, consumer, given_up, now)
     return len(over)
 
 
@@ -296,6 +323,10 @@ def ended_by_its_owner(tx: sa.Connection, consumer_id: int, token: int) -> bool:
     """Whether a lease was ended by who had it: nobody else could have."""
     query = sa.select(_l.state).where(_l.consumer_id == consumer_id, _l.token == token)
     return tx.execute(query).scalar() == ENDED
+
+
+def _of_a_block(reason: str, partitions: int) -> str:
+    return f"{reason} (in a block of {partitions}; it comes again alone)"
 
 
 def _due(now: datetime) -> sa.ColumnElement[bool]:

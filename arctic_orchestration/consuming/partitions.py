@@ -30,6 +30,8 @@ class Partitions(Sequence[ConsumedPartition]):
         begin: Callable[[], AbstractContextManager[sa.Connection]],
         renewal: Renewal | None,
         time: Time = database_time,
+        *,
+        one_by_one: bool = True,
     ) -> None:
         self._consumer = consumer
         self._taken = taken
@@ -37,7 +39,10 @@ class Partitions(Sequence[ConsumedPartition]):
         self._renewal = renewal
         self._time = time
         self._all = taken.partitions if taken is not None else ()
+        #: an exception of a block with several says nothing of any one of them
+        self._shares_failure = one_by_one and len(self._all) > 1
         self._failed: dict[str, str] = {}
+        self._shared: dict[str, str] = {}
         self._put_back: dict[str, str] = {}
         self._settled: Settled | None = None
         self._in_transaction = False
@@ -150,7 +155,12 @@ class Partitions(Sequence[ConsumedPartition]):
         """Those of which nothing was said have failed, or are put back."""
         said = {*self._failed, *self._put_back}
         others = dict.fromkeys((key for key in self.keys if key not in said), reason)
-        (self._failed if failed else self._put_back).update(others)
+        if not failed:
+            self._put_back.update(others)
+        elif self._shares_failure:
+            self._shared.update(others)
+        else:
+            self._failed.update(others)
 
     def _settle(self) -> None:
         """Acknowledges what is neither put back nor failed, if that has not been done."""
@@ -168,6 +178,7 @@ class Partitions(Sequence[ConsumedPartition]):
                 self._taken.consumer_id,
                 self._taken.token,
                 failed=self._failed,
+                shared=self._shared,
                 put_back=self._put_back,
                 time=self._time,
             )

@@ -44,18 +44,22 @@ class Progress:
         return self.waiting - self.held + self.leased + self.unread
 
     @property
+    def total(self) -> int:
+        """How many partitions have arrived, done or not."""
+        return self.acknowledged + self.left + self.discarded
+
+    @property
     def share(self) -> float:
-        """How much of what has arrived is done, from 0 to 1. Discarded partitions do not count."""
-        known = self.acknowledged + self.left
-        return self.acknowledged / known if known else 1.0
+        """How much of what has arrived is done, from 0 to 1; what was given up is not done."""
+        return self.acknowledged / self.total if self.total else 1.0
 
     @property
     def caught_up(self) -> bool:
-        """Whether nothing is left."""
-        return not self.left
+        """Whether all that has arrived is done: nothing is left, and nothing was given up."""
+        return not self.left and not self.discarded
 
     def __str__(self) -> str:
-        said = f"{self.acknowledged} of {self.acknowledged + self.left} ({self.share:.1%})"
+        said = f"{self.acknowledged} of {self.total} ({self.share:.1%})"
         if self.discarded:
             said += f", {self.discarded} given up"
         if self.lag is not None:

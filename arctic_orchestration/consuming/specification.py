@@ -11,6 +11,7 @@ from arctic_orchestration.specification import Specification
 
 FROM_BEGINNING: Literal["from_beginning"] = "from_beginning"
 FROM_NOW: Literal["from_now"] = "from_now"
+ONE_BY_ONE: Literal["one_by_one"] = "one_by_one"
 
 #: What a column of whole numbers holds.
 _MOST = 2**31 - 1
@@ -76,6 +77,8 @@ class ConsumerSpec(Specification):
         lease: how long partitions are somebody's until that is renewed.
         attempts: after so many that failed a partition is discarded, and listed.
         retry_after: how long a partition rests after one that failed.
+        retry: ``one_by_one``: a partition that failed comes again in a block of its own, so that
+            only the one to blame is given up; ``together``: in a block with others.
         held_for: how long what arrived is held until Dagster has it among the asset's partitions.
     """
 
@@ -87,6 +90,7 @@ class ConsumerSpec(Specification):
     lease: PositiveDuration = timedelta(seconds=60)
     attempts: int = Field(default=3, ge=1, le=_MOST, strict=True)
     retry_after: Duration = timedelta(minutes=1)
+    retry: Literal["one_by_one", "together"] = ONE_BY_ONE
     held_for: PositiveDuration = HELD_FOR
 
     @field_validator("name", mode="before")
@@ -113,6 +117,11 @@ class ConsumerSpec(Specification):
         if self.until is not None and self.since is not None and self.until <= self.since:
             raise ValueError("a moment for until that is after start")
         return self
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a partition that failed comes again in a block of its own."""
+        return self.retry == ONE_BY_ONE
 
     @property
     def since(self) -> datetime | None:

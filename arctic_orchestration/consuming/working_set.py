@@ -5,7 +5,7 @@ read are still what they were when they are written.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -160,7 +160,7 @@ def keep(
     *,
     held_for: timedelta,
     after: int = 0,
-) -> int:
+) -> Mapping[str, str]:
     """Takes out what Dagster had among the asset's partitions and has no more.
 
     What it has not had yet is held until it does: who announces a partition before adding it
@@ -177,7 +177,7 @@ def keep(
         after: only partitions behind this place, where one has looked at all before it.
 
     Returns:
-        how many have left the working set.
+        why, by the key of each that was discarded.
     """
     here = consumer_partitions.c
     mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
@@ -191,7 +191,7 @@ def keep(
     query = sa.select(here.partition, here.existed, here.held, late_now).where(mine, pending)
     rows = tx.execute(query).all()
     if not rows:
-        return 0
+        return {}
     there = existing([row.partition for row in rows])
     gone = [row.partition for row in rows if row.existed and row.partition not in there]
     new = [row.partition for row in rows if not row.existed and row.partition in there]
@@ -206,10 +206,8 @@ def keep(
 
     if gone:
         tx.execute(sa.delete(consumer_partitions).where(*those(gone)))
-    given_up = {
-        "state": PartitionState.DISCARDED.value,
-        "reason": f"it was not added in Dagster for {format_duration(held_for)}",
-    }
+    reason = f"it was not added in Dagster for {format_duration(held_for)}"
+    given_up = {"state": PartitionState.DISCARDED.value, "reason": reason}
     changes: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (new, {"existed": True, "held": False}), (held, {"held": True}), (late, given_up),
     )  # fmt: skip
@@ -217,7 +215,7 @@ def keep(
         if keys:
             update = sa.update(consumer_partitions).where(*those(keys))
             tx.execute(update.values({**values, "state_at": now}))
-    return len(gone)
+    return dict.fromkeys(late, reason)
 
 
 def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:

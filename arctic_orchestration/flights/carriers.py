@@ -32,32 +32,40 @@ def carrier_days(
     """Flights, cancellations and delays of each carrier, day and origin.
 
     A run brings in the files that have landed since the last one that succeeded, and no other;
-    runs that overlap divide them among themselves.
+    runs that overlap divide them among themselves. Files that failed come one by one.
     """
-    settings = Settings.from_environment()
-    landing = Landing.of(settings)
-    metadata: dict[str, Any] = {}
+    files: list[FeedFile] = []
+    metadata: dict[str, Any] = {"rows": 0}
     with closing(new_files.on(context.instance)) as consumer:
-        with consumer.consume() as partitions, ExitStack() as held:
-            files = [FeedFile.from_key(key) for key in sorted(partitions.keys)]
-            metadata |= {"partitions": [file.key for file in files], "rows": 0}
-            if files:
-                spark = pyspark.spark_session
-                paths = [landing.get("flights", file).path for file in files]
-                header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
-                landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
-                table = ensure_table(
-                    open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema
-                )
-                rows = rollups.carrier_days(landed).coalesce(1)
-                # Once Spark has written its files, and not before, since others wait for it: from
-                # here on nobody can take over, and the commit comes before the acknowledgement.
-                acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
-                # The rows of exactly these files are replaced: a process that dies between the
-                # two has them delivered again, and to write them twice changes nothing.
-                appended = append(
-                    spark, rows, table, replacing=rows_of(files), before_commit=acknowledging
-                )
-                metadata |= {"rows": appended.rows, "snapshot": str(appended.snapshot_id)}
+        while taken := _bring_in(consumer, pyspark, metadata):
+            files += taken
+        metadata["partitions"] = sorted(file.key for file in files)
         metadata["progress"] = str(consumer.progress())
     return dg.MaterializeResult(metadata=metadata)
+
+
+def _bring_in(
+    consumer: PartitionConsumer, pyspark: LazyPySparkResource, metadata: dict[str, Any]
+) -> list[FeedFile]:
+    """Brings in one block of files; none: nothing is new."""
+    settings = Settings.from_environment()
+    landing = Landing.of(settings)
+    with consumer.consume() as partitions, ExitStack() as held:
+        files = [FeedFile.from_key(key) for key in sorted(partitions.keys)]
+        if not files:
+            return []
+        spark = pyspark.spark_session
+        paths = [landing.get("flights", file).path for file in files]
+        header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
+        landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
+        table = ensure_table(open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema)
+        rows = rollups.carrier_days(landed).coalesce(1)
+        # Once Spark has written its files, and not before, since others wait for it: from here on
+        # nobody can take over, and the commit comes before the acknowledgement.
+        acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
+        # The rows of exactly these files are replaced: a process that dies between the two has
+        # them delivered again, and to write them twice changes nothing.
+        appended = append(spark, rows, table, replacing=rows_of(files), before_commit=acknowledging)
+        metadata["rows"] += appended.rows
+        metadata["snapshot"] = str(appended.snapshot_id)
+    return files

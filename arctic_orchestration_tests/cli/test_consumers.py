@@ -95,7 +95,11 @@ def test_consumers_are_listed_with_what_is_left(
     }
     totals = found["totals"]
     assert (totals["acknowledged"], totals["waiting"], totals["discarded"]) == (1, 1, 1)
-    assert (totals["share"], totals["passed_over"], totals["read_to_the_end"]) == (0.5, 1, True)
+    assert (totals["share"], totals["passed_over"], totals["read_to_the_end"]) == (
+        0.333333,
+        1,
+        True,
+    )
     assert 7200 <= totals["lag_seconds"] < 7300
     assert found["other"]["lag_seconds"] is None
 
@@ -206,6 +210,9 @@ def test_what_was_given_up_is_delivered_again(
     engine = consumer(attempts=1)
     with engine.consume() as partitions:
         partitions.failed("01", "02", reason="broken")
+    text = " ".join(arctic("consumers", "show", "totals").out.split())
+    assert "progress 1 of 3 (33.3%), 2 given up" in text
+    assert "given up 2 partitions: arctic consumers retry totals --all" in text
     said = arctic("consumers", "retry", "totals", "02", "03")
     assert said.out == "2 partitions of consumer totals wait to be delivered again\n"
     assert document(arctic("consumers", "retry", "totals", "--all", "--json")) == {

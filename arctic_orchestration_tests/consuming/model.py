@@ -62,6 +62,7 @@ class Model:
     there: Partitions
     working_set: int
     until: datetime | None
+    one_by_one: bool = True
     since: datetime | None = None
     begin: int = 0
     read: int = 0
@@ -107,15 +108,17 @@ class Model:
         rested = known.rests_until is None or known.rests_until <= self.clock.now
         return known.state == "waiting" and rested
 
-    def lose(self, known: ModelPartition, *, counts: bool, rests: bool) -> None:
-        """Somebody has it no more, and has not done it."""
+    def lose(
+        self, known: ModelPartition, *, counts: bool, rests: bool, shared: bool = False
+    ) -> None:
+        """Somebody has it no more, and has not done it; of several, none is to blame."""
         known.state, known.token = "waiting", 0
         if known.pending:
             self.begin_anew(known)
         elif counts:
             known.attempts += 1
             known.rests_until = self.clock.now + REST if rests else None
-            if known.attempts == ATTEMPTS:
+            if known.attempts >= ATTEMPTS and not shared:
                 known.state, known.rests_until = "discarded", None
                 self.end(known.held, "discarded")
                 known.held, known.discarded = [], known.held
@@ -219,15 +222,21 @@ class Model:
             and known.absent is None
             and (wanted is None or wanted(key))
         ]
-        return sorted(found, key=lambda key: self.partitions[key].place)[:limit], seen
+        found.sort(key=lambda key: self.partitions[key].place)
+        if self.one_by_one and found:
+            if self.partitions[found[0]].attempts:
+                return found[:1], seen
+            found = [key for key in found if not self.partitions[key].attempts]
+        return found[:limit], seen
 
     def _expire(self) -> None:
         for lease in self.leases.values():
             if lease.live and lease.expires <= self.clock.now:
                 lease.live = False
-                for known in self.partitions.values():
-                    if known.token == lease.token:
-                        self.lose(known, counts=True, rests=False)
+                lost = [one for one in self.partitions.values() if one.token == lease.token]
+                shared = self.one_by_one and len(lost) > 1
+                for known in lost:
+                    self.lose(known, counts=True, rests=False, shared=shared)
 
     def _keep(self, key: str, known: ModelPartition) -> None:
         given_up = known.state == "discarded" and known.absent is not None

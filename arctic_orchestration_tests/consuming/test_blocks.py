@@ -45,7 +45,7 @@ def test_an_exception_says_nothing_of_what_was_named_before(
     assert told(state, engine) == {
         "01": (WAITING, 0, "later"),
         "02": (WAITING, 1, "it is empty"),
-        "03": (WAITING, 1, "Wordless"),
+        "03": (WAITING, 1, "Wordless (in a block of 3; it comes again alone)"),
     }
 
 

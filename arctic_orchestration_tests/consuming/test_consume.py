@@ -39,7 +39,7 @@ def test_what_is_new_is_delivered_once(state: Database, log: Log) -> None:
 def test_an_exception_lets_all_of_them_fail(state: Database, log: Log, clock: Clock) -> None:
     """They rest for a minute, come again as the second attempt, and the third is the last."""
     log.arrives("01", "02")
-    engine = engine_of(state, log, clock)
+    engine = engine_of(state, log, clock, retry="together")
     for attempt in (1, 2, 3):
         with pytest.raises(Broken), engine.consume() as partitions:
             assert [one.attempt for one in partitions] == [attempt, attempt]
@@ -116,8 +116,9 @@ def test_who_lost_its_lease_cannot_acknowledge(state: Database, log: Log, clock:
     lost = pytest.raises(LeaseLost, match="consumer totals: the lease with token 1 was taken from")
     with lost, late.consume(limit=1):
         clock.passes(seconds=60)
-        with other.consume() as partitions:
-            assert [(one.key, one.attempt) for one in partitions] == [("01", 2), ("02", 1)]
+        for expected in (("01", 2), ("02", 1)):
+            with other.consume() as partitions:
+                assert [(one.key, one.attempt) for one in partitions] == [expected]
     assert other.progress().acknowledged == 2
 
 
@@ -176,8 +177,9 @@ def test_ones_own_rows_stand_and_fall_with_the_acknowledgement(
     with pytest.raises(LeaseLost), engine.consume(limit=1) as partitions:
         assert partitions.keys == ["03"]
         clock.passes(minutes=1)
-        with other.consume() as taken:
-            assert sorted(taken.keys) == ["02", "03"]
+        for alone in ("02", "03"):
+            with other.consume() as taken:
+                assert taken.keys == [alone]
         with partitions.acknowledging() as tx:
             pytest.fail("the block must not begin")
     assert results() == ["01"]

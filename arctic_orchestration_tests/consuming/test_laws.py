@@ -68,16 +68,22 @@ class Consuming(RuleBasedStateMachine):
         self.takings: list[Taking] = []
         self.engines: list[ConsumerEngine] = []
 
-    @initialize(room=st.sampled_from([2, 2, 10_000]), ends=st.sampled_from([None, None, 90]))
-    def make(self, room: int, ends: int | None) -> None:
+    @initialize(
+        room=st.sampled_from([2, 2, 10_000]),
+        ends=st.sampled_from([None, None, 90]),
+        retry=st.sampled_from(["one_by_one", "one_by_one", "together"]),
+    )
+    def make(self, room: int, ends: int | None, retry: str) -> None:
         """Two that use one name. The log may be longer than the working set."""
         until = None if ends is None else NOON + timedelta(seconds=ends)
-        self.model = Model(self.log, self.clock, self.there, room, until)
+        self.model = Model(
+            self.log, self.clock, self.there, room, until, one_by_one=retry == "one_by_one"
+        )
         for _ in range(2):
             engine = engine_of(
                 self.database, self.log, self.clock, existing=self.there, lease=LIFE,
                 attempts=ATTEMPTS, retry_after=REST, held_for=HELD_FOR, working_set=room,
-                until=until,
+                until=until, retry=retry,
             )  # fmt: skip
             engine.events_at_once = AT_ONCE
             self.engines.append(engine)
@@ -131,7 +137,9 @@ class Consuming(RuleBasedStateMachine):
     @precondition(lambda self: self.takings)
     @rule(
         back=st.sampled_from([0, 0, 0, 1, 2]),
-        words=st.lists(st.sampled_from(["ack", "ack", "fail", "back"]), min_size=4, max_size=4),
+        words=st.lists(
+            st.sampled_from(["ack", "ack", "fail", "share", "back"]), min_size=4, max_size=4
+        ),
         reset=st.sampled_from([False, False, False, True]),
     )
     def settle(self, back: int, words: list[str], reset: bool) -> None:
@@ -150,6 +158,7 @@ class Consuming(RuleBasedStateMachine):
                 settled = leasing.settle(
                     tx, taking.taken.consumer_id, lease.token,
                     failed={key: "broken" for key in keys if said[key] == "fail"},
+                    shared={key: "one of them" for key in keys if said[key] == "share"},
                     put_back={key: "not now" for key in keys if said[key] == "back"},
                     time=self.clock,
                 )  # fmt: skip
@@ -160,13 +169,16 @@ class Consuming(RuleBasedStateMachine):
         assert not lease.emptied
         lease.live = False
         counts = [settled.acknowledged, settled.failed, settled.put_back]
-        assert counts == [list(said.values()).count(word) for word in ("ack", "fail", "back")]
+        number = {word: list(said.values()).count(word) for word in said.values()}
+        failed = number.get("fail", 0) + number.get("share", 0)
+        assert counts == [number.get("ack", 0), failed, number.get("back", 0)]
         for key, word in said.items():
             known = self.model.partitions[key]
             if word == "ack":
                 self.model.acknowledge(known)
             else:
-                self.model.lose(known, counts=word == "fail", rests=True)
+                counted, shared = word in ("fail", "share"), word == "share"
+                self.model.lose(known, counts=counted, rests=True, shared=shared)
 
     @precondition(lambda self: self.takings)
     @rule(back=st.sampled_from([0, 0, 1, 2]), who=st.sampled_from([0, 1]))

@@ -140,7 +140,7 @@ def test_what_rests_does_not_hide_what_follows(state: Database, log: Log, clock:
     assert taken(engine) == ["d", "e"]
     assert taken(engine) == []
     clock.passes(hours=1)
-    assert taken(engine) == ["a", "b"]
+    assert [*taken(engine), *taken(engine)] == ["a", "b"]
 
 
 def test_a_partition_is_counted_once_whatever_is_unread(
