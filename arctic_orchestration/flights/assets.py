@@ -10,7 +10,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from arctic_orchestration import ArcticResource
+from arctic_orchestration import ArcticResource, lake
 from arctic_orchestration.code_location.compaction.arrivals import TABLE
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.feeding import metadata_of
@@ -34,7 +34,6 @@ from arctic_orchestration.flights.tables import (
     rows_of,
     rows_of_days,
 )
-from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.settings import Settings
 
 days = dg.DailyPartitionsDefinition(
@@ -141,7 +140,7 @@ def delays_by_route(
         return
     only = rows_of_days(wanted)
     spark = pyspark.spark_session
-    result = rollups.delays_by_route(read(spark, source, row_filter=only))
+    result = rollups.delays_by_route(lake.read(spark, source, row_filter=only))
     metadata = _replaced(spark, result, table, only)
     if context.has_partition_key or context.has_partition_key_range:
         yield dg.MaterializeResult(metadata=metadata)
@@ -187,7 +186,7 @@ def delay_summary(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
     """Each day and origin so far: its routes together, beside the weather of the day."""
     spark = pyspark.spark_session
     result = rollups.delay_summary(
-        read(spark, _table(DELAYS_BY_ROUTE)), read(spark, _table(WEATHER))
+        lake.read(spark, _table(DELAYS_BY_ROUTE)), lake.read(spark, _table(WEATHER))
     )
     return dg.MaterializeResult(
         metadata=_replaced(spark, result, _table(DELAY_SUMMARY), AlwaysTrue())
@@ -195,8 +194,8 @@ def delay_summary(pyspark: LazyPySparkResource) -> dg.MaterializeResult[Any]:
 
 
 def _table(spec: TableSpec) -> Table:
-    catalog = open_catalog(Settings.from_environment())
-    return ensure_table(
+    catalog = lake.open_catalog(Settings.from_environment())
+    return lake.ensure_table(
         catalog,
         spec.identifier,
         spec.schema,
@@ -236,7 +235,7 @@ def _replaced(
 ) -> dict[str, Any]:
     # A table without partitions would get a file for each of Spark's, and its rows are few.
     few = rows if table.spec().fields else rows.coalesce(1)
-    appended = append(spark, few, table, replacing=replacing)
+    appended = lake.append(spark, few, table, replacing=replacing)
     return {
         "rows": appended.rows,
         "dagster/row_count": appended.rows,

@@ -7,13 +7,12 @@ from typing import Any
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from arctic_orchestration import PartitionConsumer
+from arctic_orchestration import PartitionConsumer, lake
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.assets import raw_flights
 from arctic_orchestration.flights.feeds import FeedFile
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.tables import CARRIER_DAYS, FLIGHTS, rows_of
-from arctic_orchestration.lake import append, ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
 
 #: Landed files that ``carrier_days`` has not seen yet. Files land once, so trying again at once
@@ -58,14 +57,14 @@ def _bring_in(
         paths = [landing.get("flights", file).path for file in files]
         header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
         landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
-        table = ensure_table(open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema)
+        table = lake.ensure_table(lake.open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema)
         rows = rollups.carrier_days(landed).coalesce(1)
         # Once Spark has written its files, and not before, since others wait for it: from here on
         # nobody can take over, and the commit comes before the acknowledgement.
         acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
         # The rows of exactly these files are replaced: a process that dies between the two has
         # them delivered again, and to write them twice changes nothing.
-        appended = append(spark, rows, table, replacing=rows_of(files), before_commit=acknowledging)
+        appended = lake.append(spark, rows, table, replacing=rows_of(files), before_commit=acknowledging)
         metadata["rows"] += appended.rows
         metadata["snapshot"] = str(appended.snapshot_id)
     return files

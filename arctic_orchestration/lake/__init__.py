@@ -16,6 +16,8 @@ Names are loaded when they are first used: looking for a Java must not import Sp
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from arctic_orchestration.errors import MissingExtra
+
 if TYPE_CHECKING:
     from arctic_orchestration.lake.appending import Appended, append
     from arctic_orchestration.lake.java import JavaHome, find_java
@@ -51,4 +53,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = MissingExtra.of(error)
+        if missing is None:
+            raise
+        raise missing from error

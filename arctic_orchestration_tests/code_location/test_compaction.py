@@ -19,6 +19,7 @@ from arctic_orchestration.compaction.queues import CompactionQueue
 from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.database.compaction_tables import compaction_tables, compaction_tasks
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,
@@ -213,7 +214,7 @@ def test_a_catalog_that_is_away_is_said_and_workers_are_asked_for_all_the_same(
         def refuse(_: object) -> None:
             raise ConnectionError("nobody listens on port 1")
 
-        away.setattr(compaction_sensor, "open_catalog", refuse)
+        away.setattr(lake_tables, "open_catalog", refuse)
         location = a_location()
         lake.tick(location)
         assert len(lake.requests) == 1

@@ -12,8 +12,9 @@ import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.code_location.compaction.merging import attended
 from arctic_orchestration.code_location.compaction.runs import worker_name
-from arctic_orchestration.code_location.compaction.worker import JOB, attended
+from arctic_orchestration.code_location.compaction.worker import JOB
 from arctic_orchestration.compaction.queues import CompactionQueue, add_queue
 from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.compaction.worker import Worker, WorkerEvent

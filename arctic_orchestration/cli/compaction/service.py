@@ -71,7 +71,7 @@ def serve(
 
 
 def _retention(text: str) -> timedelta:
-    from arctic_orchestration.compaction.service import SHORTEST_RETENTION
+    from arctic_orchestration.compaction.records import SHORTEST_RETENTION
 
     kept = age_option("--retention", text)
     if kept < SHORTEST_RETENTION:

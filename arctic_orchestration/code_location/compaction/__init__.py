@@ -13,7 +13,7 @@ import dagster as dg
 from arctic_orchestration.code_location.compaction.numbers import table_asset
 from arctic_orchestration.code_location.compaction.sensor import CompactionSensor
 from arctic_orchestration.code_location.compaction.worker import worker_job
-from arctic_orchestration.compaction.service import RETENTION, SHORTEST_RETENTION
+from arctic_orchestration.compaction.records import RETENTION, SHORTEST_RETENTION
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 from arctic_orchestration.settings import Settings

@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import sqlalchemy as sa
-from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction import records, tables
 from arctic_orchestration.compaction.policy import Policy
@@ -27,9 +26,10 @@ from arctic_orchestration.database.compaction_tables import (
 )
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound, UnsupportedTable
-from arctic_orchestration.lake.manifests import table_numbers
-from arctic_orchestration.lake.tables import load_table, open_catalog
 from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 #: Labels that say of what state of the table an observation is.
 SNAPSHOT, RECORD, TASKS = "snapshot", "last commit of compaction", "tasks"
@@ -60,6 +60,8 @@ def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
             "read amplification, and what compaction did last.",
         )
         def numbers() -> dg.ObserveResult:
+            from arctic_orchestration.lake.tables import open_catalog
+
             chosen = settings or Settings.from_environment()
             database = Database.open(chosen.database_url)
             try:
@@ -72,7 +74,7 @@ def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
     return numbers
 
 
-def read_metadata(database: Database, catalog: Catalog, table: str) -> Metadata:
+def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadata:
     """The numbers of a table now, by their names in the UI; reads its manifests.
 
     Errors:
@@ -80,6 +82,9 @@ def read_metadata(database: Database, catalog: Catalog, table: str) -> Metadata:
         NotFound: the catalog has no such table.
         DatabaseUnavailable: the state database did not answer.
     """
+    from arctic_orchestration.lake.manifests import table_numbers
+    from arctic_orchestration.lake.tables import load_table
+
     loaded = load_table(catalog, table)
     try:
         policy = Policy.of(loaded.properties, table)
@@ -232,7 +237,7 @@ def _state(table: CompactionTable, record: int | None, tasks: int) -> _State:
 
 
 def observations(
-    database: Database, catalog: Catalog, names: Sequence[str]
+    database: Database, catalog: "Catalog", names: Sequence[str]
 ) -> tuple[dict[str, dg.AssetObservation], list[str]]:
     """The numbers of tables as observations that need no run, and what could not be read."""
     made, troubles = {}, []

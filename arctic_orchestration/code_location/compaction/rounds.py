@@ -9,17 +9,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from arctic_orchestration.compaction.service import CompactionCounts
+if TYPE_CHECKING:
+    from arctic_orchestration.compaction.service import CompactionCounts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What came of a round."""
 
-    counts: CompactionCounts | None = None
+    counts: "CompactionCounts | None" = None
     #: by table
     observations: Mapping[str, dg.AssetObservation] = field(default_factory=dict)
     #: what could not be done, for people
@@ -74,7 +76,7 @@ class Rounds:
         return self._outcome
 
 
-def told(counts: CompactionCounts) -> Mapping[str, int]:
+def told(counts: "CompactionCounts") -> Mapping[str, int]:
     """The numbers of a round that are not zero, by their names for people."""
     committed, planned = counts.committed, counts.planned
     named = {

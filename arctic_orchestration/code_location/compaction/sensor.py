@@ -9,9 +9,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
-from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.compaction.arrivals import mark_arrivals, tables_of
@@ -23,13 +23,16 @@ from arctic_orchestration.code_location.compaction.runs import (
     wanted_runs,
 )
 from arctic_orchestration.code_location.compaction.worker import OP
-from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.lake.tables import open_catalog
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from arctic_orchestration.compaction.service import Compaction
 
 LEVEL_TAG = "arctic/level"
 #: how long a tick waits for its round
@@ -79,6 +82,10 @@ class _Place:
 
     def _round(self, now: datetime, reports: Sequence[str]) -> Outcome:
         """Compaction's tick, and then the numbers of some tables."""
+        # A run of this code location never needs them, and they take a second to import.
+        from arctic_orchestration.compaction.service import Compaction
+        from arctic_orchestration.lake.tables import open_catalog
+
         if self._catalog is None:
             # Here, beside the ticks, since a catalog that is away may be long in saying so.
             self._catalog = open_catalog(self._settings)
