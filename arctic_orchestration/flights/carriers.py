@@ -57,14 +57,18 @@ def _bring_in(
         paths = [landing.get("flights", file).path for file in files]
         header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
         landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
-        table = lake.ensure_table(lake.open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema)
+        table = lake.ensure_table(
+            lake.open_catalog(settings), CARRIER_DAYS.identifier, CARRIER_DAYS.schema
+        )
         rows = rollups.carrier_days(landed).coalesce(1)
         # Once Spark has written its files, and not before, since others wait for it: from here on
         # nobody can take over, and the commit comes before the acknowledgement.
         acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
         # The rows of exactly these files are replaced: a process that dies between the two has
         # them delivered again, and to write them twice changes nothing.
-        appended = lake.append(spark, rows, table, replacing=rows_of(files), before_commit=acknowledging)
+        appended = lake.append(
+            spark, rows, table, replacing=rows_of(files), before_commit=acknowledging
+        )
         metadata["rows"] += appended.rows
         metadata["snapshot"] = str(appended.snapshot_id)
     return files
