@@ -63,12 +63,6 @@ class Settings:
         if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
             raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
         notifications = env.get("ARCTIC_NOTIFICATIONS") or None
-        timezone = env.get("ARCTIC_TIMEZONE") or "UTC"
-        try:
-            ZoneInfo(timezone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            expected = "a time zone of the IANA database, such as Europe/Berlin"
-            raise InvalidInput("ARCTIC_TIMEZONE", timezone, expected) from None
         return cls(
             database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
             cluster=cluster,
@@ -78,5 +72,21 @@ class Settings:
             spark_ui=spark_ui,
             metrics_port=int(port) if port is not None else None,
             notifications=Path(notifications) if notifications is not None else None,
-            timezone=timezone,
+            timezone=default_timezone(env),
         )
+
+
+def default_timezone(environment: Mapping[str, str] | None = None) -> str:
+    """The zone of ``ARCTIC_TIMEZONE``, else UTC, without reading the other settings.
+
+    Errors:
+        InvalidInput: there is no such zone.
+    """
+    env = os.environ if environment is None else environment
+    timezone = env.get("ARCTIC_TIMEZONE") or "UTC"
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        expected = "a time zone of the IANA database, such as Europe/Berlin"
+        raise InvalidInput("ARCTIC_TIMEZONE", timezone, expected) from None
+    return timezone

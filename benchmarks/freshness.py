@@ -4,20 +4,25 @@
 graph has 10,000 tasks with 50,000 edges, each task needing five of the 200 before it. Beside it
 stands what one would use instead: ``graphlib`` for the order alone, Dagster's own asset graph, and
 one evaluation of ``AutomationCondition.eager()``, which decides what has to run, as we do.
+Loading is what each process of a code location does first, up to the repository, imports apart;
+beside it stand as many assets under Dagster's own decorator.
 Submissions, one in a transaction, stand beside runs that are created in Dagster's storage.
 Times are medians of wall time, with CPU seconds of the process in brackets.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import platform
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -26,6 +31,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from arctic_orchestration import fresh_parents, task_definitions
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
@@ -40,6 +46,8 @@ TASKS = 10_000
 PARENTS = 5
 #: what AutomationCondition.eager() is asked about; at 10,000 it would take minutes
 EAGER = 1_000
+#: tasks of a code location that is loaded
+LOADED = 2_000
 SUBMISSIONS = 500
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -141,6 +149,55 @@ def eager(at: Place, count: int) -> Cost:
     )
 
 
+def loaded_batches(at: Place, count: int) -> Cost:
+    """A location whose tasks stand in batch files of a hundred."""
+    parents = edges(count)
+    with tempfile.TemporaryDirectory() as directory:
+        files = [Path(directory) / f"batch_{number}.json" for number in range((count + 99) // 100)]
+        for number, file in enumerate(files):
+            tasks = [
+                {"name": f"task_{one}", "python": "os:getcwd",
+                 "dependencies": [f"task_{parent}" for parent in parents[one]]}
+                for one in range(number * 100, min(count, number * 100 + 100))
+            ]  # fmt: skip
+            file.write_text(json.dumps({"name": file.stem, "tasks": tasks}))
+        spark = dg.Definitions(resources={"pyspark": object()})
+        return median(
+            lambda: dg.Definitions.merge(
+                task_definitions(batches=files), spark
+            ).get_repository_def(),
+            3,
+        )
+
+
+def _asset(number: int, parents: list[int]) -> dg.AssetsDefinition:
+    @dg.asset(name=f"task_{number}", deps=[f"task_{parent}" for parent in parents])
+    def made() -> None: ...
+
+    return made
+
+
+def loaded_decorated(at: Place, count: int) -> Cost:
+    """A location whose tasks are assets under the decorator."""
+
+    def tasks() -> list[dg.AssetsDefinition]:
+        return [
+            fresh_parents({f"task_{parent}": 24 for parent in parents})(_asset(number, parents))
+            for number, parents in enumerate(edges(count))
+        ]
+
+    return median(lambda: task_definitions(tasks=tasks()).get_repository_def(), 3)
+
+
+def loaded_plain(at: Place, count: int) -> Cost:
+    """A location of assets that are no tasks."""
+    return median(
+        lambda: dg.Definitions([_asset(*one) for one in enumerate(edges(count))])
+        .get_repository_def(),
+        3,
+    )  # fmt: skip
+
+
 def registered(at: Place, count: int) -> Database:
     """A state database in which a location has declared so many tasks."""
     database = Database.open(at.database_url)
@@ -217,7 +274,7 @@ def main() -> None:
             sys.exit("no Postgres binaries (initdb, postgres): --backend sqlite measures without")
         load = os.getloadavg()[0]
         progress = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-        bar = progress.add_task("measuring", total=7 + 3 * len(backends))
+        bar = progress.add_task("measuring", total=10 + 3 * len(backends))
         tables = [
             _graph_table(given.tasks, given.eager, lambda: progress.advance(bar)),
             _rates_table(given.tasks, backends, server, lambda: progress.advance(bar)),
@@ -255,6 +312,10 @@ def _graph_table(tasks: int, assets: int, advance: Callable[[], None]) -> Table:
         table.add_section()
         small = row(f"ours, of {assets:,} tasks", resolved, assets, None)
         row(f"Dagster: eager(), of {assets:,} assets", eager, assets, small)
+    table.add_section()
+    loaded = row(f"ours: loading {LOADED:,} tasks of batches", loaded_batches, LOADED, None)
+    row(f"ours: loading {LOADED:,} decorated assets", loaded_decorated, LOADED, loaded)
+    row(f"Dagster: loading {LOADED:,} assets", loaded_plain, LOADED, loaded)
     return table
 
 

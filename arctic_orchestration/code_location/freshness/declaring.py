@@ -4,9 +4,10 @@ What is declared stands as metadata on the asset or job, under :data:`DECLARED`;
 sensor finds it there, and nothing has to be listed a second time.
 """
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -23,10 +24,12 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 from dagster._core.execution.plan.compute_generator import (
     validate_and_coerce_op_result_to_iterator,
 )
+from pydantic import ValidationError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.settings import default_timezone
+from arctic_orchestration.specification import problems_of
 
 #: The metadata entry of an asset or job that is a task: its spec, as JSON.
 DECLARED = "arctic/task"
@@ -111,7 +114,7 @@ def fresh_parents(
                 "batch": batch,
                 "freshness_hours": freshness_hours,
                 "parents": _parents(parents),
-                "timezone": timezone or Settings.from_environment().timezone,
+                "timezone": timezone or default_timezone(),
                 "concurrency": concurrency,
                 "retries": retries,
                 "skip": skip,
@@ -125,13 +128,18 @@ def fresh_parents(
     return declare
 
 
+def entry_of(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
+    """The metadata by which an asset or job is a task."""
+    return {DECLARED: dg.MetadataValue.json(spec.to_form())}
+
+
 def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
     """The asset or job with a spec as its metadata."""
-    entry = {DECLARED: dg.MetadataValue.json(spec.to_form())}
+    entry = entry_of(spec)
     if isinstance(definition, AssetsDefinition):
         _require_one_function(definition, spec.name)
-        with_entry: Any = definition.map_asset_specs(
-            lambda one: one.merge_attributes(metadata=entry)
+        with_entry: Any = _replaced(
+            definition, specs=[one.merge_attributes(metadata=entry) for one in definition.specs]
         )
     else:
         with_entry = definition.with_metadata({**(definition.metadata or {}), **entry})
@@ -208,8 +216,14 @@ def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datet
         return definition.get_last_partition_key()
 
 
-def guarded(definition: AssetsDefinition, spec: TaskSpec, guard: Guard) -> AssetsDefinition:
-    """The asset with a guard around its function.
+def guarded(
+    definition: AssetsDefinition,
+    spec: TaskSpec,
+    guard: Guard,
+    *,
+    specs: Sequence[dg.AssetSpec] | None = None,
+) -> AssetsDefinition:
+    """The asset with a guard around its function, and with other ``specs`` if they are given.
 
     Called directly, as in a test of the function, it is called without the guard.
     """
@@ -224,22 +238,17 @@ def guarded(definition: AssetsDefinition, spec: TaskSpec, guard: Guard) -> Asset
             return inner(*args, **kwargs)
         return _events(context, spec, guard, functools.partial(inner, *args, **kwargs))
 
-    replaced = dg.OpDefinition(
-        compute_fn=type(function)(outer),
-        name=op.name,
-        ins={one.name: dg.In.from_definition(one) for one in op.input_defs},
-        outs={one.name: dg.Out.from_definition(one) for one in op.output_defs},
-        description=op.description,
-        config_schema=op.config_schema,
-        required_resource_keys=set(op.required_resource_keys),
-        tags=op.tags,
-        retry_policy=op.retry_policy,
-        code_version=op._version,
-        pool=op.pool,
+    # To make another op would inspect the function again, which takes longer than all the rest.
+    replaced = copy.copy(op)
+    replaced._compute_fn = type(function)(outer)
+    return _replaced(definition, node_def=replaced, specs=specs or list(definition.specs))
+
+
+def _replaced(definition: AssetsDefinition, **attributes: Any) -> AssetsDefinition:
+    """The asset with some attributes replaced; its keys and dependencies stay what they are."""
+    return AssetsDefinition.dagster_internal_init(
+        **{**definition.get_attributes_dict(), **attributes}
     )
-    functools.update_wrapper(replaced, inner)
-    attributes = {**definition.get_attributes_dict(), "node_def": replaced}
-    return AssetsDefinition.dagster_internal_init(**attributes)
 
 
 def _events(
@@ -315,4 +324,8 @@ def _spec_in(metadata: Mapping[str, Any]) -> TaskSpec | None:
     entry = metadata.get(DECLARED)
     if not isinstance(entry, dg.JsonMetadataValue):
         return None
-    return TaskSpec.parse(entry.data, field=DECLARED)
+    try:
+        # What was written by ``entry_of`` needs no second look at what no JSON could say.
+        return TaskSpec.model_validate(entry.data)
+    except ValidationError as error:
+        raise InvalidDefinition(problems_of(error, DECLARED)) from error

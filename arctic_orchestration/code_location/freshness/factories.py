@@ -1,10 +1,7 @@
 """`task_definitions`: the tasks of a code location as Dagster definitions."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
@@ -12,28 +9,29 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
     UnresolvedAssetJobDefinition,
 )
 
-from arctic_orchestration.code_location.freshness.declaring import (
-    Guard,
-    declared,
-    guarded,
-    spec_of,
+from arctic_orchestration.code_location.freshness.batch_assets import (
+    BatchAssets,
+    Written,
+    freshness_policy,
+    run_of,
 )
-from arctic_orchestration.code_location.freshness.history import history_asset, with_history
+from arctic_orchestration.code_location.freshness.declaring import declared, guarded, spec_of
+from arctic_orchestration.code_location.freshness.history import (
+    history_asset,
+    history_link,
+    with_history,
+)
 from arctic_orchestration.code_location.freshness.job_tokens import showing_tokens
 from arctic_orchestration.code_location.freshness.making import (
     SPARK,
     Function,
-    TaskRun,
     function_of,
     make,
 )
-from arctic_orchestration.code_location.freshness.running import (
-    guard,
-    guard_partition,
-)
+from arctic_orchestration.code_location.freshness.running import guard
 from arctic_orchestration.code_location.freshness.sensor import TaskSensor
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.freshness.batch_file import Batch, BatchTask, load_batch
+from arctic_orchestration.freshness.batch_file import Batch, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 from arctic_orchestration.freshness.owning import LEASE
@@ -45,19 +43,6 @@ Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
 
 #: Ticks renew the leases of runs that have not begun, and of jobs: each at a third of its life.
 _LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
-
-#: Dagster takes no shorter window.
-_SHORTEST_WINDOW = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Written:
-    """A task of a batch file, with the place where it stands."""
-
-    batch: Batch
-    task: BatchTask
-    spec: TaskSpec
-    path: str
 
 
 def task_definitions(
@@ -107,7 +92,7 @@ def task_definitions(
     loaded = [(_named(path), load_named(path)) for path in _listed("batches", batches)]
     others = [load_named(path) for path in _listed("elsewhere", elsewhere)]
     written = [
-        _Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
+        Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
         for name, batch in loaded
         for number, (task, spec) in enumerate(
             zip(batch.tasks, batch.specs(timezone=timezone), strict=True)
@@ -124,16 +109,14 @@ def task_definitions(
     functions = _functions(written)
 
     assets: list[AssetsDefinition] = []
+    batch_assets = BatchAssets({spec.name: spec for spec in known}, graph)
     jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = []
-    by_name = {spec.name: spec for spec in known}
     for one in written:
         function = functions[one.spec.name]
         if one.spec.kind == "job":
             jobs.append(with_history(declared(_job(one, function), one.spec), one.spec))
         else:
-            assets.append(
-                _finished(_asset(one, function, by_name), one.spec, graph, guard_partition)
-            )
+            assets.append(batch_assets.asset(one, function))
     for definition, spec in given:
         if isinstance(definition, AssetsDefinition):
             assets.append(_finished(definition, spec, graph))
@@ -185,69 +168,19 @@ def load_named(path: str | Path) -> Batch:
         ) from error
 
 
-def _finished(
-    definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph, around: Guard = guard
-) -> AssetsDefinition:
-    """The asset as a task: its declaration, its policy, and what surrounds its making."""
-    window = max(graph.strictest_need(spec.name), _SHORTEST_WINDOW)
-    policy = dg.FreshnessPolicy.time_window(fail_window=window)
-    with_policy = definition.map_asset_specs(
-        lambda one: one.replace_attributes(freshness_policy=policy)
-    )
-    return guarded(with_history(declared(with_policy, spec), spec), spec, around)
+def _finished(definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph) -> AssetsDefinition:
+    """A decorated asset as a task: its policy, its history, and what surrounds its making."""
+    policy = freshness_policy(graph.strictest_need(spec.name))
+    specs = [
+        one.replace_attributes(freshness_policy=policy).merge_attributes(
+            metadata=history_link(spec)
+        )
+        for one in definition.specs
+    ]
+    return guarded(definition, spec, guard, specs=specs)
 
 
-def _asset(
-    one: _Written, function: Function | None, known: Mapping[str, TaskSpec]
-) -> AssetsDefinition:
-    batch, task = one.batch, one.task
-    metadata: dict[str, Any] = {"batch": batch.name}
-    if task.sql is not None:
-        metadata["sql"] = dg.MetadataValue.md(f"```sql\n{task.sql}\n```")
-    if task.table is not None:
-        # By this name compaction knows the table whose asset has arrived.
-        metadata["arctic/table"] = task.table
-    if task.python is not None:
-        metadata["python"] = task.python
-
-    @dg.asset(
-        key=dg.AssetKey.from_user_string(task.name),
-        deps=[_dependency(parent.name, one.spec, known) for parent in one.spec.parents
-              if known.get(parent.name, one.spec).kind == "asset"],
-        partitions_def=dg.DailyPartitionsDefinition(
-            start_date=batch.partitions_start.isoformat(),
-            timezone=one.spec.timezone,
-            # Today's partition is there from its first moment: a task is of the day it is made.
-            end_offset=1,
-        ),
-        group_name=batch.name,
-        description=task.description or None,
-        kinds={"spark", "iceberg"} if task.table is not None else {"python"},
-        required_resource_keys={SPARK},
-        metadata=metadata,
-        op_tags={**batch.tags, **task.tags},
-    )  # fmt: skip
-    def made(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
-        return dg.MaterializeResult(metadata=make(task, function, _run_of(context, task)))
-
-    return made
-
-
-def _dependency(parent: str, spec: TaskSpec, known: Mapping[str, TaskSpec]) -> dg.AssetDep:
-    """The edge in Dagster's graph.
-
-    Partitions of one batch, or of another one with the same days, are of the same day. What else
-    there may be is not known here, or cut another way: the newest of it is meant.
-    """
-    other = known.get(parent)
-    # A task may have another name than its asset.
-    key = dg.AssetKey.from_user_string(other.target if other is not None else parent)
-    if other is not None and other.batch == spec.batch:
-        return dg.AssetDep(key)
-    return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
-
-
-def _job(one: _Written, function: Function | None) -> dg.JobDefinition:
+def _job(one: Written, function: Function | None) -> dg.JobDefinition:
     task, batch = one.task, one.batch
 
     @dg.op(
@@ -258,7 +191,7 @@ def _job(one: _Written, function: Function | None) -> dg.JobDefinition:
     )
     def made(context: dg.OpExecutionContext) -> None:
         with guard(context, one.spec):
-            context.add_output_metadata(make(task, function, _run_of(context, task)))
+            context.add_output_metadata(make(task, function, run_of(context, task)))
 
     @dg.job(
         name=task.name,
@@ -270,21 +203,6 @@ def _job(one: _Written, function: Function | None) -> dg.JobDefinition:
         made()
 
     return whole
-
-
-def _run_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, task: BatchTask) -> TaskRun:
-    partition = None
-    if isinstance(context, dg.AssetExecutionContext):
-        # One key, or a range of one: the guard has seen to it.
-        partition = context.partition_time_window.start.date()
-    spark = getattr(context.resources, SPARK)
-    return TaskRun(
-        name=task.name,
-        partition=partition,
-        tags=dict(context.run.tags),
-        log=context.log,
-        _session=lambda: spark.spark_session,
-    )
 
 
 def _declared_spec(number: int, definition: object) -> TaskSpec:
@@ -301,7 +219,7 @@ def _declared_spec(number: int, definition: object) -> TaskSpec:
     return spec
 
 
-def _functions(written: Iterable[_Written]) -> dict[str, Function | None]:
+def _functions(written: Iterable[Written]) -> dict[str, Function | None]:
     functions: dict[str, Function | None] = {}
     problems: list[InvalidInput] = []
     for one in written:
@@ -315,7 +233,7 @@ def _functions(written: Iterable[_Written]) -> dict[str, Function | None]:
 
 
 def _require_different_names(
-    written: Sequence[_Written],
+    written: Sequence[Written],
     given: Sequence[tuple[Declared, TaskSpec]],
     batches: Sequence[Batch],
 ) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import dagster as dg
-from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
 from dagster._core.definitions.unresolved_asset_job_definition import (
     UnresolvedAssetJobDefinition,
 )
@@ -38,9 +37,7 @@ _REPORT_SECONDS = 2.0
 #: steps of a submission that are shown, the last ones
 _STEPS_SHOWN = 50
 
-_HasHistory = TypeVar(
-    "_HasHistory", AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition
-)
+_Job = TypeVar("_Job", dg.JobDefinition, UnresolvedAssetJobDefinition)
 
 _log = logging.getLogger("arctic.freshness.history")
 
@@ -71,14 +68,14 @@ def history_asset(spec: TaskSpec) -> dg.AssetSpec:
     )
 
 
-def with_history(definition: _HasHistory, spec: TaskSpec) -> _HasHistory:
-    """The asset or job of a task, with a link to its history."""
-    link = {HISTORY: dg.MetadataValue.asset(history_key(spec.name))}
-    linked: Any
-    if isinstance(definition, AssetsDefinition):
-        linked = definition.map_asset_specs(lambda one: one.merge_attributes(metadata=link))
-    else:
-        linked = definition.with_metadata({**(definition.metadata or {}), **link})
+def history_link(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
+    """Metadata that links the asset or job of a task to its history."""
+    return {HISTORY: dg.MetadataValue.asset(history_key(spec.name))}
+
+
+def with_history(job: _Job, spec: TaskSpec) -> _Job:
+    """The job of a task, with a link to its history."""
+    linked: Any = job.with_metadata({**(job.metadata or {}), **history_link(spec)})
     return linked  # type: ignore[no-any-return]
 
 

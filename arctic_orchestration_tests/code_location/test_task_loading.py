@@ -1,0 +1,69 @@
+"""What it costs to load tasks: each definition is made once, whatever the speed of the machine."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration_tests.code_location.declared_tasks import written
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many ops and assets were defined since."""
+    counts: Counter[str] = Counter()
+
+    def count(kind: type[Any]) -> None:
+        init = kind.__init__
+
+        def counting(self: Any, *args: Any, **kwargs: Any) -> None:
+            counts[kind.__name__] += 1
+            init(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "__init__", counting)
+
+    count(dg.OpDefinition)
+    count(dg.AssetsDefinition)
+    return counts
+
+
+def test_each_task_of_a_batch_is_defined_once(tmp_path: Path, made: Counter[str]) -> None:
+    """Nothing is made and then replaced: one op and one asset for each of 20 tasks."""
+    tasks = [
+        {"name": f"b/t{number}", "dependencies": [f"b/t{number - 1}"] if number else []}
+        for number in range(20)
+    ]
+    task_definitions(batches=[written(tmp_path, "b", *tasks)])
+    assert made == {"OpDefinition": 20, "AssetsDefinition": 20}
+
+
+def test_a_decorated_task_is_defined_twice_besides_its_own_definition(made: Counter[str]) -> None:
+    """By ``fresh_parents``, with its declaration, and by the location, with its guard."""
+
+    def asset(number: int) -> dg.AssetsDefinition:
+        @fresh_parents({})
+        @dg.asset(name=f"t{number}")
+        def plain() -> None: ...
+
+        return plain
+
+    tasks = [asset(number) for number in range(20)]
+    assert made == {"OpDefinition": 20, "AssetsDefinition": 40}
+    task_definitions(tasks=tasks)
+    assert made == {"OpDefinition": 20, "AssetsDefinition": 60}
+
+
+def test_parents_whose_names_are_alike_to_python_are_different_inputs(tmp_path: Path) -> None:
+    """``raw/a`` and ``raw_a`` are two assets, and ``load (new)`` is one too."""
+    parents = ["raw/a", "raw_a", "load (new)"]
+    file = written(tmp_path, "b", {"name": "b/child", "dependencies": parents})
+    (child,) = [one for one in task_definitions(batches=[file]).assets or () if _is(one, "b/child")]
+    keys = {key.to_user_string() for key in child.keys_by_input_name.values()}
+    assert keys == set(parents)
+
+
+def _is(one: Any, key: str) -> bool:
+    return isinstance(one, dg.AssetsDefinition) and one.key.to_user_string() == key
