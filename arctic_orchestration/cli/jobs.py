@@ -146,14 +146,16 @@ def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
 
 @app.command()
 def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """Discards a job that waits. One that has a run is ended by terminating that in Dagster."""
+    """Cancel a job whose run is not seen yet. Of one that has a run, terminate that in Dagster."""
     with opened(location) as state, state.change() as (tx, place):
         job = control.cancel_job(tx, place, job_named(tx, place, id), utc_now())
         schedule = _schedule_of(tx, place.id, job)
     if as_json:
         print_json({"location": place.name, "job": job_json(job, schedule)})
     else:
-        console().print(f"job {job.id} of {escape(schedule)} is discarded")
+        console().print(f"job {job.id} of {escape(schedule)} is {job.state.value}")
+        if job.requests:
+            console().print("a run that its request still makes is terminated")
 
 
 def _schedule_of(tx: Any, location_id: int, job: Job) -> str:

@@ -153,6 +153,8 @@ class DispatcherSensor(EveryJobSensor):
         if aside := result.counts["unreadable"]:
             text = f"{aside} events could not be stored; see: arctic events unreadable"
             context.log.warning(text)
+        for run_id in result.unwanted:
+            _terminate(run_id, context)
         observed = watch.observations(now, context)
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
@@ -221,3 +223,13 @@ class DispatcherSensor(EveryJobSensor):
             engine.surroundings, measure=probes.measure, one_more=probes.one_more
         )
         return engine, watch
+
+
+def _terminate(run_id: str, context: dg.SensorEvaluationContext) -> None:
+    """Ends the run of a job that was canceled; the next event of the run is the next chance."""
+    try:
+        context.instance.run_coordinator.cancel_run(run_id)
+    except Exception as error:
+        context.log.warning(f"run {run_id} of a canceled job could not be terminated: {error}")
+    else:
+        context.log.info(f"run {run_id} is terminated: its job was canceled")

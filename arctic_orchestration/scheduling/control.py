@@ -219,19 +219,25 @@ def launch_job(tx: sa.Connection, location: Location, job_id: str, now: datetime
 
 
 def cancel_job(tx: sa.Connection, location: Location, job_id: str, now: datetime) -> Job:
-    """Discards a job that waits; what it had is not given to another job.
+    """Ends a job that has no run yet; what it had is not given to another job.
+
+    A job that waits is discarded. A job that is launching is canceled: its request is not handed
+    out again, and a run that an earlier request still makes is terminated.
 
     Errors:
         NotFound: the location has no such job.
         TransitionRefused: it has a run, which can be terminated in Dagster, or it has ended.
     """
     queue = JobQueue(tx, now)
+    # A run claims its job by this row alone.
+    queue.load(query=sa.select(jobs).where(jobs.c.id == job_id).with_for_update())
     job = _job(queue, location, job_id)
-    if job.state not in WAITING:
+    is_launching = job.state is JobState.LAUNCHING and job.run_id is None
+    if job.state not in WAITING and not is_launching:
         raise TransitionRefused(f"Job {job.id} cannot be canceled: {_where_it_is(job)}")
     job = queue.move(
         job,
-        JobState.DISCARDED,
+        JobState.CANCELED if is_launching else JobState.DISCARDED,
         "canceled by hand",
         notice=Notice.JOB_DISCARDED,
         next_check_at=None,

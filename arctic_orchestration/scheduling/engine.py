@@ -72,6 +72,8 @@ class TickResult:
     moves: Sequence[JobMove] = ()
     #: how long each event that was read was on its way
     lags: Sequence[timedelta] = ()
+    #: runs to terminate: their jobs were canceled before the run was seen
+    unwanted: Sequence[str] = ()
 
 
 class _Work(NamedTuple):
@@ -123,6 +125,7 @@ class Engine:
     _digest: str | None = None
     _deployed: bool = False
     _kept_at: datetime | None = None
+    _unwanted: list[str] = field(default_factory=list)
 
     def tick(self, now: datetime) -> TickResult:
         """One round at ``now``.
@@ -141,6 +144,7 @@ class Engine:
         counts: Counter[str] = Counter()
         moves: list[JobMove] = []
         lags: list[timedelta] = []
+        self._unwanted.clear()
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
         reads, more = 0, True
         with _collector_paused():
@@ -176,7 +180,12 @@ class Engine:
             requests = []
         counts["requested"] = len(requests)
         return TickResult(
-            counts=counts, requests=requests, position=position, moves=moves, lags=lags
+            counts=counts,
+            requests=requests,
+            position=position,
+            moves=moves,
+            lags=lags,
+            unwanted=list(dict.fromkeys(self._unwanted)),
         )
 
     def _subscribe(
@@ -208,7 +217,8 @@ class Engine:
             reader = f"location {location.name}"
             unreadable_events.set_aside(tx, location.cluster, reader, aside, now)
             queue = JobQueue(tx, now)
-            RunTracker(queue, location, self.lookup).note(events)
+            tracker = RunTracker(queue, location, self.lookup)
+            tracker.note(events)
             subscriber = Subscriber(tx, location, self.store, queue)
             # Ticks of time wait for what happened before them, but not for ever.
             done.update(subscriber.take(events, more=batch.more, last=last))
@@ -226,6 +236,7 @@ class Engine:
         counts.update(done)
         moves += queue.moves
         lags += [now - event.at for event in events]
+        self._unwanted += tracker.unwanted
         return batch.position, batch.more, work
 
     def _deploy(

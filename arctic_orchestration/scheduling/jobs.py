@@ -40,7 +40,7 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     #: its run failed, or could not be started
     FAILED = "failed"
-    #: its run was canceled by a person
+    #: a person canceled its run, or the job itself before its run was seen
     CANCELED = "canceled"
     #: it gave up before it was launched; the reason says why
     DISCARDED = "discarded"

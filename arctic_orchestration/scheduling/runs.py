@@ -119,6 +119,8 @@ class RunTracker:
         self._queue = queue
         self._location = location
         self._lookup = lookup
+        #: the runs of jobs that were canceled before their run was seen
+        self.unwanted: list[str] = []
 
     def note(self, found: Sequence[Event]) -> None:
         """Applies run events, in their order."""
@@ -139,6 +141,8 @@ class RunTracker:
                 continue
             job = known.get(event.tags.get(JOB_TAG, ""))
             job = self._queue.current(job) if job is not None else None
+            if job is not None and _is_unwanted(job, event):
+                self.unwanted.append(event.run_id)
             if job is not None and job.state in ACTIVE and _is_run_of(job, event):
                 seen = _Seen(
                     run_id=event.run_id,
@@ -357,6 +361,14 @@ def _is_run_of(job: Job, event: Event) -> bool:
     if job.run_id is not None:
         return job.run_id in (event.run_id, event.tags.get(_PARENT_TAG))
     return event.tags.get(RUN_KEY_TAG) == job.run_key
+
+
+def _is_unwanted(job: Job, event: Event) -> bool:
+    """Whether a run is active that was requested before its job was canceled."""
+    was_canceled = job.state is JobState.CANCELED and job.run_id is None
+    is_request = RUN_KEY_TAG in event.tags and _PARENT_TAG not in event.tags
+    is_active = event.status is not None and not event.status.ended
+    return was_canceled and is_request and is_active
 
 
 def _resources(event: Event, place: str) -> list[str]:

@@ -3,7 +3,7 @@
 What happens meanwhile is the schedule's ``suspend_mode``:
 
 ===========  ==============================================================================
-``drop``     events are ignored, and what waits is discarded
+``drop``     events are ignored, what waits is discarded, and what was requested in vain canceled
 ``drain``    events are ignored; what waits goes on, and is launched as usual
 ``backlog``  events are taken; each firing is a job of its own, launched after the resume
 ``collect``  events are taken; all firings fill one job, launched after the resume
@@ -16,12 +16,14 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import is_waiting, jobs
+from arctic_orchestration.database.tables import is_launching, is_waiting, jobs
 from arctic_orchestration.scheduling import timers
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStatus, ScheduleStore, StoredSchedule
+
+_REASON = "the schedule was suspended"
 
 
 def suspend(
@@ -45,7 +47,8 @@ def suspend(
         timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
     if mode == "drop":
         timers.stop(tx, stored.id)
-        discard_waiting(tx, stored.id, "the schedule was suspended", now)
+        discard_waiting(tx, stored.id, _REASON, now)
+        _cancel_launching(tx, stored.id, now)
         return True
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
@@ -97,6 +100,16 @@ def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datet
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()
     return len(waiting)
+
+
+def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime) -> None:
+    """Cancels jobs for which no run comes; a job that was requested once has its run soon."""
+    queue = JobQueue(tx, now)
+    in_vain = is_launching & jobs.c.run_id.is_(None) & (jobs.c.requests != 1)
+    of_schedule = jobs.c.schedule_id == schedule_id
+    for job in queue.load(query=sa.select(jobs).where(of_schedule, in_vain).with_for_update()):
+        queue.move(job, JobState.CANCELED, _REASON, next_check_at=None, ended_at=now)
+    queue.flush()
 
 
 def _waited_for(queue: JobQueue, stored: StoredSchedule) -> list[int]:

@@ -181,6 +181,20 @@ def test_a_waiting_job_is_canceled(here: World, arctic: Command) -> None:
     assert "it has ended at 2026-01-01 00:10:00Z, discarded: canceled by hand" in again.err
 
 
+def test_a_launching_job_is_canceled(here: World, arctic: Command) -> None:
+    """Its request is out, which is said."""
+    here.feed.arrive("raw/a", "7")
+    here.tick_without_submitting(5)
+    listed = arctic("jobs", "list", "--state", "launching", "--json").out
+    job = json.loads(listed)["jobs"][0]
+    said = arctic("jobs", "cancel", job["id"])
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        f"job {job['id']} of {job['schedule']} is canceled",
+        "a run that its request still makes is terminated",
+    ]
+
+
 def test_the_newest_events_are_listed_last(here: World, arctic: Command) -> None:
     """Only those that some schedule took, with what they say."""
     here.feed.arrive("raw/nobody", "1")

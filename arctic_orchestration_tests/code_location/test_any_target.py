@@ -4,6 +4,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import (
+    GrpcServerCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
@@ -112,6 +117,34 @@ def test_dagster_accepts_requests_for_every_job() -> None:
     assert {"work", "down", "mail", "__ASSET_JOB"} <= set(targets)
     assert all(name == target.job_name for name, target in targets.items())
     assert list(snaps["another"].target_dict) == ["work"]
+
+
+def test_the_run_of_a_canceled_job_is_terminated(place: Place) -> None:
+    """Its request was with Dagster when the job was canceled; the run stands in the queue."""
+    defs = location(on_a("s", "work"))
+    place.tick(defs)
+    place.announce("1")
+    (request,) = place.tick(defs).run_requests or ()
+    with place.database.begin() as tx:
+        here = locations.locked(tx, "default", "local")
+        control.cancel_job(tx, here, request.tags["arctic/job"], utc_now())
+    origin = RemoteJobOrigin(
+        RemoteRepositoryOrigin(
+            GrpcServerCodeLocationOrigin(host="127.0.0.1", port=1, location_name="local"),
+            "__repository__",
+        ),
+        "work",
+    )
+    run = place.instance.create_run_for_job(
+        work, tags=place.tags_of(request), remote_job_origin=origin
+    )
+    enqueued = dg.DagsterEvent(event_type_value="PIPELINE_ENQUEUED", job_name="work")
+    place.instance.report_dagster_event(enqueued, run_id=run.run_id)
+    assert place.tick(defs).run_requests == []
+    ended = place.instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is dg.DagsterRunStatus.CANCELED
+    assert [state for _, state, _ in place.states()] == ["canceled"]
 
 
 def test_a_run_whose_configuration_dagster_refuses_fails_its_job_alone(place: Place) -> None:

@@ -335,15 +335,12 @@ def test_a_canceled_job_is_discarded_and_the_next_arrival_begins_another(
 
 
 def test_a_job_with_a_run_names_what_to_terminate(world: MakeWorld) -> None:
-    """While its run is not seen yet, when it runs, and when it has ended."""
+    """When it runs, and when it has ended."""
     here = world([schedule("a")])
     here.feed.arrive("raw/a", "1")
-    here.tick_without_submitting(1)
-    (job,) = job_rows(here)
-    with pytest.raises(TransitionRefused, match="launching, with a run that is not seen yet"):
-        cancel(here, job.id, 2)
     assert here.tick(3) == ["run-1"]
     here.tick(4)
+    (job,) = job_rows(here)
     with pytest.raises(TransitionRefused, match="launched as run run-1. Terminate that run in D"):
         cancel(here, job.id, 5)
     with pytest.raises(TransitionRefused, match="cannot be launched by hand: it is launched as"):
