@@ -17,6 +17,7 @@ from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.difference import ABSENT, Difference, FieldChange
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -67,9 +68,10 @@ def diff(
     with opened(location) as state, state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
     if as_json:
-        print_json(_document(difference, applied=False))
+        print_json(_document(difference, wanted, applied=False))
     else:
         show(difference)
+        _warn(wanted)
     if not difference.is_empty:
         raise typer.Exit(1)
 
@@ -146,6 +148,7 @@ def _apply(
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
     if not as_json:
         show(difference)
+        _warn(wanted)
     applied = not (dry_run or difference.is_empty)
     if applied:
         confirm("Apply?", yes=yes, as_json=as_json)
@@ -157,15 +160,24 @@ def _apply(
                     "now; look at the difference again"
                 )
     if as_json:
-        print_json(_document(difference, applied=applied))
+        print_json(_document(difference, wanted, applied=applied))
     elif applied:
         console().print("[green]applied[/]")
     elif dry_run and not difference.is_empty:
         console().print("nothing was changed: --dry-run")
 
 
-def _document(difference: Difference, *, applied: bool) -> dict[str, Any]:
-    return {"applied": applied, "difference": difference.to_json()}
+def _warn(wanted: Sequence[Schedule]) -> None:
+    for schedule in wanted:
+        for text in cautions(schedule):
+            console().print(f"[yellow]warning:[/] {escape(text)}")
+
+
+def _document(
+    difference: Difference, wanted: Sequence[Schedule], *, applied: bool
+) -> dict[str, Any]:
+    warnings = [text for schedule in wanted for text in cautions(schedule)]
+    return {"applied": applied, "difference": difference.to_json(), "warnings": warnings}
 
 
 def _change_text(field: FieldChange) -> str:

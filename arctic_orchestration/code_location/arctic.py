@@ -1,5 +1,6 @@
 """`Arctic`: the schedules of a code location, and the Dagster definitions that run them."""
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,6 +11,7 @@ from arctic_orchestration.code_location.dispatcher import DispatcherSensor
 from arctic_orchestration.code_location.numbers import scheduler_asset
 from arctic_orchestration.code_location.resource import ArcticResource
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.schedule import Schedule
 
 DISPATCHER = "arctic_dispatcher"
@@ -65,6 +67,8 @@ class Arctic:
             problems.append(InvalidInput("numbers_every", numbers_every, expected))
         if problems:
             raise InvalidDefinition(problems)
+        for caution in (text for schedule in schedules for text in cautions(schedule)):
+            warnings.warn(caution, stacklevel=2)
         self.schedules = tuple(schedules)
         self._interval_seconds = interval_seconds
         self._location = location

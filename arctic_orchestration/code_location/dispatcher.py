@@ -33,6 +33,7 @@ from arctic_orchestration.code_location.watching import Watch
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -148,7 +149,7 @@ class DispatcherSensor(EveryJobSensor):
         engine, watch = self._engine(context)
         now = utc_now()
         result = watch.tick(now)
-        for remark in watch.remarks():
+        for remark in (*result.remarks, *watch.remarks()):
             context.log.warning(remark)
         if aside := result.counts["unreadable"]:
             text = f"{aside} events could not be stored; see: arctic events unreadable"
@@ -214,6 +215,8 @@ class DispatcherSensor(EveryJobSensor):
             )
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning(f"it is never fresh: {problem}")
+            for caution in (text for schedule in declared for text in cautions(schedule)):
+                context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
         # The instance of a tick ends with it; the feed has connections of its own.
         engine, watch = self._engines[key]

@@ -11,6 +11,7 @@ from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.errors import DagsterInvalidSubsetError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.contradictions import endless
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 
 
@@ -126,6 +127,8 @@ def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[In
         if expected is not None:
             field = f"Schedule({schedule.name}).partitions"
             problems.append(InvalidInput(field, schedule.partitions, expected))
+        # Of a selection of assets it is known only now what it runs.
+        problems.extend(endless(schedule, f"Schedule({schedule.name})"))
     return problems
 
 

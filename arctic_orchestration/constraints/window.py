@@ -107,7 +107,7 @@ class Window(Constraint):
 
     def opens_at(self, now: datetime) -> datetime:
         """The first moment after ``now`` at which an opening begins, in UTC."""
-        return next(opening.begin for opening in self._openings(now) if opening.begin > now)
+        return next(opening.begin for opening in self.openings(now) if opening.begin > now)
 
     def closes_at(self, now: datetime) -> datetime | None:
         """When the opening ends in which ``now`` lies, in UTC; none: it is closed."""
@@ -123,14 +123,14 @@ class Window(Constraint):
         return self.refuse(f"{what} opens at {format_moment(opens_at)}", look_again_at=opens_at)
 
     def _opening_at(self, now: datetime) -> Opening | None:
-        for opening in self._openings(now):
+        for opening in self.openings(now):
             if opening.begin > now:
                 return None
             if now < opening.end:
                 return opening
         raise AssertionError("there is always another opening")
 
-    def _openings(self, now: datetime) -> Iterator[Opening]:
+    def openings(self, now: datetime) -> Iterator[Opening]:
         """The openings in order, from one that began before ``now`` or earlier."""
         zone = ZoneInfo(self.timezone)
         # Yesterday's may still be open; and clocks that went back over midnight show

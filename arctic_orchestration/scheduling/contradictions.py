@@ -15,6 +15,7 @@ from arctic_orchestration.constraints.delay import Delay
 from arctic_orchestration.constraints.window import Window
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.coincidence import (
     cron_leaves,
     ever_admitted,
@@ -22,7 +23,7 @@ from arctic_orchestration.scheduling.coincidence import (
     ever_together,
     is_cron,
 )
-from arctic_orchestration.triggers import AllOf, AnyOf, Data, Elapsed, Quiet, Trigger
+from arctic_orchestration.triggers import AllOf, AnyOf, Cron, Data, Elapsed, Quiet, Trigger
 
 if TYPE_CHECKING:
     from arctic_orchestration.scheduling.schedule import Schedule
@@ -40,9 +41,23 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
     """
     path = field or f"Schedule({schedule.name})"
     problems = list(_of_trigger(schedule, schedule.trigger, f"{path}.trigger", path))
+    if not schedule.timeout:
+        problems.append(InvalidInput(f"{path}.timeout", "0s", "a duration longer than 0s"))
+    problems.extend(endless(schedule, path))
     if schedule.constraints:
         problems.extend(_of_constraints(schedule, path))
     return problems
+
+
+def endless(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
+    """The problem of a schedule that runs again as soon as it has run, and so for ever."""
+    if cycles.is_sustained(schedule) and not cycles.is_spaced_out(schedule):
+        yield InvalidInput(
+            f"{path}.trigger",
+            schedule.trigger.to_form(),
+            "a trigger that its own runs do not satisfy, or a constraint that spaces them out "
+            "(minimum_interval, rate, delay, window): it runs again and again without an end",
+        )
 
 
 def _of_trigger(
@@ -63,6 +78,9 @@ def _of_trigger(
                 f"a duration longer than that of the quiet, {format_duration(trigger.duration)}: "
                 "else it never comes to quiet",
             )
+    elif isinstance(trigger, Cron):
+        if trigger.grace is not None and not trigger.grace:
+            yield InvalidInput(f"{place}.grace", "0s", "a duration longer than 0s: none is on time")
     elif isinstance(trigger, Elapsed):
         if not isinstance(trigger.since, str):
             yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)

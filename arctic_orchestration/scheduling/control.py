@@ -16,6 +16,7 @@ from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.scheduling import suspension
 from arctic_orchestration.scheduling.difference import Difference, differences
+from arctic_orchestration.scheduling.discards import with_discard
 from arctic_orchestration.scheduling.firing import fire
 from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
@@ -99,8 +100,9 @@ def apply(
             )
             continue
         old = stored[change.name]
-        suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
-        store.replace(tx, location, old, by_name[change.name], now, reason=reason)
+        lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
+        why = with_discard(reason, lost)
+        store.replace(tx, location, old, by_name[change.name], now, reason=why)
     store.add(tx, location, difference.created, Origin.API, now, reason=reason)
     gone = [rows[name].id for name in difference.deleted]
     store.remove(tx, location, gone, now, reason=reason)

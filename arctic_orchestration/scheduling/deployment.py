@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling import notices
+from arctic_orchestration.scheduling.discards import Discard, with_discard
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.notices import News, Notice
 from arctic_orchestration.scheduling.schedule import Schedule, Target, digest
 from arctic_orchestration.scheduling.store import (
     Origin,
@@ -16,6 +20,16 @@ from arctic_orchestration.scheduling.store import (
     StoredSchedule,
 )
 from arctic_orchestration.scheduling.suspension import discard_waiting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deployed:
+    """What a deployment did."""
+
+    #: of schedules: ``created``, ``updated``, ``deleted`` and ``name_taken``
+    counts: Counter[str]
+    #: sentences for the log: what arrivals were lost
+    remarks: tuple[str, ...]
 
 
 def deploy(
@@ -28,7 +42,7 @@ def deploy(
     *,
     update_schedules: bool = True,
     exists: Callable[[Target], bool] | None = None,
-) -> Counter[str]:
+) -> Deployed:
     """Makes the store agree with the code, or with ``update_schedules`` false leaves it alone.
 
     True creates, updates and deletes what differs. The status of a schedule that is updated is
@@ -41,28 +55,43 @@ def deploy(
     Schedules that were made by hand are not touched by either; a declared one whose name they
     have is left out, and counted as ``name_taken``.
 
-    Returns the counts ``created``, ``updated``, ``deleted`` and ``name_taken``.
+    What arrived for a schedule that changed or went is lost with its waiting job: the schedule's
+    history, a notice and a remark say so, with counts.
     """
     counts: Counter[str] = Counter()
+    lost: dict[str, Discard] = {}
     statuses: dict[str, ScheduleStatus] = {}
     if update_schedules:
         # What another version of the package wrote and this one cannot read is made anew.
         unreadable = store.unreadable(tx, location.id)
-        store.remove(tx, location, list(unreadable), now, reason="this version could not read it")
+        why = "this version could not read it"
+        lost.update(store.remove(tx, location, list(unreadable), now, reason=why))
         statuses = dict(unreadable.values())
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     of_code = [old for old in stored.values() if old.origin is Origin.CODE]
     if update_schedules:
         wanted = {schedule.name: schedule for schedule in declared}
-        counts.update(_write(tx, store, location, stored, wanted, statuses, now))
+        counts.update(_write(tx, store, location, stored, wanted, statuses, now, lost))
         gone = [old.id for old in of_code if old.name not in wanted]
-        store.remove(tx, location, gone, now, reason="no longer declared")
+        lost.update(store.remove(tx, location, gone, now, reason="no longer declared"))
     else:
         gone = [old.id for old in of_code if exists is not None and _is_gone(old, exists)]
-        store.remove(tx, location, gone, now, reason="its target is gone")
+        lost.update(store.remove(tx, location, gone, now, reason="its target is gone"))
     counts["deleted"] += len(gone)
     locations.update(tx, location, definitions_digest=definitions_digest)
-    return counts
+    schedules = {**{old.name: old.schedule for old in of_code}, **{s.name: s for s in declared}}
+    news = [
+        News(
+            event=Notice.JOB_DISCARDED,
+            schedule=name,
+            reason=f"the code location was deployed: {discard}",
+            tags=schedules[name].tags if name in schedules else {},
+        )
+        for name, discard in sorted(lost.items())
+    ]
+    notices.write(tx, location.id, news, now)
+    remarks = tuple(f"schedule {one.schedule}: {one.reason}" for one in news)
+    return Deployed(counts=counts, remarks=remarks)
 
 
 def _write(
@@ -73,6 +102,7 @@ def _write(
     wanted: dict[str, Schedule],
     statuses: Mapping[str, ScheduleStatus],
     now: datetime,
+    lost: dict[str, Discard],
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
     new: list[Schedule] = []
@@ -83,8 +113,11 @@ def _write(
         elif old.origin is not Origin.CODE:
             counts["name_taken"] += 1
         elif digest([old.schedule]) != digest([schedule]):
-            discard_waiting(tx, old.id, "the schedule was updated", now)
-            store.replace(tx, location, old, schedule, now, reason="deployed")
+            discard = discard_waiting(tx, old.id, "the schedule was updated", now)
+            if discard is not None:
+                lost[name] = discard
+            reason = with_discard("deployed", discard)
+            store.replace(tx, location, old, schedule, now, reason=reason)
             counts["updated"] += 1
     store.add(tx, location, new, Origin.CODE, now, reason="deployed", statuses=statuses)
     counts["created"] += len(new)

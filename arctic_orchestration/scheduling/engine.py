@@ -74,6 +74,8 @@ class TickResult:
     lags: Sequence[timedelta] = ()
     #: runs to terminate: their jobs were canceled before the run was seen
     unwanted: Sequence[str] = ()
+    #: sentences for the log
+    remarks: Sequence[str] = ()
 
 
 class _Work(NamedTuple):
@@ -124,6 +126,7 @@ class Engine:
     store: ScheduleStore = field(default_factory=ScheduleStore)
     _digest: str | None = None
     _deployed: bool = False
+    _remarks: tuple[str, ...] = ()
     _kept_at: datetime | None = None
     _unwanted: list[str] = field(default_factory=list)
 
@@ -147,6 +150,7 @@ class Engine:
         self._unwanted.clear()
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
         reads, more = 0, True
+        self._remarks = ()
         with _collector_paused():
             while more and reads < _READS_PER_TICK and counts["unreadable"] < _ASIDE_PER_TICK:
                 last = reads == _READS_PER_TICK - 1
@@ -186,6 +190,7 @@ class Engine:
             moves=moves,
             lags=lags,
             unwanted=list(dict.fromkeys(self._unwanted)),
+            remarks=self._remarks,
         )
 
     def _subscribe(
@@ -254,18 +259,18 @@ class Engine:
             self._digest = mode + schedule.digest(self.declared)
         # Without updates, a target may be gone though the schedules are declared as before.
         if self._digest != location.definitions_digest or not self.update_schedules:
-            counts.update(
-                deployment.deploy(
-                    tx,
-                    self.store,
-                    location,
-                    self.declared,
-                    self._digest,
-                    now,
-                    update_schedules=self.update_schedules,
-                    exists=self.targets.exists,
-                )
+            deployed = deployment.deploy(
+                tx,
+                self.store,
+                location,
+                self.declared,
+                self._digest,
+                now,
+                update_schedules=self.update_schedules,
+                exists=self.targets.exists,
             )
+            counts.update(deployed.counts)
+            self._remarks = deployed.remarks
 
     def _keeps_house(self, now: datetime) -> bool:
         # Never but for a short while: a clock may be set back.

@@ -1,6 +1,6 @@
 """What was done to schedules, those that are deleted too."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import schedule_history
+from arctic_orchestration.scheduling.discards import Discard, with_discard
 from arctic_orchestration.scheduling.location import Location
 
 
@@ -28,8 +29,14 @@ def record(
     action: Action,
     reason: str,
     now: datetime,
+    *,
+    lost: Mapping[str, Discard] | None = None,
 ) -> None:
-    """Writes a line for each schedule, given by id, name and version."""
+    """Writes a line for each schedule, given by id, name and version.
+
+    ``lost`` is what was discarded with some of them, by id.
+    """
+    discards = lost or {}
     rows = [
         {
             "location_id": location.id,
@@ -38,7 +45,7 @@ def record(
             "at": now,
             "action": action.value,
             "version": version,
-            "reason": reason,
+            "reason": with_discard(reason, discards.get(id)),
         }
         for id, name, version in of
     ]

@@ -20,6 +20,7 @@ from arctic_orchestration.database.tables import (
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling import resources, schedule_history, timers
+from arctic_orchestration.scheduling.discards import Discard, waiting_of
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue_tags import queue_tags
 from arctic_orchestration.scheduling.schedule import Schedule
@@ -268,14 +269,18 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
-    ) -> None:
-        """Deletes schedules with their jobs; runs that are active go on, and still count."""
+    ) -> Mapping[str, Discard]:
+        """Deletes schedules with their jobs; runs that are active go on, and still count.
+
+        Returns what was lost with waiting jobs, by the name of the schedule.
+        """
         if not ids:
-            return
+            return {}
         known = sa.select(schedules.c.id, schedules.c.name, schedules.c.version)
         rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
         gone = [(row.id, row.name, row.version) for row in rows]
-        schedule_history.record(tx, location, gone, Action.DELETED, reason, now)
+        lost = waiting_of(tx, ids)
+        schedule_history.record(tx, location, gone, Action.DELETED, reason, now, lost=lost)
         active = tx.execute(
             sa.select(jobs.c.id, jobs.c.run_id)
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
@@ -285,6 +290,7 @@ class ScheduleStore:
         to = {job_id: run_id or job_id for job_id, run_id in active}
         resources.hand_over(tx, location.id, to, now)
         tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
+        return {row.name: lost[row.id] for row in rows if row.id in lost}
 
     def set_status(
         self,

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import is_launching, is_waiting, jobs
 from arctic_orchestration.scheduling import timers
+from arctic_orchestration.scheduling.discards import Discard, waiting_of, with_discard
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -41,13 +42,15 @@ def suspend(
     """
     if stored.suspended:
         return False
-    store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
     mode = stored.schedule.suspend_mode
+    if mode == "drop":
+        lost = discard_waiting(tx, stored.id, _REASON, now)
+        reason = with_discard(reason, lost)
+    store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
     if mode == "drain":
         timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
     if mode == "drop":
         timers.stop(tx, stored.id)
-        discard_waiting(tx, stored.id, _REASON, now)
         _cancel_launching(tx, stored.id, now)
         return True
     queue = JobQueue(tx, now)
@@ -92,14 +95,17 @@ def resume(
     return True
 
 
-def discard_waiting(tx: sa.Connection, schedule_id: str, reason: str, now: datetime) -> int:
-    """Discards the jobs of a schedule that wait; returns how many."""
+def discard_waiting(
+    tx: sa.Connection, schedule_id: str, reason: str, now: datetime
+) -> Discard | None:
+    """Discards the jobs of a schedule that wait; returns what was lost, if anything was."""
+    lost = waiting_of(tx, [schedule_id]).get(schedule_id)
     queue = JobQueue(tx, now)
     waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
     for job in waiting:
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()
-    return len(waiting)
+    return lost
 
 
 def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime) -> None:

@@ -13,6 +13,7 @@ Dagster reads the minute of an hourly expression in UTC, which is wrong in zones
 hours; here it is the minute of the zone.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
@@ -30,6 +31,8 @@ _NEAR = timedelta(hours=3)
 #: With ``catch_up: none`` a dispatcher that is alive still needs a moment to see its tick.
 _PROMPT = timedelta(minutes=1)
 _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
+#: croniter draws these anew each time it is asked; FRI, MAR and APR are names.
+_RANDOM = re.compile(r"(?:^|[\s,])r(?:$|[\s,(/])")
 #: croniter would spread these by the hash of the name, down to the second.
 _NAMED = {
     "@yearly": "0 0 1 1 *",
@@ -63,6 +66,8 @@ class Cron(Leaf):
     def _has_ticks(cls, value: str) -> str:
         if value not in _NAMED and (len(value.split()) != 5 or "@" in value):
             raise ValueError("a cron expression of five fields, such as 0 4 * * *")
+        if _RANDOM.search(value.lower()):
+            raise ValueError("H in place of R: random ticks differ at each look, and are missed")
         try:
             _walls(value, _ANY_WALL_TIME, "").get_next(datetime)
         except (CroniterError, ValueError, KeyError) as error:

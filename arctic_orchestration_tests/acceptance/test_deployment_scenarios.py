@@ -183,11 +183,11 @@ def test_deploy_itself_says_what_it_did(story: Story) -> None:
         update_schedules: bool,
     ) -> dict[str, int]:
         exists = story.targets.exists
-        counts = deployment.deploy(
+        done = deployment.deploy(
             tx, store, location, declared, "digest", now,
             update_schedules=update_schedules, exists=exists,
         )  # fmt: skip
-        return {name: count for name, count in counts.items() if count}
+        return {name: count for name, count in done.counts.items() if count}
 
     assert story.do(deployed, BEFORE, update_schedules=True) == {"created": 3}
     assert story.do(deployed, AFTER, update_schedules=False) == {}

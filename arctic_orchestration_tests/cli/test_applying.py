@@ -251,3 +251,18 @@ def test_in_a_real_terminal_the_question_is_asked_there(here: World, file: str) 
     os.close(leader)
     assert b"Apply? [y/N]" in said
     assert versions(here) == AFTER
+
+
+def test_what_is_seldom_meant_is_a_warning(here: World, arctic: Command, tmp_path: Path) -> None:
+    """Beside the difference, and for programs; it is applied all the same."""
+    path = tmp_path / "slow.yaml"
+    path.write_text(
+        "schedules: [{name: slow, target: {job: j}, constraints: [{delay: {duration: 6h}}],"
+        " trigger: {partitions: {asset: a, count: 3}}}]"
+    )
+    said = arctic("schedules", "diff", str(path))
+    assert "warning: Schedule(slow).timeout: not set, so 1d from the first event." in said.out
+    said = arctic("schedules", "apply", str(path), "--yes", "--json")
+    (warning,) = json.loads(said.out)["warnings"]
+    assert warning.startswith("Schedule(slow).timeout: not set")
+    assert said.code == 0

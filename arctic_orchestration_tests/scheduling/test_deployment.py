@@ -5,7 +5,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import schedules
+from arctic_orchestration.database.tables import notices, schedules
+from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.location import locked
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_history import history_of
@@ -145,3 +146,91 @@ def test_each_deployment_is_history(world: MakeWorld) -> None:
         ("updated", 2, "deployed"),
         ("deleted", 2, "no longer declared"),
     ]
+
+
+def lines(here: World, name: str) -> list[tuple[str, str]]:
+    """Action and reason of each line of a schedule's history."""
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        return [(row["action"], row["reason"]) for row in history_of(tx, location, name)]
+
+
+def test_what_a_deployment_discards_is_said_with_counts(world: MakeWorld) -> None:
+    """Three of five partitions, and one of two, were there: log, history and a notice say so."""
+    five, two = on.partitions("raw/a", count=5), on.partitions("raw/a", count=2)
+    updated = schedule("updated", trigger=five, tags={"team": "ops"})
+    here = world([updated, schedule("gone", trigger=two), schedule("same", trigger=five)])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    here.schedules = [
+        updated.model_copy(update={"description": "new"}),
+        schedule("same", trigger=five),
+    ]
+    here.feed.arrive("raw/a", "1")
+    here.feed.arrive("raw/a", "2")
+    here.tick(2)
+    # Two different partitions fired "gone"; another one arrives for it.
+    here.feed.arrive("raw/a", "3")
+    here.tick(3)
+    here.engine = here.new_engine()
+    result = here.engine.tick(at(4))
+    assert list(result.remarks) == [
+        "schedule gone: the code location was deployed: 1 waiting job with 1 event was discarded",
+        "schedule updated: the code location was deployed: "
+        "1 waiting job with 4 events was discarded",
+    ]
+    assert lines(here, "updated")[-1] == (
+        "updated",
+        "deployed; 1 waiting job with 4 events was discarded",
+    )
+    assert lines(here, "gone")[-1] == (
+        "deleted",
+        "no longer declared; 1 waiting job with 1 event was discarded",
+    )
+    with here.database.read() as tx:
+        columns = (notices.c.event, notices.c.schedule, notices.c.reason, notices.c.tags)
+        written = tx.execute(sa.select(*columns).order_by(notices.c.schedule)).all()
+    assert [tuple(row) for row in written] == [
+        (
+            "job_discarded",
+            "gone",
+            "the code location was deployed: 1 waiting job with 1 event was discarded",
+            "{}",
+        ),
+        (
+            "job_discarded",
+            "updated",
+            "the code location was deployed: 1 waiting job with 4 events was discarded",
+            '{"team": "ops"}',
+        ),
+    ]
+    assert list(here.engine.tick(at(5)).remarks) == []
+
+
+def test_a_deployment_that_discards_nothing_says_nothing(world: MakeWorld) -> None:
+    """No notice, and no remark."""
+    here = world([schedule("s")])
+    here.schedules = [schedule("s", description="new")]
+    here.engine = here.new_engine()
+    assert list(here.engine.tick(at(1)).remarks) == []
+    with here.database.read() as tx:
+        assert tx.execute(sa.select(notices.c.id)).all() == []
+    assert lines(here, "s")[-1] == ("updated", "deployed")
+
+
+def test_a_change_by_hand_says_what_it_discards(world: MakeWorld) -> None:
+    """An update, a suspension that drops, and a deletion."""
+    made = [schedule(name, trigger=on.partitions("raw/a", count=5)) for name in ("a", "b", "c")]
+    here = world(made)
+    here.feed.arrive("raw/a", "1")
+    here.feed.arrive("raw/a", "2")
+    here.tick(1)
+    store = here.engine.store
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        changed = made[0].model_copy(update={"description": "new"})
+        control.update(tx, store, location, changed, at(2))
+        control.suspend(tx, store, location, "b", at(2))
+        control.delete(tx, store, location, "c", at(2))
+    for name in ("a", "b", "c"):
+        assert lines(here, name)[-1][1] == "by hand; 1 waiting job with 2 events was discarded"
