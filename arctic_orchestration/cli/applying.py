@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from arctic_orchestration.cli.display import confirm, console, print_json
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
@@ -153,7 +154,9 @@ def _apply(
     if applied:
         confirm("Apply?", yes=yes, as_json=as_json)
         with state.change() as (tx, place):
-            done = control.apply(tx, state.store, place, wanted, utc_now(), prune=prune)
+            done = control.apply(
+                tx, state.store, place, wanted, utc_now(), prune=prune, actor=person()
+            )
             if done != difference:
                 raise TransitionRefused(
                     "The schedules were changed by somebody else meanwhile. Nothing was changed "

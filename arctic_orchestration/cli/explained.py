@@ -65,11 +65,11 @@ def print_explanation(explained: Explanation) -> None:
 
 def print_history(history: Sequence[Move]) -> None:
     """Prints the moves of a job."""
-    shown = Rows("history", "at", "from", "to", "reason", text="reason")
+    shown = Rows("history", "at", "from", "to", "by", "reason", text="reason")
     for move in history:
         before = "" if move.before == move.state else colored(move.before)
         after = "" if move.before == move.state else colored(move.state)
-        shown.add(moment(move.at), before, after, escape(move.reason))
+        shown.add(moment(move.at), before, after, escape(move.actor), escape(move.reason))
     shown.print()
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.cli.display import (
@@ -16,13 +17,15 @@ from arctic_orchestration.cli.display import (
 )
 from arctic_orchestration.cli.events import print_events
 from arctic_orchestration.cli.explained import print_explanation, print_history
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.jobs import Job, JobState
-from arctic_orchestration.scheduling.names import job_named, schedule_named, schedule_rows
+from arctic_orchestration.scheduling.names import job_named, schedule_if_there, schedule_named
 from arctic_orchestration.scheduling.views.explanation import (
     Explanation,
     explain,
@@ -113,8 +116,7 @@ def explain_(
 ) -> None:
     """Why a job is where it is, or why a schedule has not run yet: as a tree."""
     with opened(location) as state, state.read() as (tx, place):
-        names = schedule_rows(tx, place.id)
-        if what in names:
+        if schedule_if_there(tx, place, what) is not None:
             explained = explain_schedule(tx, state.store, place, what, utc_now())
         else:
             try:
@@ -136,8 +138,8 @@ def explain_(
 def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Lets the next tick launch a job that waits, past all but limits on concurrency."""
     with opened(location) as state, state.change() as (tx, place):
-        job = control.launch_job(tx, place, job_named(tx, place, id), utc_now())
-        schedule = _schedule_of(tx, place.id, job)
+        job = control.launch_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
+        schedule = _schedule_of(tx, job)
     if as_json:
         print_json({"location": place.name, "job": job_json(job, schedule)})
     else:
@@ -148,8 +150,8 @@ def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
 def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Cancel a job whose run is not seen yet. Of one that has a run, terminate that in Dagster."""
     with opened(location) as state, state.change() as (tx, place):
-        job = control.cancel_job(tx, place, job_named(tx, place, id), utc_now())
-        schedule = _schedule_of(tx, place.id, job)
+        job = control.cancel_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
+        schedule = _schedule_of(tx, job)
     if as_json:
         print_json({"location": place.name, "job": job_json(job, schedule)})
     else:
@@ -158,9 +160,9 @@ def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
             console().print("a run that its request still makes is terminated")
 
 
-def _schedule_of(tx: Any, location_id: int, job: Job) -> str:
-    rows = schedule_rows(tx, location_id).values()
-    return next(row.name for row in rows if row.id == job.schedule_id)
+def _schedule_of(tx: sa.Connection, job: Job) -> str:
+    query = sa.select(schedules.c.name).where(schedules.c.id == job.schedule_id)
+    return str(tx.execute(query).scalar_one())
 
 
 def _show(

@@ -1,7 +1,8 @@
 """``arctic schedules``: what fires, and when."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -18,6 +19,7 @@ from arctic_orchestration.cli.display import (
     print_json,
     short_id,
 )
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.cli.state import JsonOption, LocationOption, opened
 from arctic_orchestration.cli.terminal import escape, visible
 from arctic_orchestration.clock import utc_now
@@ -28,7 +30,12 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_history import history_of
 from arctic_orchestration.scheduling.store import Origin
 from arctic_orchestration.scheduling.views.forecast import Upcoming, upcoming
-from arctic_orchestration.scheduling.views.listing import ListedSchedule, list_schedules
+from arctic_orchestration.scheduling.views.listing import (
+    ListedSchedule,
+    list_schedules,
+    one_schedule,
+)
+from arctic_orchestration.scheduling.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.scheduling.views.texts import iso, one_line
 
 app = typer.Typer(help="Schedules: what fires, and when.", no_args_is_help=True)
@@ -43,12 +50,27 @@ NamesArgument = Annotated[
 
 
 @app.command("list")
-def list_(location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """All schedules, with what waits and what runs."""
+def list_(
+    status: Annotated[str | None, typer.Option(help="enabled or suspended.")] = None,
+    target: Annotated[str | None, typer.Option(help="The job, or one of the assets.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="A kind of trigger, as cron.")] = None,
+    listens_to: Annotated[
+        str | None, typer.Option(help="An asset or job whose arrivals or runs it takes.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    after: Annotated[str, typer.Option(metavar="NAME", help="Begin after this name.")] = "",
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List schedules by name, with what waits and what runs."""
+    wanted = ScheduleFilter(status=status, target=target, trigger=trigger, listens_to=listens_to)
     with opened(location) as state, state.read() as (tx, place):
-        found = list_schedules(tx, state.store, place)
+        page = list_schedules(tx, state.store, place, wanted, after=after, limit=limit)
+    found = page.listed
     if as_json:
-        print_json({"location": place.name, "schedules": [listed.to_json() for listed in found]})
+        documents = [listed.to_json() for listed in found]
+        following = {"next_after": page.next_after}
+        print_json({"location": place.name, "schedules": documents, **following})
         return
     shown = Rows(
         f"{counted(len(found), 'schedule')} of {escape(place.name)}",
@@ -67,26 +89,46 @@ def list_(location: LocationOption = None, as_json: JsonOption = False) -> None:
             moment(listed.next_tick_at),
         )
     shown.print()
+    if page.next_after is not None:
+        console().print(f"[dim]more: --after {escape(page.next_after)}, or --limit[/]")
 
 
 @app.command()
 def show(name: NameArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """One schedule: its definition and what was done to it."""
     with opened(location) as state, state.read() as (tx, place):
-        schedule_named(tx, place, name)
-        (listed,) = list_schedules(tx, state.store, place, name)
+        listed = one_schedule(tx, state.store, place, schedule_named(tx, place, name))
         history = history_of(tx, place, name)
     if as_json:
-        lines = [{**line, "at": iso(line["at"])} for line in history]
+        lines = _json_history(history)
         print_json({"location": place.name, **listed.to_json(), "history": lines})
         return
     _show(listed)
-    shown = Rows("history", "at", "action", "version", "reason", text="reason")
-    for line in history:
-        action, reason = str(line["action"]), escape(line["reason"])
-        shown.add(moment(line["at"]), action, str(line["version"]), reason)
     console().print()
-    shown.print()
+    _print_history(history)
+
+
+@app.command("history")
+def history_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only of this schedule.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines.")] = 50,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was done to schedules, and by whom; also to those that are deleted.
+
+    The newest lines, in the order of time.
+    """
+    with opened(location) as state, state.read() as (tx, place):
+        history = history_of(tx, place, name, limit=limit)
+        if name is not None and not history:
+            schedule_named(tx, place, name)
+    if as_json:
+        print_json({"location": place.name, "history": _json_history(history)})
+    else:
+        _print_history(history, name is None)
 
 
 @app.command()
@@ -97,7 +139,8 @@ def enable(
     with opened(location) as state, state.change() as (tx, place):
         now = utc_now()
         changed = {
-            name: control.enable(tx, state.store, place, name, now) for name in dict.fromkeys(names)
+            name: control.enable(tx, state.store, place, name, now, actor=person())
+            for name in dict.fromkeys(names)
         }
     _tell(changed, "enabled", as_json=as_json)
 
@@ -110,7 +153,7 @@ def suspend(
     with opened(location) as state, state.change() as (tx, place):
         now = utc_now()
         changed = {
-            name: control.suspend(tx, state.store, place, name, now)
+            name: control.suspend(tx, state.store, place, name, now, actor=person())
             for name in dict.fromkeys(names)
         }
     _tell(changed, "suspended", as_json=as_json)
@@ -132,13 +175,13 @@ def delete(
         if not as_json:
             for name in of_code:
                 console().print(
-                    f"{escape(name)} is declared in the code: a later deployment of the code that "
-                    "updates schedules makes it again"
+                    f"{escape(name)} is declared in the code: it stays deleted until its "
+                    "definition there changes"
                 )
         confirm(f"Delete {', '.join(names)} with all jobs?", yes=yes, as_json=as_json)
         with state.change() as (tx, place):
             for name in names:
-                control.delete(tx, state.store, place, name, utc_now())
+                control.delete(tx, state.store, place, name, utc_now(), actor=person())
     if as_json:
         print_json({"deleted": names})
     else:
@@ -178,6 +221,21 @@ def target_text(schedule: Schedule) -> str:
     """A target on one line."""
     target = schedule.target
     return f"job {target.job}" if target.job else f"assets {', '.join(target.assets)}"
+
+
+def _json_history(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**line, "at": iso(line["at"])} for line in history]
+
+
+def _print_history(history: Sequence[dict[str, Any]], names: bool = False) -> None:
+    named = ("schedule",) if names else ()
+    shown = Rows("history", "at", *named, "action", "version", "by", "reason", text="reason")
+    for line in history:
+        called = (escape(line["name"]),) if names else ()
+        action, version = str(line["action"]), str(line["version"])
+        by, reason = escape(line["actor"]), escape(line["reason"])
+        shown.add(moment(line["at"]), *called, action, version, by, reason)
+    shown.print()
 
 
 def _coming(coming: Upcoming, now: datetime) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0012"
 
 
 class Database:

@@ -7,6 +7,7 @@ concurrency is counted, belong to all clusters that share the database.
 ===========================  ===============================================================
 ``arctic_locations``         feed position, digest of the deployed definitions
 ``arctic_schedules``         what fires, as data
+``arctic_deleted_schedules`` what the code declares and a person deleted, until it changes there
 ``arctic_schedule_history``  what was done to schedules, those that are deleted too
 ``arctic_schedule_keys``     the reverse index: event key → schedule and leaf of its trigger
 ``arctic_timers``            the next tick of each time leaf of a schedule that takes them
@@ -75,7 +76,17 @@ schedules = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("status_at", UtcTime, nullable=False),
+    # Of the definition that the code declared last; null: it was made by hand.
+    sa.Column("declared_digest", sa.Text),
     sa.UniqueConstraint("location_id", "name"),
+)
+
+deleted_schedules = sa.Table(
+    "arctic_deleted_schedules",
+    metadata,
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("declared_digest", sa.Text, nullable=False),
 )
 
 schedule_history = sa.Table(
@@ -90,6 +101,8 @@ schedule_history = sa.Table(
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    # A person, or the code location whose deployment it was; empty: not known.
+    sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "location_id", "name", "id"),
 )
 
@@ -229,6 +242,8 @@ job_history = sa.Table(
     sa.Column("from_state", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    # The person who did it; empty: the scheduler itself.
+    sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "job_id", "id"),
 )
 

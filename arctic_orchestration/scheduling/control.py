@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound, TransitionRefused
-from arctic_orchestration.scheduling import suspension
+from arctic_orchestration.scheduling import deletions, suspension
 from arctic_orchestration.scheduling.difference import Difference, differences
 from arctic_orchestration.scheduling.discards import with_discard
 from arctic_orchestration.scheduling.firing import fire
@@ -69,6 +69,7 @@ def apply(
     *,
     prune: bool = False,
     reason: str = BY_HAND,
+    actor: str = "",
 ) -> Difference:
     """Creates the schedules that are new and updates those that differ, whatever their origin.
 
@@ -88,7 +89,8 @@ def apply(
     for change in difference.updated:
         if change.problem is not None:
             gone = [rows[change.name].id]
-            store.remove(tx, location, gone, now, reason="this version could not read it")
+            why = "this version could not read it"
+            store.remove(tx, location, gone, now, reason=why, actor=actor)
             store.add(
                 tx,
                 location,
@@ -96,16 +98,22 @@ def apply(
                 change.origin,
                 now,
                 reason=reason,
+                actor=actor,
                 statuses={change.name: ScheduleStatus(rows[change.name].status)},
             )
             continue
         old = stored[change.name]
         lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
         why = with_discard(reason, lost)
-        store.replace(tx, location, old, by_name[change.name], now, reason=why)
-    store.add(tx, location, difference.created, Origin.API, now, reason=reason)
+        store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor)
+    # What the code declares and a person deleted is the code's again.
+    back = deletions.restored(tx, location, [one.name for one in difference.created])
+    for origin in Origin:
+        of_code = origin is Origin.CODE
+        new = [one for one in difference.created if (one.name in back) == of_code]
+        store.add(tx, location, new, origin, now, reason=reason, actor=actor)
     gone = [rows[name].id for name in difference.deleted]
-    store.remove(tx, location, gone, now, reason=reason)
+    store.remove(tx, location, gone, now, reason=reason, actor=actor)
     return difference
 
 
@@ -117,6 +125,7 @@ def update(
     now: datetime,
     *,
     reason: str = BY_HAND,
+    actor: str = "",
 ) -> Difference:
     """Gives the schedule of that name a new version; the same definition again changes nothing.
 
@@ -124,7 +133,7 @@ def update(
         NotFound: there is no schedule of that name; lists names that are near.
     """
     schedule_named(tx, location, schedule.name)
-    return apply(tx, store, location, [schedule], now, reason=reason)
+    return apply(tx, store, location, [schedule], now, reason=reason, actor=actor)
 
 
 def delete(
@@ -135,13 +144,19 @@ def delete(
     now: datetime,
     *,
     reason: str = BY_HAND,
+    actor: str = "",
 ) -> None:
     """Deletes a schedule with its jobs; runs that are active go on, and still count.
+
+    One that the code declares stays deleted until its definition there changes.
 
     Errors:
         NotFound: there is no schedule of that name; lists names that are near.
     """
-    store.remove(tx, location, [schedule_named(tx, location, name).id], now, reason=reason)
+    row = schedule_named(tx, location, name)
+    if row.origin is Origin.CODE:
+        deletions.note(tx, location, row.id)
+    store.remove(tx, location, [row.id], now, reason=reason, actor=actor)
 
 
 def enable(
@@ -152,6 +167,7 @@ def enable(
     now: datetime,
     *,
     reason: str = BY_HAND,
+    actor: str = "",
 ) -> bool:
     """Lets a schedule take events, from now on; returns whether it did not before.
 
@@ -160,7 +176,7 @@ def enable(
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_named(tx, store, location, name)
-    return suspension.resume(tx, store, location, stored, now, reason=reason)
+    return suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor)
 
 
 def suspend(
@@ -171,6 +187,7 @@ def suspend(
     now: datetime,
     *,
     reason: str = BY_HAND,
+    actor: str = "",
 ) -> bool:
     """Stops a schedule, as its ``suspend_mode`` says; returns whether it was not before.
 
@@ -179,10 +196,12 @@ def suspend(
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_named(tx, store, location, name)
-    return suspension.suspend(tx, store, location, stored, now, reason=reason)
+    return suspension.suspend(tx, store, location, stored, now, reason=reason, actor=actor)
 
 
-def launch_job(tx: sa.Connection, location: Location, job_id: str, now: datetime) -> Job:
+def launch_job(
+    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
+) -> Job:
     """Lets the next tick launch a job past its constraints, all but limits on concurrency.
 
     A job that waits for its trigger goes with what has arrived. Returns the job as it is then;
@@ -192,7 +211,7 @@ def launch_job(tx: sa.Connection, location: Location, job_id: str, now: datetime
         NotFound: the location has no such job.
         TransitionRefused: it does not wait any more.
     """
-    queue = JobQueue(tx, now)
+    queue = JobQueue(tx, now, actor=actor)
     job = _job(queue, location, job_id)
     if job.state not in WAITING:
         raise TransitionRefused(f"Job {job.id} cannot be launched by hand: {_where_it_is(job)}")
@@ -220,7 +239,9 @@ def launch_job(tx: sa.Connection, location: Location, job_id: str, now: datetime
     return queue.current(job)
 
 
-def cancel_job(tx: sa.Connection, location: Location, job_id: str, now: datetime) -> Job:
+def cancel_job(
+    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
+) -> Job:
     """Ends a job that has no run yet; what it had is not given to another job.
 
     A job that waits is discarded. A job that is launching is canceled: its request is not handed
@@ -230,7 +251,7 @@ def cancel_job(tx: sa.Connection, location: Location, job_id: str, now: datetime
         NotFound: the location has no such job.
         TransitionRefused: it has a run, which can be terminated in Dagster, or it has ended.
     """
-    queue = JobQueue(tx, now)
+    queue = JobQueue(tx, now, actor=actor)
     # A run claims its job by this row alone.
     queue.load(query=sa.select(jobs).where(jobs.c.id == job_id).with_for_update())
     job = _job(queue, location, job_id)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from arctic_orchestration.scheduling import deletions, notices
 from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling import notices
 from arctic_orchestration.scheduling.discards import Discard, with_discard
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import News, Notice
@@ -26,7 +26,8 @@ from arctic_orchestration.scheduling.suspension import discard_waiting
 class Deployed:
     """What a deployment did."""
 
-    #: of schedules: ``created``, ``updated``, ``deleted`` and ``name_taken``
+    #: of schedules: ``created``, ``updated``, ``deleted``, ``name_taken``, and ``kept_deleted`` of
+    #: those that a person deleted
     counts: Counter[str]
     #: sentences for the log: what arrivals were lost
     remarks: tuple[str, ...]
@@ -52,6 +53,7 @@ def deploy(
     False changes nothing, except that schedules of the code whose target is gone, as
     ``exists`` says, are deleted.
 
+    What a person deleted stays deleted for as long as the code declares it as it did then.
     Schedules that were made by hand are not touched by either; a declared one whose name they
     have is left out, and counted as ``name_taken``.
 
@@ -61,22 +63,27 @@ def deploy(
     counts: Counter[str] = Counter()
     lost: dict[str, Discard] = {}
     statuses: dict[str, ScheduleStatus] = {}
+    actor = location.owner or ""
     if update_schedules:
         # What another version of the package wrote and this one cannot read is made anew.
         unreadable = store.unreadable(tx, location.id)
         why = "this version could not read it"
-        lost.update(store.remove(tx, location, list(unreadable), now, reason=why))
+        lost.update(store.remove(tx, location, list(unreadable), now, reason=why, actor=actor))
         statuses = dict(unreadable.values())
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     of_code = [old for old in stored.values() if old.origin is Origin.CODE]
     if update_schedules:
         wanted = {schedule.name: schedule for schedule in declared}
+        still_deleted = deletions.still_deleted(tx, location, wanted.values())
+        wanted = {name: one for name, one in wanted.items() if name not in still_deleted}
+        counts["kept_deleted"] += len(still_deleted)
         counts.update(_write(tx, store, location, stored, wanted, statuses, now, lost))
-        gone = [old.id for old in of_code if old.name not in wanted]
-        lost.update(store.remove(tx, location, gone, now, reason="no longer declared"))
+        gone, why = [old.id for old in of_code if old.name not in wanted], "no longer declared"
+        deletions.note_declared(tx, location, wanted.values())
     else:
         gone = [old.id for old in of_code if exists is not None and _is_gone(old, exists)]
-        lost.update(store.remove(tx, location, gone, now, reason="its target is gone"))
+        why = "its target is gone"
+    lost.update(store.remove(tx, location, gone, now, reason=why, actor=actor))
     counts["deleted"] += len(gone)
     locations.update(tx, location, definitions_digest=definitions_digest)
     schedules = {**{old.name: old.schedule for old in of_code}, **{s.name: s for s in declared}}
@@ -105,6 +112,7 @@ def _write(
     lost: dict[str, Discard],
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
+    actor = location.owner or ""
     new: list[Schedule] = []
     for name, schedule in wanted.items():
         old = stored.get(name)
@@ -117,9 +125,11 @@ def _write(
             if discard is not None:
                 lost[name] = discard
             reason = with_discard("deployed", discard)
-            store.replace(tx, location, old, schedule, now, reason=reason)
+            store.replace(tx, location, old, schedule, now, reason=reason, actor=actor)
             counts["updated"] += 1
-    store.add(tx, location, new, Origin.CODE, now, reason="deployed", statuses=statuses)
+    store.add(
+        tx, location, new, Origin.CODE, now, reason="deployed", actor=actor, statuses=statuses
+    )
     counts["created"] += len(new)
     return counts
 

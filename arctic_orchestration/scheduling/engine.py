@@ -19,7 +19,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -351,6 +351,7 @@ class Engine:
             )
         if self.owner is not None and location.owner is None:
             locations.update(tx, location, owner=self.owner)
+            location = replace(location, owner=self.owner)
         elif self.owner not in (None, location.owner):
             raise ConfigurationError(
                 f"location {self.location} of cluster {self.cluster} belongs to the code location "

@@ -10,6 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import (
+    deleted_schedules,
     events,
     holders,
     is_active,
@@ -45,7 +46,16 @@ def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
     held = sa.select(holders.c.holder).where(holders.c.location_id == location.id)
     resources.release(tx, list(tx.execute(held).scalars()), now, {})
     # Timers, keys, jobs and what belongs to jobs go with the schedules.
-    for table in (schedules, timers, schedule_keys, events, runs, notices, schedule_history):
+    for table in (
+        schedules,
+        deleted_schedules,
+        timers,
+        schedule_keys,
+        events,
+        runs,
+        notices,
+        schedule_history,
+    ):
         tx.execute(sa.delete(table).where(table.c.location_id == location.id))
     for table in (launches, run_ends):
         for prefix in _prefixes(location.cluster, location.name):

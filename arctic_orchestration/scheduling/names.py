@@ -1,13 +1,14 @@
 """Finds what a person names: a location, a schedule, a job by a part of its id."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import jobs, locations, schedules
+from arctic_orchestration.database.tables import jobs, locations, schedule_history, schedules
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.scheduling.location import Location, from_row, is_alive
 from arctic_orchestration.scheduling.store import Origin, ScheduleStatus
@@ -31,6 +32,13 @@ class ScheduleRow:
     created_at: datetime
     updated_at: datetime
     status_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> "ScheduleRow":
+        """The schedule that a row of ``arctic_schedules`` holds."""
+        values = {name: row[name] for name in cls.__slots__}
+        origin, status = Origin(values["origin"]), ScheduleStatus(values["status"])
+        return cls(**{**values, "origin": origin, "status": status})
 
 
 def location_named(
@@ -69,12 +77,7 @@ def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]
     """All schedules of a location by name, in the order of their names."""
     columns = [schedules.c[name] for name in ScheduleRow.__slots__]
     query = sa.select(*columns).where(schedules.c.location_id == location_id)
-    rows = [
-        ScheduleRow(
-            **{**row, "origin": Origin(row["origin"]), "status": ScheduleStatus(row["status"])}
-        )
-        for row in tx.execute(query).mappings()
-    ]
+    rows = [ScheduleRow.from_row(row) for row in tx.execute(query).mappings()]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
 
 
@@ -84,10 +87,23 @@ def schedule_named(tx: sa.Connection, location: Location, name: str) -> Schedule
     Errors:
         NotFound: no such schedule; lists names that are near.
     """
-    rows = schedule_rows(tx, location.id)
-    if name not in rows:
-        raise NotFound(f"location {location.name} has no schedule {name}{near(name, list(rows))}")
-    return rows[name]
+    row = schedule_if_there(tx, location, name)
+    if row is None:
+        known = sa.select(schedules.c.name).where(schedules.c.location_id == location.id)
+        names = list(tx.execute(known.order_by(schedules.c.name)).scalars())
+        before = (schedule_history.c.location_id == location.id) & (schedule_history.c.name == name)
+        was = tx.execute(sa.select(schedule_history.c.id).where(before).limit(1)).first()
+        hint = f" (it was deleted: arctic schedules history {name})" if was else ""
+        raise NotFound(f"location {location.name} has no schedule {name}{hint}{near(name, names)}")
+    return row
+
+
+def schedule_if_there(tx: sa.Connection, location: Location, name: str) -> ScheduleRow | None:
+    """The schedule with a name, if there is one."""
+    columns = [schedules.c[column] for column in ScheduleRow.__slots__]
+    here = (schedules.c.location_id == location.id) & (schedules.c.name == name)
+    row = tx.execute(sa.select(*columns).where(here)).mappings().one_or_none()
+    return ScheduleRow.from_row(row) if row is not None else None
 
 
 def near(name: str, names: Sequence[str]) -> str:

@@ -33,8 +33,10 @@ class JobQueue:
     one update, and so that whoever asks for a job in between sees them.
     """
 
-    def __init__(self, tx: sa.Connection, now: datetime) -> None:
+    def __init__(self, tx: sa.Connection, now: datetime, *, actor: str = "") -> None:
+        """``actor`` is the person whose transaction it is; empty: the scheduler's own."""
         self.tx = tx
+        self._actor = actor
         self.now = now
         #: what happened to jobs, in order; true only when the transaction is committed
         self.moves: list[JobMove] = []
@@ -123,9 +125,7 @@ class JobQueue:
         """
         before = self._jobs[job.id].state
         check_move(before, to)
-        self._history.append(
-            {"job_id": job.id, "at": self.now, "from_state": before, "state": to, "reason": reason}
-        )
+        self._note(job, before, to, reason)
         if before in ACTIVE and to not in ACTIVE:
             self._released.add(job.id)
             if run_end is not None:
@@ -148,8 +148,19 @@ class JobQueue:
     def remark(self, job: Job, text: str) -> None:
         """Adds a line to the job's history that is no move: something worth knowing."""
         state = self._jobs[job.id].state
+        self._note(job, state, state, text)
+
+    def _note(self, job: Job, before: JobState, to: JobState, reason: str) -> None:
+        """A line of the job's history, written with the next flush."""
         self._history.append(
-            {"job_id": job.id, "at": self.now, "from_state": state, "state": state, "reason": text}
+            {
+                "job_id": job.id,
+                "at": self.now,
+                "from_state": before,
+                "state": to,
+                "reason": reason,
+                "actor": self._actor,
+            }
         )
 
     def attach(self, job: Job, leaf: int, number: int, partition: str) -> None:

@@ -217,5 +217,10 @@ class Schedule(Specification):
 
 def digest(schedules: Iterable[Schedule]) -> str:
     """A text that changes when one of the schedules does."""
-    forms = sorted(json.dumps(schedule.to_form(), sort_keys=True) for schedule in schedules)
-    return hashlib.sha256("\n".join(forms).encode()).hexdigest()
+    return digest_of_forms(schedule.to_form() for schedule in schedules)
+
+
+def digest_of_forms(forms: Iterable[Mapping[str, Any]]) -> str:
+    """As :func:`digest`, of what :meth:`Schedule.to_form` made."""
+    texts = sorted(json.dumps(form, sort_keys=True) for form in forms)
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

@@ -30,11 +30,13 @@ def record(
     reason: str,
     now: datetime,
     *,
+    actor: str = "",
     lost: Mapping[str, Discard] | None = None,
 ) -> None:
     """Writes a line for each schedule, given by id, name and version.
 
-    ``lost`` is what was discarded with some of them, by id.
+    ``actor`` is the person, or the code location whose deployment it was. ``lost`` is what was
+    discarded with some of them, by id.
     """
     discards = lost or {}
     rows = [
@@ -45,6 +47,7 @@ def record(
             "at": now,
             "action": action.value,
             "version": version,
+            "actor": actor,
             "reason": with_discard(reason, discards.get(id)),
         }
         for id, name, version in of
@@ -53,12 +56,19 @@ def record(
         tx.execute(sa.insert(schedule_history), rows)
 
 
-def history_of(tx: sa.Connection, location: Location, name: str) -> list[dict[str, Any]]:
-    """What was done to the schedules that had this name: at, action, version and reason."""
+def history_of(
+    tx: sa.Connection, location: Location, name: str | None = None, *, limit: int = 1_000
+) -> list[dict[str, Any]]:
+    """The newest lines of a location, or of those that had a name, in the order of time.
+
+    Each has at, name, action, version, actor and reason.
+    """
     columns = schedule_history.c
-    query = (
-        sa.select(columns.at, columns.action, columns.version, columns.reason)
-        .where(columns.location_id == location.id, columns.name == name)
-        .order_by(columns.id)
+    shown = ("at", "name", "action", "version", "actor", "reason")
+    query = sa.select(*(columns[column] for column in shown)).where(
+        columns.location_id == location.id
     )
-    return [dict(row) for row in tx.execute(query).mappings()]
+    if name is not None:
+        query = query.where(columns.name == name)
+    rows = tx.execute(query.order_by(columns.id.desc()).limit(limit)).mappings().all()
+    return [dict(row) for row in reversed(rows)]

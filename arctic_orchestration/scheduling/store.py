@@ -190,9 +190,12 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
+        actor: str = "",
         statuses: Mapping[str, ScheduleStatus] | None = None,
     ) -> None:
-        """Stores new schedules with their index and timers; ``reason`` goes into their history.
+        """Stores new schedules with their index and timers.
+
+        ``reason`` and ``actor`` go into their history.
 
         ``statuses`` are those of names that were stored before, and keep them.
         """
@@ -222,6 +225,7 @@ class ScheduleStore:
                 Action.CREATED,
                 reason,
                 now,
+                actor=actor,
             )
             self._index(tx, location, with_ids)
             taking = [
@@ -240,6 +244,7 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
+        actor: str = "",
     ) -> None:
         """Gives a schedule a new version: new index, status kept.
 
@@ -252,7 +257,7 @@ class ScheduleStore:
             .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
         )
         this = (stored.id, stored.name, stored.version + 1)
-        schedule_history.record(tx, location, [this], Action.UPDATED, reason, now)
+        schedule_history.record(tx, location, [this], Action.UPDATED, reason, now, actor=actor)
         tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
         self._index(tx, location, [(stored.id, schedule)])
         taking = takes_events(stored.status, schedule)
@@ -269,6 +274,7 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
+        actor: str = "",
     ) -> Mapping[str, Discard]:
         """Deletes schedules with their jobs; runs that are active go on, and still count.
 
@@ -280,7 +286,9 @@ class ScheduleStore:
         rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
         gone = [(row.id, row.name, row.version) for row in rows]
         lost = waiting_of(tx, ids)
-        schedule_history.record(tx, location, gone, Action.DELETED, reason, now, lost=lost)
+        schedule_history.record(
+            tx, location, gone, Action.DELETED, reason, now, actor=actor, lost=lost
+        )
         active = tx.execute(
             sa.select(jobs.c.id, jobs.c.run_id)
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
@@ -301,6 +309,7 @@ class ScheduleStore:
         now: datetime,
         *,
         reason: str = "",
+        actor: str = "",
     ) -> None:
         """Writes whether a schedule is enabled."""
         tx.execute(
@@ -310,7 +319,7 @@ class ScheduleStore:
         )
         action = Action.ENABLED if status is ScheduleStatus.ENABLED else Action.SUSPENDED
         this = (stored.id, stored.name, stored.version)
-        schedule_history.record(tx, location, [this], action, reason, now)
+        schedule_history.record(tx, location, [this], action, reason, now, actor=actor)
 
     def index_again(self, tx: sa.Connection, location: Location) -> None:
         """Writes the index of a location that has another name now."""

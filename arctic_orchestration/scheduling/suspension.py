@@ -35,6 +35,7 @@ def suspend(
     now: datetime,
     *,
     reason: str = "",
+    actor: str = "",
 ) -> bool:
     """Suspends a schedule as its mode says; what was admitted runs on.
 
@@ -46,7 +47,9 @@ def suspend(
     if mode == "drop":
         lost = discard_waiting(tx, stored.id, _REASON, now)
         reason = with_discard(reason, lost)
-    store.set_status(tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason)
+    store.set_status(
+        tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason, actor=actor
+    )
     if mode == "drain":
         timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
     if mode == "drop":
@@ -71,6 +74,7 @@ def resume(
     now: datetime,
     *,
     reason: str = "",
+    actor: str = "",
 ) -> bool:
     """Enables a schedule; ``location`` is locked by the caller. Returns whether it was suspended.
 
@@ -78,7 +82,7 @@ def resume(
     """
     if not stored.suspended:
         return False
-    store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason)
+    store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason, actor=actor)
     timers.start(tx, location, [(stored.id, stored.schedule)], now)
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):

@@ -12,6 +12,7 @@ from arctic_orchestration.constraints import only
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.views import listing
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.scheduling.simulated import World
@@ -153,6 +154,7 @@ def test_the_location_is_asked_for_where_there_are_several(
     assert json.loads(arctic("schedules", "list", "-l", "there", "--json").out) == {
         "location": "there",
         "schedules": [],
+        "next_after": None,
     }
     assert arctic("schedules", "list", "--location", "nowhere").code == 2
 
@@ -182,3 +184,140 @@ def test_a_schedule_that_cannot_be_read_is_listed_with_its_problem(
     assert arctic("schedules", "enable", "a").code == 2
     assert arctic("schedules", "delete", "a", "-y").code == 0
     assert set(statuses(here)) == {"b"}
+
+
+@pytest.fixture
+def many(world: MakeWorld) -> World:
+    """Five schedules of different kinds, two of them suspended."""
+    arrival, clock = on.partitions("raw/a", count=2), on.cron("0 4 * * *")
+    return world(
+        [
+            schedule("a_arrival", trigger=arrival),
+            schedule("b_both", trigger=arrival & on.any_of(clock, on.run("rollup")), target="x"),
+            schedule("c_clock", trigger=clock, target={"assets": ["b", "raw/b"]}, enabled=False),
+            schedule("d_run", trigger=on.run("rollup"), target="x", enabled=False),
+            schedule("e_data", trigger=on.data("raw/a", "1GB"), target="rollup_of_cron"),
+        ]
+    )
+
+
+def listed(arctic: Command, *options: str) -> list[str]:
+    document = json.loads(arctic("schedules", "list", "--json", *options).out)
+    return [one["name"] for one in document["schedules"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--status", "suspended"], ["c_clock", "d_run"]),
+        (["--trigger", "cron"], ["b_both", "c_clock"]),
+        (["--trigger", "any_of"], ["b_both"]),
+        (["--trigger", "partitions"], ["a_arrival", "b_both"]),
+        (["--target", "x"], ["b_both", "d_run"]),
+        (["--target", "raw/b"], ["c_clock"]),
+        (["--target", "rollup"], ["a_arrival"]),
+        (["--listens-to", "raw/a"], ["a_arrival", "b_both", "e_data"]),
+        (["--listens-to", "rollup"], ["b_both", "d_run"]),
+        (["--listens-to", "raw"], []),
+        (["--listens-to", "raw/a", "--trigger", "data"], ["e_data"]),
+        (["--target", "x", "--status", "enabled"], ["b_both"]),
+    ],
+)
+def test_a_list_shows_what_is_asked_for(
+    many: World, arctic: Command, options: list[str], names: list[str]
+) -> None:
+    """By status, target, kind of trigger anywhere in it, and who listens to an asset or job."""
+    assert listed(arctic, *options) == names
+
+
+def test_a_list_comes_in_pages(many: World, arctic: Command, monkeypatch: Any) -> None:
+    """Each ends with where the next begins; also where a filter passes over many."""
+    document = json.loads(arctic("schedules", "list", "--json", "--limit", "2").out)
+    assert document["next_after"] == "b_both"
+    assert listed(arctic, "--limit", "2", "--after", "b_both") == ["c_clock", "d_run"]
+    last = json.loads(arctic("schedules", "list", "--json", "--after", "c_clock").out)
+    assert (last["next_after"], len(last["schedules"])) == (None, 2)
+    said = arctic("schedules", "list", "--limit", "2").out
+    assert "more: --after b_both, or --limit" in said
+    monkeypatch.setattr(listing, "_READ_AT_ONCE", 1)
+    assert listed(arctic, "--trigger", "cron", "--limit", "1") == ["b_both"]
+    assert listed(arctic, "--trigger", "cron", "--limit", "1", "--after", "b_both") == ["c_clock"]
+    assert listed(arctic, "--trigger", "cron", "--after", "c_clock") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--status", "asleep"], "--status: got 'asleep', expected one of enabled, suspended"),
+        (["--trigger", "corn"], "--trigger: got 'corn', expected one of cron, partitions"),
+    ],
+)
+def test_a_filter_of_what_there_never_is_is_refused(
+    many: World, arctic: Command, options: list[str], message: str
+) -> None:
+    """An empty list would say that no schedule is so."""
+    refused = arctic("schedules", "list", *options)
+    assert refused.code == 2
+    assert message in refused.err
+
+
+def test_a_page_costs_the_same_however_many_there_are(
+    world: MakeWorld, arctic: Command, monkeypatch: Any
+) -> None:
+    """No more schedules are parsed than are shown; what a filter reads is read in batches."""
+    world([schedule(f"s{number:03}") for number in range(120)])
+    parsed: list[Any] = []
+    parse = Schedule.stored
+    monkeypatch.setattr(Schedule, "stored", lambda form: parsed.append(form) or parse(form))
+    assert len(listed(arctic)) == 50
+    assert len(parsed) == 50
+    parsed.clear()
+    assert listed(arctic, "--target", "rollup", "--limit", "3") == ["s000", "s001", "s002"]
+    assert len(parsed) == 3
+
+
+def test_the_history_names_who_did_it_and_outlives_the_schedule(
+    world: MakeWorld, arctic: Command, monkeypatch: Any
+) -> None:
+    """The user of the system; a deployment is the code location's."""
+    monkeypatch.setenv("LOGNAME", "anna")
+    here = world([schedule("s"), schedule("t")])
+    for command in ("suspend", "enable"):
+        arctic("schedules", command, "s")
+    arctic("schedules", "delete", "s", "--yes")
+    assert here.engine.owner is None
+    document = json.loads(arctic("schedules", "history", "s", "--json").out)
+    assert [(line["action"], line["actor"]) for line in document["history"]] == [
+        ("created", ""),
+        ("suspended", "anna"),
+        ("enabled", "anna"),
+        ("deleted", "anna"),
+    ]
+    newest = json.loads(arctic("schedules", "history", "--limit", "2", "--json").out)["history"]
+    assert [(line["name"], line["action"]) for line in newest] == [
+        ("s", "enabled"),
+        ("s", "deleted"),
+    ]
+    said = arctic("schedules", "history").out
+    assert "anna" in said
+    gone = arctic("schedules", "show", "s")
+    assert gone.code == 2
+    assert "arctic schedules history s" in gone.err
+    assert arctic("schedules", "history", "nobody").code == 2
+
+
+def test_a_job_that_a_person_cancels_says_who(
+    world: MakeWorld, arctic: Command, monkeypatch: Any
+) -> None:
+    """In its history; what the scheduler did has no name."""
+    monkeypatch.setenv("LOGNAME", "anna")
+    here = world([schedule("s", constraints=[only.delay("1h")])])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    job = json.loads(arctic("jobs", "list", "--json").out)["jobs"][0]["id"]
+    arctic("jobs", "cancel", job)
+    history = json.loads(arctic("jobs", "show", job, "--json").out)["history"]
+    assert [(line["state"], line["actor"]) for line in history] == [
+        ("waiting_constraints", ""),
+        ("discarded", "anna"),
+    ]

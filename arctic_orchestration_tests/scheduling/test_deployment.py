@@ -234,3 +234,54 @@ def test_a_change_by_hand_says_what_it_discards(world: MakeWorld) -> None:
         control.delete(tx, store, location, "c", at(2))
     for name in ("a", "b", "c"):
         assert lines(here, name)[-1][1] == "by hand; 1 waiting job with 2 events was discarded"
+
+
+def delete_by_hand(here: World, seconds: float, name: str) -> None:
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        control.delete(tx, here.engine.store, location, name, at(seconds))
+
+
+def test_what_a_person_deleted_stays_deleted(world: MakeWorld) -> None:
+    """While other schedules change, and also where it had been changed by hand before."""
+    here = world([schedule("s"), schedule("t")])
+    by_hand(here, 1, schedule("s", description="by hand"))
+    delete_by_hand(here, 1, "s")
+    delete_by_hand(here, 1, "t")
+    deploy(here, 2, schedule("s"), schedule("t"), schedule("other"))
+    assert stored(here) == {"other": ("", 1, "code")}
+    deploy(here, 3, schedule("s"), schedule("t", description="new"), schedule("other"))
+    assert stored(here) == {"other": ("", 1, "code"), "t": ("new", 1, "code")}
+    deploy(here, 4, schedule("s"), schedule("t"), schedule("other"))
+    assert set(stored(here)) == {"other", "t"}
+
+
+def test_a_definition_that_left_the_code_and_came_back_is_a_change(world: MakeWorld) -> None:
+    """Nobody remembers for ever."""
+    here = world([schedule("s")])
+    delete_by_hand(here, 1, "s")
+    deploy(here, 2)
+    deploy(here, 3, schedule("s"))
+    assert set(stored(here)) == {"s"}
+
+
+def test_what_is_made_by_hand_again_is_the_codes(world: MakeWorld) -> None:
+    """The deployments that follow update it as before."""
+    here = world([schedule("s")])
+    delete_by_hand(here, 1, "s")
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        control.apply(tx, here.engine.store, location, [schedule("s")], at(2))
+    assert stored(here) == {"s": ("", 1, "code")}
+    deploy(here, 3, schedule("s", description="new"))
+    assert stored(here) == {"s": ("new", 2, "code")}
+
+
+def test_what_was_deployed_before_this_was_noted_stays_deleted_too(world: MakeWorld) -> None:
+    """What is stored is taken for what the code declares."""
+    here = world([schedule("s")])
+    with here.database.begin() as tx:
+        tx.execute(sa.update(schedules).values(declared_digest=None))
+    delete_by_hand(here, 1, "s")
+    deploy(here, 2, schedule("s"), schedule("other"))
+    assert set(stored(here)) == {"other"}

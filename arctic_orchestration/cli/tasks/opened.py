@@ -1,6 +1,5 @@
 """Opens what the task commands work on, and reads what is known of all tasks at one moment."""
 
-import getpass
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.cli.state import state_database
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
@@ -192,11 +192,7 @@ class OpenedTasks:
     @property
     def person(self) -> str:
         """Who asks, for others who read the history."""
-        try:
-            return getpass.getuser()
-        except (OSError, KeyError):
-            # A container without a name for its user.
-            return "a person"
+        return person()
 
     def known(self, tx: sa.Connection) -> Known:
         """What is known now, of all tasks of all clusters."""

@@ -60,6 +60,8 @@ class Move:
     before: str
     state: str
     reason: str
+    #: the person who did it; empty: the scheduler itself
+    actor: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A form for programs."""
@@ -68,6 +70,7 @@ class Move:
             "from": self.before,
             "state": self.state,
             "reason": self.reason,
+            "actor": self.actor,
         }
 
 
@@ -328,7 +331,7 @@ def _events(tx: sa.Connection, job: Job) -> int:
 def _history(tx: sa.Connection, job: Job) -> tuple[Move, ...]:
     query = sa.select(job_history).where(job_history.c.job_id == job.id)
     return tuple(
-        Move(at=row.at, before=row.from_state, state=row.state, reason=row.reason)
+        Move(at=row.at, before=row.from_state, state=row.state, reason=row.reason, actor=row.actor)
         for row in tx.execute(query.order_by(job_history.c.id))
     )
 

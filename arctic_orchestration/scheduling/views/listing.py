@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import (
     events,
     is_active,
@@ -21,13 +22,16 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.events.event import Event
 from arctic_orchestration.scheduling.jobs import ACTIVE, ENDED, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
-from arctic_orchestration.scheduling.names import ScheduleRow, schedule_rows
+from arctic_orchestration.scheduling.names import ScheduleRow
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.scheduling.views.texts import iso
 
 #: Names for several states at once.
 STATE_GROUPS = {"waiting": WAITING, "active": ACTIVE, "ended": ENDED}
+#: forms of schedules that are in memory at once
+_READ_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +65,20 @@ class ListedSchedule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SchedulePage:
+    """A part of a location's schedules."""
+
+    listed: Sequence[ListedSchedule]
+    #: whether others follow, after the name of the last
+    more: bool
+
+    @property
+    def next_after(self) -> str | None:
+        """The name after which the next page begins; none: this is the last."""
+        return self.listed[-1].row.name if self.more else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListedJob:
     """A job with its schedule's name."""
 
@@ -87,32 +105,82 @@ class ListedEvent:
 
 
 def list_schedules(
-    tx: sa.Connection, store: ScheduleStore, location: Location, name: str | None = None
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    wanted: ScheduleFilter | None = None,
+    *,
+    after: str = "",
+    limit: int = 50,
+) -> SchedulePage:
+    """The first schedules of a location after a name, in the order of names.
+
+    Costs memory for ``limit`` schedules, and reads the form of those that a filter of targets or
+    triggers may admit.
+    """
+    wanted = wanted or ScheduleFilter()
+    rows, more = _page(tx, location, wanted, after, limit)
+    return SchedulePage(listed=_stand(tx, store, location, rows), more=more)
+
+
+def one_schedule(
+    tx: sa.Connection, store: ScheduleStore, location: Location, row: ScheduleRow
+) -> ListedSchedule:
+    """A schedule and how it stands."""
+    (listed,) = _stand(tx, store, location, [row])
+    return listed
+
+
+def _page(
+    tx: sa.Connection, location: Location, wanted: ScheduleFilter, after: str, limit: int
+) -> tuple[list[ScheduleRow], bool]:
+    """The rows of a page, and whether another one follows."""
+    columns = [schedules.c[name] for name in ScheduleRow.__slots__]
+    if wanted.reads_forms:
+        columns.append(schedules.c.spec)
+    query = sa.select(*columns).where(*wanted.conditions(location)).order_by(schedules.c.name)
+    found: list[ScheduleRow] = []
+    while True:
+        # As many as may be wanted, or a batch of those whose form is to be read.
+        batch = max(limit + 1, _READ_AT_ONCE) if wanted.reads_forms else limit + 1
+        rows = tx.execute(query.where(schedules.c.name > after).limit(batch)).mappings().all()
+        for row in rows:
+            if wanted.reads_forms and not wanted.admits(json.loads(row["spec"])):
+                continue
+            if len(found) == limit:
+                return found, True
+            found.append(ScheduleRow.from_row(row))
+        if len(rows) < batch:
+            return found, False
+        after = rows[-1]["name"]
+
+
+def _stand(
+    tx: sa.Connection, store: ScheduleStore, location: Location, rows: Sequence[ScheduleRow]
 ) -> list[ListedSchedule]:
-    """The schedules of a location, by name, or the one with a name if there is one."""
-    here = jobs.c.location_id == location.id
-    counted: dict[str, dict[JobState, int]] = {}
-    counts = sa.select(jobs.c.schedule_id, jobs.c.state, sa.func.count())
-    unfinished = is_waiting | is_active
-    for id, state, count in tx.execute(
-        counts.where(here, unfinished).group_by(jobs.c.schedule_id, jobs.c.state)
-    ):
-        counted.setdefault(id, {})[JobState(state)] = count
+    ids = [row.id for row in rows]
+    mine = dialect.among(tx, jobs.c.schedule_id, ids)
+    active = (jobs.c.location_id == location.id) & is_active
     due = sa.select(timers.c.schedule_id, sa.func.min(timers.c.due_at, type_=timers.c.due_at.type))
-    of_location = due.where(timers.c.location_id == location.id)
-    ticks = {row[0]: row[1] for row in tx.execute(of_location.group_by(timers.c.schedule_id))}
-    rows = [row for row in schedule_rows(tx, location.id).values() if name in (None, row.name)]
-    stored = store.by_ids(tx, [row.id for row in rows])
+    due = due.where(dialect.among(tx, timers.c.schedule_id, ids)).group_by(timers.c.schedule_id)
+    waits, runs = _counts(tx, mine & is_waiting), _counts(tx, mine & active)
+    ticks = {row[0]: row[1] for row in tx.execute(due)}
+    stored = store.by_ids(tx, ids)
     return [
         ListedSchedule(
             row=row,
             schedule=stored[row.id].schedule if row.id in stored else None,
-            waiting=sum(counted.get(row.id, {}).get(state, 0) for state in WAITING),
-            active=sum(counted.get(row.id, {}).get(state, 0) for state in ACTIVE),
+            waiting=waits.get(row.id, 0),
+            active=runs.get(row.id, 0),
             next_tick_at=ticks.get(row.id),
         )
         for row in rows
     ]
+
+
+def _counts(tx: sa.Connection, which: sa.ColumnElement[bool]) -> dict[str, int]:
+    query = sa.select(jobs.c.schedule_id, sa.func.count()).where(which)
+    return {row[0]: row[1] for row in tx.execute(query.group_by(jobs.c.schedule_id))}
 
 
 def list_jobs(
