@@ -36,8 +36,12 @@ from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
+from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.settings import Settings
+
+#: counts for which the skip reason names the jobs
+_SAID_BY_HELD = ("checked", "held")
 
 if TYPE_CHECKING:
     from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
@@ -160,8 +164,13 @@ class DispatcherSensor(EveryJobSensor):
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
-        daemons = watch.daemons(now, context)
-        cursor = json.dumps({**counts, **({"daemons": daemons} if daemons else {})})
+        held = watch.held(result, context)
+        told = {
+            "launching": sorted({request.tags[SCHEDULE_TAG] for request in result.requests}),
+            "held_by": dict(held.first),
+            "daemons": watch.daemons(now, context),
+        }
+        cursor = json.dumps({**counts, **{name: value for name, value in told.items() if value}})
         added = new_partitions(result.requests, targets)
         requests = []
         for request in result.requests:
@@ -173,7 +182,8 @@ class DispatcherSensor(EveryJobSensor):
                 context.log.error(f"job {request.job_id}: {problem}")
                 engine.refuse(request.job_id, problem, utc_now())
         if not requests:
-            text = ", ".join(f"{name} {count}" for name, count in counts.items())
+            done = [f"{name} {n}" for name, n in counts.items() if name not in _SAID_BY_HELD]
+            text = "; ".join(part for part in (", ".join(done), str(held)) if part)
             return dg.SensorResult(
                 skip_reason=text or "nothing new and nothing due",
                 cursor=cursor,

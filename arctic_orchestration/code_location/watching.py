@@ -14,6 +14,7 @@ from arctic_orchestration.code_location.numbers import observation, reported_at
 from arctic_orchestration.scheduling.engine import Engine, TickResult
 from arctic_orchestration.scheduling.metrics import process_metrics
 from arctic_orchestration.scheduling.notification.notifier import Notifier
+from arctic_orchestration.scheduling.views.held import Held, held
 from arctic_orchestration.settings import Settings
 
 
@@ -34,6 +35,7 @@ class Watch:
         self._metrics = process_metrics()
         self._told: str | None = None
         self._daemons = DaemonWatch()
+        self._held = Held()
         self._notifier: Notifier | None = None
         if settings.notifications is not None:
             self._notifier = Notifier(
@@ -80,6 +82,17 @@ class Watch:
         problem = self._notifier.problem if self._notifier is not None else None
         said, self._told = self._told, problem
         return [problem] if problem is not None and problem != said else []
+
+    def held(self, result: TickResult, context: dg.SensorEvaluationContext) -> Held:
+        """The jobs that constraints hold; read only if there may be some."""
+        if self._held.count or any(result.counts.values()):
+            engine = self._engine
+            try:
+                with engine.database.read() as tx:
+                    self._held = held(tx, engine.cluster, engine.location)
+            except Exception as error:
+                context.log.warning(f"the held jobs could not be read: {error}")
+        return self._held
 
     def daemons(self, now: datetime, context: dg.SensorEvaluationContext) -> tuple[str, ...]:
         """The ids of Dagster's daemons, if more than one runs on the instance."""

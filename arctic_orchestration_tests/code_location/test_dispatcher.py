@@ -1,5 +1,6 @@
 """The dispatcher's tick over a real instance: from what arrived to what Dagster is asked for."""
 
+import json
 from typing import Any
 
 import dagster as dg
@@ -7,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.code_location.targets import RepositoryTargets
-from arctic_orchestration.database.tables import events, job_history, schedules
+from arctic_orchestration.database.tables import events, job_history, jobs, schedules
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.code_location.lake_of_tests import defs
 
@@ -113,6 +114,29 @@ def test_the_cursor_and_the_skip_message_tell_what_a_tick_did(place: Place) -> N
     assert place.tick(defs).skip_message == "nothing new and nothing due"
     place.announce("nobody waits for this", asset="raw/b")
     assert place.tick(defs).skip_message == "events 1"
+
+
+def test_the_cursor_and_the_skip_message_name_schedules(place: Place) -> None:
+    """What is launched, and what is held and why, also in the idle ticks after it."""
+    trigger = on.partitions("raw/a")
+    defs = _definitions(
+        _schedule("goes", trigger=trigger, enabled=True),
+        _schedule("stays", trigger=trigger, constraints=[only.delay("2h")], enabled=True),
+    )
+    place.tick(defs)
+    place.announce("1")
+    launched = json.loads(str(place.tick(defs).cursor))
+    assert launched["launching"] == ["goes"]
+    (reason,) = [reason for name, _, reason in place.states() if name == "stays"]
+    assert launched["held_by"] == {"stays": reason}
+    assert place.rows(jobs, "state").count(("launching",)) == 1
+    with place.database.begin() as tx:
+        tx.execute(sa.delete(jobs).where(jobs.c.state == "launching"))
+    assert place.tick(defs).skip_message == f"held 1: stays ({reason})"
+    assert json.loads(str(place.tick(defs).cursor)) == {"held_by": {"stays": reason}}
+    with place.database.begin() as tx:
+        tx.execute(sa.delete(jobs))
+    assert place.tick(defs).skip_message == "nothing new and nothing due"
 
 
 def _definitions(*declared: Schedule, **options: Any) -> dg.Definitions:
