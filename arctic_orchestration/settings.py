@@ -16,7 +16,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -32,7 +32,8 @@ _WEB_PAGE = re.compile(r"https?://[^/\s][^\s]*")
 class Settings:
     """The configuration of one process."""
 
-    database_url: str
+    #: may hold a password
+    database_url: str = field(repr=False)
     cluster: str
     catalog: str
     lake: Path

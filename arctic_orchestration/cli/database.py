@@ -15,7 +15,7 @@ app = typer.Typer(help="The state database.", no_args_is_help=True)
 def upgrade(as_json: JsonOption = False) -> None:
     """Brings the schema of ARCTIC_DATABASE_URL to the one this version works with."""
     database = Database(Settings.from_environment().database_url)
-    shown = database.engine.url.render_as_string(hide_password=True)
+    shown = database.shown
     before = database.revision()
     database.upgrade()
     database.close()

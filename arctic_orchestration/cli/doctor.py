@@ -17,6 +17,7 @@ from arctic_orchestration.cli import (
     doctor_feed,
     doctor_machine,
     doctor_queue,
+    doctor_state,
     doctor_tasks,
 )
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
@@ -67,6 +68,7 @@ def examine() -> list[Finding]:
     """Runs all checks; one that breaks is a finding, too."""
     findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
+    findings += _guarded("permissions", doctor_state.permissions)
     findings += _guarded("clock", doctor_machine.clock)
     findings += _guarded("disk", doctor_machine.disk)
     findings += _guarded("postgres scheme", _postgres_scheme)
@@ -134,7 +136,7 @@ def _java() -> list[Finding]:
 def _state_database() -> list[Finding]:
     settings = Settings.from_environment()
     database = Database(settings.database_url)
-    shown = database.engine.url.render_as_string(hide_password=True)
+    shown = database.shown
     file = database.engine.url.database
     is_sqlite = database.engine.url.get_backend_name() == "sqlite"
     # Looking must not make a database where there is none.

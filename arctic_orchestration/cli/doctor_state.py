@@ -1,9 +1,13 @@
 """The state database as ``arctic doctor`` finds it, and what it is used for."""
 
+import shlex
 from enum import StrEnum
+from pathlib import Path
 
 import sqlalchemy as sa
 
+from arctic_orchestration import private_files
+from arctic_orchestration.cli.findings import GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import sqlite_file
 from arctic_orchestration.consuming.consumers import IS_THERE
 from arctic_orchestration.database.compaction_tables import compaction_tables
@@ -34,6 +38,10 @@ _ROWS = (
 )
 
 
+#: the file of SQLite itself, and what it makes beside it
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
 def readable_database(settings: Settings) -> Database | None:
     """The state database; none: it is not there, or has another schema, which is said above."""
     file = sqlite_file(settings.database_url)
@@ -44,6 +52,26 @@ def readable_database(settings: Settings) -> Database | None:
         return database
     database.close()
     return None
+
+
+def permissions() -> list[Finding]:
+    """Whether others than its owner may read the state database, where it is a file."""
+    file = sqlite_file(Settings.from_environment().database_url)
+    if file is None or not file.exists():
+        return []
+    check, paths = "permissions", [Path(f"{file}{suffix}") for suffix in _BESIDE]
+    exposed = private_files.exposed(paths)
+    if not exposed:
+        return [Finding(check=check, status=GOOD, found=f"only its owner can read {file}")]
+    names = " ".join(shlex.quote(str(path)) for path in exposed)
+    return [
+        Finding(
+            check=check,
+            status=WARNING,
+            found=f"others can read or write {names}, which hold run configuration and metadata",
+            advice=f"chmod 600 {names}",
+        )
+    ]
 
 
 def uses() -> frozenset[Use]:

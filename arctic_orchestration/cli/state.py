@@ -9,8 +9,9 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database import address, dialect
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.errors import ConfigurationError, InvalidInput
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import location_named
@@ -84,10 +85,8 @@ def state_database(settings: Settings, *, made_by: str) -> Database:
 def sqlite_file(url: str) -> Path | None:
     """The file of a database in SQLite; none: it is another kind of URL."""
     try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+        parsed = address.parse(url)
+    except InvalidInput:
         # Opening it says what is wrong.
         return None
-    if parsed.get_backend_name() != "sqlite" or not parsed.database:
-        return None
-    return Path(parsed.database)
+    return Path(str(parsed.database)) if dialect.is_file(parsed) else None

@@ -146,7 +146,7 @@ class _Events:
         parallelism: int,
     ) -> None:
         """Says who works, for which queues, and on what."""
-        database = state.database.engine.url.render_as_string(hide_password=True)
+        database = state.database.shown
         if self._as_json:
             self._line(
                 {

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect as SqlDialect
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration import private_files
 
 #: how long a SQLite writer waits for another one, and anybody for a connection to Postgres
 BUSY_SECONDS = 60.0
@@ -91,27 +91,20 @@ def _utc_text(value: datetime) -> str:
 
 
 def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
-    """An engine whose transactions mean the same on both databases.
-
-    Errors:
-        InvalidInput: another database than SQLite or Postgres, or a driver of its own choice.
-    """
-    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+    """An engine whose transactions mean the same on both databases, of a URL of either."""
+    if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url, busy_seconds)
-    if url.drivername in ("postgresql", "postgresql+psycopg2"):
-        # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
-        url = url.set(drivername="postgresql+psycopg2")
-        return sa.create_engine(
-            url,
-            pool_pre_ping=True,
-            # libpq has no limit of its own: a host that drops packets would be waited for.
-            connect_args=_patience(url, busy_seconds),
-            isolation_level="READ COMMITTED",
-            # A thousand updates are ten round trips, not a thousand.
-            executemany_mode="values_plus_batch",
-        )
-    shown = url.render_as_string(hide_password=True)
-    raise InvalidInput("ARCTIC_DATABASE_URL", shown, "a URL of sqlite:/// or postgresql://")
+    # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
+    url = url.set(drivername="postgresql+psycopg2")
+    return sa.create_engine(
+        url,
+        pool_pre_ping=True,
+        # libpq has no limit of its own: a host that drops packets would be waited for.
+        connect_args=_patience(url, busy_seconds),
+        isolation_level="READ COMMITTED",
+        # A thousand updates are ten round trips, not a thousand.
+        executemany_mode="values_plus_batch",
+    )
 
 
 def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
@@ -128,9 +121,13 @@ def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
 
 
 def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
-    if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    if is_file(url):
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sa.create_engine(url, connect_args={"timeout": busy_seconds})
+
+    def make_file(*_: object) -> None:
+        with suppress(OSError):  # which SQLite reports itself; the files beside it get its mode
+            private_files.make(str(url.database))
 
     def connect(connection: sqlite3.Connection, record: object) -> None:
         # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
@@ -145,14 +142,17 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
         mode = connection.get_execution_options().get("arctic_begin", "IMMEDIATE")
         connection.exec_driver_sql(f"BEGIN {mode}")
 
+    if is_file(url):
+        sa.event.listen(engine, "do_connect", make_file)
     sa.event.listen(engine, "connect", connect)
     sa.event.listen(engine, "begin", begin)
     return engine
 
 
 def is_file(url: sa.URL) -> bool:
-    """Whether a database is a SQLite file."""
-    return url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    """Whether a database is a SQLite file, and named by its path."""
+    path = url.database or ":memory:"
+    return url.get_backend_name() == "sqlite" and not path.startswith((":memory:", "file:"))
 
 
 def file_of(url: sa.URL) -> tuple[int, int] | None:

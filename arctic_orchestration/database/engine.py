@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
+from arctic_orchestration.database import address, dialect
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, SchemaOutdated
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
 SCHEMA_REVISION = "0012"
@@ -19,14 +19,13 @@ class Database:
     """
 
     def __init__(self, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> None:
-        try:
-            parsed = sa.make_url(url)
-        except sa.exc.ArgumentError:
-            raise InvalidInput(
-                "ARCTIC_DATABASE_URL", url, "a URL of sqlite:/// or postgresql://"
-            ) from None
-        self.engine = dialect.make_engine(parsed, busy_seconds)
+        self.engine = dialect.make_engine(address.parse(url), busy_seconds)
         self._file: object = None
+
+    @property
+    def shown(self) -> str:
+        """Its URL for people, without what is secret in it."""
+        return address.shown(self.engine.url)
 
     @classmethod
     def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
@@ -101,7 +100,7 @@ class Database:
     @staticmethod
     def is_missing(url: str) -> bool:
         """Whether the URL is of a SQLite file that is not there."""
-        parsed = sa.make_url(url)
+        parsed = address.parse(url)
         return dialect.is_file(parsed) and dialect.file_of(parsed) is None
 
     def is_in_place(self) -> bool:
@@ -118,6 +117,9 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except sa.exc.DatabaseError as error:
+        if isinstance(error, sa.exc.ProgrammingError) and error.statement is None:
+            # Nothing was asked yet: the driver does not take the URL's options.
+            raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
         # Its subclasses are about statements, but for these; itself it says that a file is none.
         if type(error) not in _ABOUT_THE_SERVER or _is_of_the_statement(error):
             raise

@@ -12,6 +12,7 @@ import dagster as dg
 import psutil
 import yaml
 
+from arctic_orchestration import private_files
 from arctic_orchestration.code_location.compaction.runs import QUEUE_TAG
 
 LOCATION = "flights"
@@ -116,7 +117,7 @@ class DemoInstance:
 
     def start_daemon(self) -> "subprocess.Popen[bytes]":
         """Starts ``dagster-daemon run``, which starts the code server."""
-        with self.log.open("ab") as log:
+        with private_files.opened(self.log, "ab") as log:
             return subprocess.Popen(
                 [
                     str(Path(sys.executable).with_name("dagster-daemon")),

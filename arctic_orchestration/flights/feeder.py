@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from arctic_orchestration import private_files
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, ConfigurationError
 from arctic_orchestration.flights.demo_instance import LOCATION
@@ -109,7 +110,7 @@ def _followed(settings: Settings, ending: Ending) -> bool:
 def _alone(landing: Landing) -> Iterator[None]:
     landing.root.mkdir(parents=True, exist_ok=True)
     # The kernel lets go of the lock when its holder dies, however it dies.
-    with (landing.root / ".feeder").open("w") as lock:
+    with private_files.opened(landing.root / ".feeder", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from arctic_orchestration import private_files
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.flights.feeds import ORIGINS, Feed, FeedFile, asset_of
 from arctic_orchestration.flights.source import FileContent
@@ -113,7 +114,7 @@ class Landing:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         # The kernel lets go of the lock when its holder dies, however it dies.
-        with (self.root / ".lock").open("w") as lock:
+        with private_files.opened(self.root / ".lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

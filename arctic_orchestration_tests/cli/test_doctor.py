@@ -79,7 +79,11 @@ def test_all_is_well_where_all_is_well(
         "versions": GOOD,
         "java": GOOD,
         "state database": GOOD,
-        **({"clock": GOOD, "postgres scheme": GOOD} if backend == "postgres" else {}),
+        **(
+            {"clock": GOOD, "postgres scheme": GOOD}
+            if backend == "postgres"
+            else {"permissions": GOOD}
+        ),
         "disk": GOOD,
         "lake catalog": GOOD,
         "run coordinator": GOOD,

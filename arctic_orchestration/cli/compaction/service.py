@@ -93,7 +93,7 @@ class Service:
     def run(self, pause: timedelta) -> None:
         """Makes rounds until it is told to end."""
         catalog = self._state.settings.catalog
-        database = self._state.database.engine.url.render_as_string(hide_password=True)
+        database = self._state.database.shown
         self._say(
             "began",
             f"a round every {format_duration(pause)} for the tables of catalog {catalog}; "
