@@ -1,11 +1,13 @@
 """The dispatcher: the one sensor of a code location, whose tick is the engine's tick.
 
 The state database is the sensor's memory; Dagster's cursor only shows it to people. Dagster
-learns of run requests under run keys that name job and attempt, so that a tick which is
-evaluated again, or resumed after a crash, makes no second run.
+learns of run requests under run keys that name job and attempt, so that a tick which is resumed
+after a crash makes no second run. A request is given to one tick at a time, so that two daemons
+make no second run either.
 """
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -33,6 +35,7 @@ from arctic_orchestration.code_location.watching import Watch
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.events.ticks import DagsterTicks
 from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
@@ -110,6 +113,7 @@ class DispatcherSensor(EveryJobSensor):
         self._numbers_every = numbers_every
         self._engines: dict[tuple[str, ...], tuple[Engine, Watch]] = {}
         self._run_requests = RunRequests()
+        self._one_at_a_time = threading.Lock()
         super().__init__(
             name=name,
             evaluation_fn=self._evaluate,
@@ -150,6 +154,11 @@ class DispatcherSensor(EveryJobSensor):
         return [*by_name, AutomationTarget(check)]
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        # Two daemons may ask one code server at the same time, and the engine is given its tick.
+        with self._one_at_a_time:
+            return self._tick(context)
+
+    def _tick(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         engine, watch = self._engine(context)
         now = utc_now()
         result = watch.tick(now)
@@ -231,6 +240,7 @@ class DispatcherSensor(EveryJobSensor):
         # The instance of a tick ends with it; the feed has connections of its own.
         engine, watch = self._engines[key]
         engine.targets = targets
+        engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
         engine.surroundings = replace(
             engine.surroundings, measure=probes.measure, one_more=probes.one_more

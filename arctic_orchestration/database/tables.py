@@ -187,6 +187,10 @@ jobs = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("requested_at", UtcTime),
     sa.Column("requests", sa.Integer, nullable=False, server_default="0"),
+    # The tick of Dagster's sensor that was given the request, and when its lease is over, by the
+    # database's time.
+    sa.Column("requested_tick", sa.Text),
+    sa.Column("request_expires_at", UtcTime),
     sa.Column("run_id", sa.Text),
     sa.Column("ended_at", UtcTime),
     # Why it is launched past its constraints, all but limits on concurrency; usually null.

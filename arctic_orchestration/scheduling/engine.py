@@ -6,7 +6,7 @@ dispatchers of one location take turns:
 1. *deploy and subscribe*: the feed position moves with what was made of the events before it;
 2. *look up*: launches are confirmed, and active runs verified whose end nobody told;
 3. *check*: constraints are asked, and who is admitted holds its resources;
-4. *hand out*: the requests of admitted jobs, until their run is seen.
+4. *hand out*: the requests of admitted jobs, each to one tick of Dagster at a time.
 
 The second and third are apart because the second releases resources, which touches the jobs of
 other locations, and the third locks resources, for which other locations may be waiting.
@@ -17,7 +17,7 @@ committed is found by the next tick, and a request handed out twice has the same
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -52,6 +52,7 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.subscriber import Subscriber
 from arctic_orchestration.scheduling.targets import Targets
+from arctic_orchestration.scheduling.ticks import NoTicks, Ticks
 
 #: events read and stored in one transaction
 EVENTS_AT_ONCE = 4_000
@@ -120,6 +121,8 @@ class Engine:
     #: whether a deployment changes what is stored, or only deletes what has no target any more
     update_schedules: bool = True
     surroundings: Surroundings = field(default_factory=Surroundings)
+    #: the tick of Dagster that requests are handed to, and those before it
+    ticks: Ticks = field(default_factory=NoTicks)
     #: how often a tick also says that it lives, deletes what is past its retention, and settles
     #: what silent locations left behind
     keep_house_every: timedelta = timedelta(minutes=5)
@@ -171,15 +174,16 @@ class Engine:
         # An idle tick is one transaction: the others have nothing to look at.
         keeps_house = self._keeps_house(now)
         if any(work) or keeps_house:
+            ended: Collection[str] = ()
             if work.runs or keeps_house:
-                self._look_up(now, counts, moves, keeps_house=keeps_house)
+                ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
             # A trigger that fired at its moment has its constraints asked in the next round.
             while True:
                 checked, fired = self._check(now, counts, moves, behind=more)
                 if checked < CHECKED_AT_ONCE and not fired:
                     break
             launching = work.runs or counts["admitted"]
-            requests = self._hand_out(now, moves) if launching else []
+            requests = self._hand_out(now, moves, ended) if launching else []
         else:
             requests = []
         counts["requested"] = len(requests)
@@ -280,10 +284,13 @@ class Engine:
 
     def _look_up(
         self, now: datetime, counts: Counter[str], moves: list[JobMove], *, keeps_house: bool
-    ) -> None:
+    ) -> Collection[str]:
+        """Confirms launches and verifies runs; returns the ticks that had ended before."""
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
+            # Before runs are looked up: a run of a tick that has ended is then seen.
+            ended = self.ticks.ended(launcher.leased_ticks(tx, location))
             tracker = RunTracker(queue, location, self.lookup)
             tracker.confirm()
             tracker.verify_jobs()
@@ -297,6 +304,7 @@ class Engine:
                 counts["abandoned"] += abandonment.settle(tx, location, self.lookup, now)
                 counts["abandoned"] += abandonment.let_go(tx, location, now)
         moves += queue.moves
+        return ended
 
     def _check(
         self, now: datetime, counts: Counter[str], moves: list[JobMove], *, behind: bool
@@ -312,11 +320,16 @@ class Engine:
         moves += queue.moves
         return checked["checked"], checked["fired"]
 
-    def _hand_out(self, now: datetime, moves: list[JobMove]) -> list[LaunchRequest]:
+    def _hand_out(
+        self, now: datetime, moves: list[JobMove], ended: Collection[str]
+    ) -> list[LaunchRequest]:
+        launched = {move.job.requested_tick for move in moves if move.is_launch}
         with self.database.begin() as tx:
             location = self._locked(tx)
+            launcher.renew(tx, location, [tick for tick in launched if tick is not None])
             queue = JobQueue(tx, now)
-            requests = launcher.hand_out(queue, location, self.targets)
+            tick = self.ticks.current
+            requests = launcher.hand_out(queue, location, self.targets, tick, ended)
             queue.flush()
         moves += queue.moves
         return requests

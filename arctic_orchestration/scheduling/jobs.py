@@ -9,7 +9,7 @@
 
 ``launching`` and ``launched`` hold the resources of the target. A job is ``launching`` from
 the moment it was admitted until its run is seen in Dagster's storage; until then its request
-is handed out again at each tick under the same run key, which Dagster turns into one run.
+belongs to one tick of Dagster's sensor at a time, always under the same run key.
 A job may end from ``launching``, when its run was so short that its end is seen first.
 """
 
@@ -103,6 +103,8 @@ class Job:
     attempt: int = 0
     requested_at: datetime | None = None
     requests: int = 0
+    requested_tick: str | None = None
+    request_expires_at: datetime | None = None
     run_id: str | None = None
     ended_at: datetime | None = None
     forced: str | None = None
@@ -135,6 +137,11 @@ class JobMove:
     #: the state it was in before
     before: JobState
     reason: str
+
+    @property
+    def is_launch(self) -> bool:
+        """The run of a request was seen."""
+        return self.before is JobState.LAUNCHING and self.job.state is not JobState.LAUNCHING
 
 
 def arrivals_to_text(arrivals: Sequence[Arrivals]) -> str:

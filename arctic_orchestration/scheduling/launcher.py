@@ -1,19 +1,21 @@
-"""Hands out the launch requests of admitted jobs, again and again until their run is seen.
+"""Hands out the launch requests of admitted jobs, until their run is seen.
 
-A request names job and attempt in its run key, so Dagster makes one run of it however often it
-is handed out. Never is a second attempt begun while the fate of the first is open: its request
-may still lie in a tick that the daemon will resume. What is asked for was written down when the
-job was admitted, and does not change with the schedule.
+A request names job and attempt in its run key, so one daemon makes one run of it however often it
+is handed out. It is handed to one tick at a time, so that two daemons do not make two; see
+:mod:`~arctic_orchestration.scheduling.ticks`. The request of a second attempt waits for the tick of
+the first. What is asked for was written down when the job was admitted, and does not change with
+the schedule.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import is_launching, jobs
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
@@ -26,19 +28,11 @@ from arctic_orchestration.scheduling.targets import Targets, problem_of
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
 REQUESTED_AT_ONCE = 100
 
-#: how long a request that was handed out may lie in a tick that Dagster's daemon resumes
-_OUT = timedelta(minutes=15)
+#: how long a tick keeps a request without launching any of its runs; each run begins it anew
+LEASE = timedelta(minutes=2)
 
 SCHEDULE_TAG = "arctic/schedule"
 TRIGGER_TAG = "arctic/trigger"
-
-
-_LAUNCHING = (
-    sa.select(jobs)
-    .where(jobs.c.location_id == sa.bindparam("here"), is_launching)
-    .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
-    .limit(REQUESTED_AT_ONCE)
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,30 +48,87 @@ class LaunchRequest:
     run_config: Mapping[str, Any]
 
 
-def hand_out(queue: JobQueue, location: Location, targets: Targets) -> list[LaunchRequest]:
-    """The requests of jobs that are launching, those that waited longest for one first.
+def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
+    """The ticks to which requests were handed whose run is not seen yet."""
+    here = jobs.c.location_id == location.id
+    ticks = sa.select(jobs.c.requested_tick).where(
+        here, is_launching, jobs.c.requested_tick.is_not(None)
+    )
+    return list(tx.execute(ticks.distinct()).scalars())
+
+
+def renew(tx: sa.Connection, location: Location, ticks: Collection[str]) -> None:
+    """Begins the leases of ticks anew that have launched a run: a daemon works on them."""
+    if not ticks:
+        return
+    here = jobs.c.location_id == location.id
+    expires_at = dialect.database_time(tx) + LEASE
+    tx.execute(
+        sa.update(jobs)
+        .where(here, is_launching, dialect.among(tx, jobs.c.requested_tick, ticks))
+        .values(request_expires_at=expires_at)
+    )
+
+
+def hand_out(
+    queue: JobQueue,
+    location: Location,
+    targets: Targets,
+    tick: str | None,
+    ended: Collection[str],
+) -> list[LaunchRequest]:
+    """The requests of launching jobs that no tick has, those that waited longest for one first.
 
     A job whose run Dagster would refuse by now fails with the reason, once no earlier request
     for it can be out: one request that is refused fails all of a tick.
+
+    Args:
+        queue: the jobs of this transaction.
+        location: whose row is locked.
+        targets: what exists.
+        tick: the one that is given the requests.
+        ended: ticks whose leases are over, read before runs were looked up.
     """
     requests = []
-    for job in queue.load(query=_LAUNCHING, given={"here": location.id}):
+    now = dialect.database_time(queue.tx)
+    for job in queue.load(query=_unleased(queue.tx, location, ended, now)):
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
             # What was handed out before may still become a run: the job must not end before it.
-            out = job.requested_at is not None and queue.now - job.requested_at < _OUT
-            if problem.lasting and not out:
+            out = job.request_expires_at is not None and now < job.request_expires_at
+            if problem.lasting and not (out and job.requested_tick not in ended):
                 fail_launch(queue, job, problem.text)
             else:
                 queue.wait(job, problem.text)
             continue
-        reason = job.reason
+        reason = f"its run was requested in tick {tick} and is not seen yet" if tick else job.reason
         if job.requests:
             reason = f"its run was requested {job.requests + 1} times and is not seen yet"
-        queue.change(job, requested_at=queue.now, requests=job.requests + 1, reason=reason)
+        queue.change(
+            job,
+            requested_at=queue.now,
+            requests=job.requests + 1,
+            requested_tick=tick,
+            request_expires_at=now + LEASE,
+            reason=reason,
+        )
         requests.append(request)
     return requests
+
+
+def _unleased(
+    tx: sa.Connection, location: Location, ended: Collection[str], now: datetime
+) -> sa.Select[Any]:
+    free = jobs.c.requested_tick.is_(None) | (jobs.c.request_expires_at <= now)
+    if ended:
+        free |= dialect.among(tx, jobs.c.requested_tick, ended)
+    return (
+        sa.select(jobs)
+        .where(jobs.c.location_id == location.id, is_launching, free)
+        .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+        .limit(REQUESTED_AT_ONCE)
+    )
 
 
 def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:

@@ -15,13 +15,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 DIRECTORY = "ARCTIC_TEST_POINTS"
 #: who does without the run key: ``requests`` that lack it, ``dagster`` that does not look at it
 WITHOUT_RUN_KEY = "ARCTIC_TEST_WITHOUT_RUN_KEY"
+#: how long a tick keeps a request, if not as long as otherwise
+LEASE_SECONDS = "ARCTIC_TEST_LEASE_SECONDS"
+#: set: requests are handed to every tick until their run is seen
+WITHOUT_LEASE = "ARCTIC_TEST_WITHOUT_LEASE"
 
 #: in the order of a tick; what the code server does, and then the daemon
 CODE_SERVER = (
@@ -140,8 +144,10 @@ def put_into_code_server() -> None:
             reach("EVENTS_READ")
         return batch
 
-    def counted_hand_out(*args: Any) -> Any:
-        requests = hand_out(*args)
+    def counted_hand_out(queue: Any, location: Any, targets: Any, tick: Any, ended: Any) -> Any:
+        if os.environ.get(WITHOUT_LEASE):
+            tick = None
+        requests = hand_out(queue, location, targets, tick, ended)
         _step.has_worked = bool(requests)
         return requests
 
@@ -156,6 +162,9 @@ def put_into_code_server() -> None:
     _replace(DagsterLog, "read", read_at_points)
     _replace(Database, "begin", begin_at_points)
     _replace(launcher, "hand_out", counted_hand_out)
+    lease = os.environ.get(LEASE_SECONDS)
+    if lease:
+        _replace(launcher, "LEASE", timedelta(seconds=float(lease)))
     _surround(Engine, "_subscribe", "SUBSCRIBE", "SUBSCRIBED", "fired")
     _surround(Engine, "_check", "CHECK", "CHECKED", "admitted")
     _surround(Engine, "_hand_out", "HAND_OUT", "HANDED_OUT", None)

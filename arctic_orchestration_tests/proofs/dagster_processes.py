@@ -87,6 +87,8 @@ class DagsterProcesses:
             **environment,
         }
         self._started: list[BaseProcess] = []
+        #: those that were started, in their order
+        self.daemons: list[BaseProcess] = []
         file = home / "dagster.yaml"
         config = yaml.safe_load(file.read_text())
         if launcher:
@@ -124,6 +126,8 @@ class DagsterProcesses:
         )  # fmt: skip
         process.start()
         self._started.append(process)
+        if role == DAEMON:
+            self.daemons.append(process)
         if role == CODE_SERVER:
             port = self._ports[location]
             listens = "the code server listens"

@@ -45,6 +45,9 @@ KILLS = [
 #: where a daemon may live on beside its successor, and what Dagster has of its requests then
 PAUSES = ("REPLIED", "RUN_IDS_RESERVED", "RUN_CREATED", "RUN_LAUNCHED")
 _SECONDS = 90
+#: Killed where Dagster has no requests of it yet, a daemon leaves a tick that nobody may take up
+#: before its lease is over. There is no second daemon here that only needs longer.
+_LEASE_SECONDS = "3"
 #: how often a pause is tried that hits a write to SQLite
 _TRIES = 4
 _TOO_OLD_TO_RESUME = 25 * 60 * 60
@@ -58,6 +61,7 @@ class Lake:
         self.database = Database(database_url)
         self.database.upgrade()
         home = Path(instance.root_directory)
+        options.setdefault(crash_points.LEASE_SECONDS, _LEASE_SECONDS)
         self.processes = DagsterProcesses(home, database_url, **options)
         self.announced: list[str] = []
 

@@ -1,0 +1,195 @@
+"""Proof with real processes: two daemons of one instance make one run of each job.
+
+They work side by side, or one replaces the other as in a rolling restart. ``ARCTIC_PROOF=full``
+is 1,000 jobs of each kind on each database, by default some dozens.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from dagster import DagsterInstance
+
+from arctic_orchestration.database.tables import jobs
+from arctic_orchestration_tests.proofs import crash_points
+from arctic_orchestration_tests.proofs.dagster_processes import DAEMON, until
+from arctic_orchestration_tests.proofs.test_crashes import Lake
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+#: that arrive: each is a job of its own, and some are counted together in another one
+PARTITIONS = 1000 if FULL else 24
+#: in one replacement of a daemon
+OF_A_ROUND = 50 if FULL else 8
+#: at which a daemon is killed beside its successor, again and again in this order
+KILLED_AT = ("RUN_CREATED", "RUN_IDS_RESERVED", "RUN_LAUNCHED", "REPLIED")
+ROUNDS = PARTITIONS // OF_A_ROUND
+_SECONDS = 1800 if FULL else 300
+
+
+class TwoDaemons(Lake):
+    """A code server, and daemons that overlap."""
+
+    def announce(self, partitions: int) -> None:
+        """So many partitions arrive."""
+        for _ in range(partitions // 2):
+            self.announce_two()
+
+    def add_daemon(self) -> None:
+        """Starts another daemon, and waits until its sensors are at work."""
+        before = self._sensor_daemon()
+        self.daemon = self.processes.start(DAEMON)
+        until(lambda: self._sensor_daemon() != before, _SECONDS, "the other daemon works")
+
+    def wait_for_runs(self, less: int = 0) -> None:
+        """Returns when the jobs of all partitions have succeeded, or of all but some."""
+        wanted = len(self.announced) - less
+        try:
+            until(lambda: self.succeeded() >= wanted, _SECONDS, f"{wanted} jobs succeeded")
+        except AssertionError:
+            print(self.job_states(), self.processes.logs())
+            raise
+
+    def is_done(self) -> bool:
+        """Whether the jobs of all partitions have succeeded."""
+        return self.succeeded() >= len(self.announced)
+
+    def succeeded(self) -> int:
+        """How many jobs of one partition have succeeded."""
+        done = (jobs.c.state == "succeeded") & jobs.c.partition_start.is_not(None)
+        with self.database.read() as tx:
+            return int(tx.execute(sa.select(sa.func.count()).where(done)).scalar_one())
+
+    def end_daemons(self) -> None:
+        """What they are in the middle of is finished before runs are counted."""
+        for process in self.processes.daemons:
+            if process.exitcode is None:
+                os.kill(process.pid or 0, signal.SIGTERM)
+                process.join(_SECONDS)
+
+    def partitions_of_runs(self) -> list[str]:
+        """The partitions of the runs that were asked for one by one."""
+        tags = [run.tags for run in self.all_runs()]
+        return sorted(t["dagster/partition"] for t in tags if "dagster/partition" in t)
+
+    def assert_one_run_each(self) -> None:
+        """A run for each partition, no run key with two runs, and nothing left undone."""
+        self.wait_for_runs()
+        self.end_daemons()
+        assert self.runs_of_keys() == {}
+        assert self.partitions_of_runs() == sorted(self.announced)
+
+    def runs_of_keys(self) -> Counter[str]:
+        """How many runs each run key has that has more than one."""
+        keys = Counter(run.tags["dagster/run_key"] for run in self.all_runs())
+        return Counter({key: runs for key, runs in keys.items() if runs > 1})
+
+    def _sensor_daemon(self) -> str | None:
+        beat = self.instance.get_daemon_heartbeats().get("SENSOR")
+        return beat.daemon_id if beat else None
+
+
+MakeLake = Callable[..., TwoDaemons]
+
+
+@pytest.fixture
+def lake(
+    backend: str, database_url: str, dagster_instance: Callable[[str], DagsterInstance]
+) -> Iterator[MakeLake]:
+    """Makes a lake whose Dagster and whose state are on one kind of database."""
+    made: list[TwoDaemons] = []
+
+    def make(**options: Any) -> TwoDaemons:
+        # As long as otherwise: a daemon that is slow is not one that is gone.
+        options.setdefault(crash_points.LEASE_SECONDS, "")
+        made.append(TwoDaemons(dagster_instance(backend), database_url, **options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.processes.end()
+        one.database.close()
+
+
+def report(here: TwoDaemons, backend: str, what: str, began: float) -> None:
+    runs = len(here.all_runs())
+    seconds = time.monotonic() - began
+    print(f"{backend}, {what}: {runs} runs, more than one for {len(here.runs_of_keys())} keys, "
+          f"{seconds:.0f} s")  # fmt: skip
+
+
+def test_two_daemons_make_one_run_of_each_job(lake: MakeLake, backend: str) -> None:
+    """Both evaluate the dispatcher and launch runs, for as long as there is work."""
+    here = lake()
+    here.add_daemon()
+    began = time.monotonic()
+    for _ in range(ROUNDS):
+        here.announce(OF_A_ROUND)
+        here.wait_for_runs(less=OF_A_ROUND // 2)
+    here.wait_for_runs()
+    report(here, backend, "two daemons", began)
+    here.assert_one_run_each()
+
+
+def test_without_the_lease_two_daemons_make_double_runs(lake: MakeLake, backend: str) -> None:
+    """The control: requests are handed to every tick until their run is seen."""
+    here = lake(**{crash_points.WITHOUT_LEASE: "1"})
+    here.add_daemon()
+    began = time.monotonic()
+    for _ in range(30):
+        here.announce(OF_A_ROUND)
+        here.wait_for_runs()
+        if here.runs_of_keys():
+            break
+    report(here, backend, "two daemons without the lease", began)
+    assert here.runs_of_keys()
+
+
+def test_a_daemon_that_is_killed_beside_its_successor_makes_no_second_run(
+    lake: MakeLake, backend: str
+) -> None:
+    """A rolling restart that ends the old daemon by SIGKILL, in the middle of a tick."""
+    here = lake()
+    began = time.monotonic()
+    for round in range(ROUNDS):
+        old, point = here.daemon, KILLED_AT[round % len(KILLED_AT)]
+        here.add_daemon()
+        here.processes.arm(point, of=old.pid)
+        while old.exitcode is None:
+            here.announce(2)
+            until(
+                lambda old=old: old.exitcode is not None or here.is_done(),  # type: ignore[misc]
+                _SECONDS,
+                f"the old daemon is killed at {point}, or all is done",
+            )
+        here.announce(OF_A_ROUND // 2)
+    here.wait_for_runs()
+    report(here, backend, f"{ROUNDS} daemons killed beside their successors", began)
+    here.assert_one_run_each()
+
+
+def test_a_daemon_that_ends_beside_its_successor_makes_no_second_run(
+    lake: MakeLake, backend: str
+) -> None:
+    """A rolling restart that ends the old daemon by SIGTERM, while both have work."""
+    here = lake()
+    began = time.monotonic()
+    for _ in range(ROUNDS):
+        old = here.daemon
+        here.add_daemon()
+        runs = len(here.all_runs())
+        here.announce(OF_A_ROUND)
+        until(lambda runs=runs: len(here.all_runs()) > runs, _SECONDS, "a run")  # type: ignore[misc]
+        os.kill(old.pid or 0, signal.SIGTERM)
+        old.join(_SECONDS)
+        assert old.exitcode is not None
+    here.wait_for_runs()
+    report(here, backend, f"{ROUNDS} daemons ended beside their successors", began)
+    here.assert_one_run_each()
