@@ -9,7 +9,7 @@ from arctic_orchestration.database import address, dialect
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, SchemaOutdated
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0013"
+SCHEMA_REVISION = "0014"
 
 
 class Database:

@@ -192,6 +192,8 @@ jobs = sa.Table(
     sa.Column("requested_tick", sa.Text),
     sa.Column("request_expires_at", UtcTime),
     sa.Column("run_id", sa.Text),
+    # The run that claimed the job when it began: the one that counts. Only runs write it.
+    sa.Column("begun_run_id", sa.Text),
     sa.Column("ended_at", UtcTime),
     # Why it is launched past its constraints, all but limits on concurrency; usually null.
     sa.Column("forced", sa.Text),

@@ -35,6 +35,10 @@ _DAGSTER_YAML = {
             },
         },
     },
+    "run_launcher": {
+        "module": "arctic_orchestration.run_launcher",
+        "class": "ArcticRunLauncher",
+    },
     # A run whose daemon died while starting it is given up, and asked for again.
     "run_monitoring": {"enabled": True},
     # A run whose process was killed with the demo is run again; its tables are the same after.

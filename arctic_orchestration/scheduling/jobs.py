@@ -106,6 +106,7 @@ class Job:
     requested_tick: str | None = None
     request_expires_at: datetime | None = None
     run_id: str | None = None
+    begun_run_id: str | None = None
     ended_at: datetime | None = None
     forced: str | None = None
 

@@ -1,7 +1,8 @@
 """What Dagster's runs mean for jobs and for the resources that runs hold.
 
 A run that a job asked for carries the job's id as a tag: it confirms the launch and ends the
-job. When Dagster retries a failed run, the job goes on with the retry. Any other run,
+job. When Dagster retries a failed run, the job goes on with the retry. When more than one run was
+made for a job, it goes on with the run that began; see :mod:`.claims`. Any other run,
 started by hand or as a backfill, is noted while it is active, so that limits count it too.
 """
 
@@ -51,7 +52,7 @@ _ENDS = {
 _REQUESTED = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
     is_launching,
-    jobs.c.requested_at.is_not(None),
+    jobs.c.requested_at.is_not(None) | (jobs.c.attempt > 1),
 )
 _UNHEARD_OF = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
@@ -173,7 +174,11 @@ class RunTracker:
             resources.hand_over(self._queue.tx, self._location.id, runs_of, self._queue.now)
 
     def confirm(self) -> None:
-        """Looks for the runs of jobs that are launching and whose request was handed out."""
+        """Looks for the runs of jobs that are launching and whose request was handed out.
+
+        Before a further attempt is requested, this also finds the run of an earlier one that was
+        failed too early and lives after all: its job goes on with it.
+        """
         launching = self._queue.load(query=_REQUESTED, given={"here": self._location.id})
         if not launching:
             return
@@ -181,8 +186,7 @@ class RunTracker:
         for job_id, found in self._lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
             for run in found:
                 job = self._queue.current(by_id[job_id])
-                is_ours = run.tags.get(RUN_KEY_TAG) == job.run_key
-                if job.state is JobState.LAUNCHING and is_ours and run.submitted:
+                if job.state is JobState.LAUNCHING and run.submitted and _launches(job, run):
                     self._apply(job, _seen(run))
 
     def verify_jobs(self) -> None:
@@ -191,9 +195,12 @@ class RunTracker:
         due = self._queue.load(query=_UNHEARD_OF, given=given)
         if not due:
             return
-        found = self._lookup.run_statuses([job.run_id for job in due if job.run_id])
+        ids = {id for job in due for id in (job.run_id, job.begun_run_id) if id}
+        found = self._lookup.run_statuses(sorted(ids))
         for job in due:
             run = found.get(job.run_id or "")
+            if job.begun_run_id and (run is None or _PARENT_TAG not in run.tags):
+                run = found.get(job.begun_run_id)
             if run is None:
                 self._queue.move(
                     job,
@@ -237,15 +244,17 @@ class RunTracker:
                 next_check_at=now + VERIFY_EVERY,
             )
         elif job.run_id != seen.run_id:
+            is_retry = _PARENT_TAG in seen.tags
+            how = "a retry of" if is_retry else "which began, and not run"
             job = self._queue.change(
-                job, run_id=seen.run_id, reason=f"run {seen.run_id}, a retry of {job.run_id}"
+                job, run_id=seen.run_id, reason=f"run {seen.run_id}, {how} {job.run_id}"
             )
         if not seen.status.ended:
             return
         failed = seen.status is RunStatus.FAILURE
         if failed and self._waits_for_retry(job, seen):
             return
-        never_ran = failed and not seen.started
+        never_ran = failed and not seen.started and seen.run_id != job.begun_run_id
         if never_ran and job.attempt < LAUNCH_ATTEMPTS:
             self._queue.move(
                 job,
@@ -357,9 +366,12 @@ def _seen(run: RunView) -> _Seen:
 
 
 def _is_run_of(job: Job, event: Event) -> bool:
-    """Whether the run is the one the job asked for, or Dagster's retry of that one."""
+    """Whether the run is the one the job goes on with, or Dagster's retry of that one."""
+    parent = event.tags.get(_PARENT_TAG)
+    if job.begun_run_id is not None and parent is None:
+        return event.run_id == job.begun_run_id
     if job.run_id is not None:
-        return job.run_id in (event.run_id, event.tags.get(_PARENT_TAG))
+        return job.run_id in (event.run_id, parent)
     return event.tags.get(RUN_KEY_TAG) == job.run_key
 
 
@@ -369,6 +381,17 @@ def _is_unwanted(job: Job, event: Event) -> bool:
     is_request = RUN_KEY_TAG in event.tags and _PARENT_TAG not in event.tags
     is_active = event.status is not None and not event.status.ended
     return was_canceled and is_request and is_active
+
+
+def _launches(job: Job, run: RunView) -> bool:
+    """Whether a job that is launching goes on with the run."""
+    if job.begun_run_id is not None:
+        return run.run_id == job.begun_run_id
+    key = run.tags.get(RUN_KEY_TAG, "")
+    if key == job.run_key:
+        return True
+    is_earlier = key.startswith(f"{job.id}-") and _PARENT_TAG not in run.tags
+    return is_earlier and not _has_ended(run)
 
 
 def _resources(event: Event, place: str) -> list[str]:

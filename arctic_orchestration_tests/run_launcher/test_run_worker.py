@@ -1,0 +1,172 @@
+"""A run of a job begins only if it is the one that counts."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+from dagster import DagsterEventType, DagsterRunStatus
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
+
+from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.run_launcher.launcher import of_run_worker
+from arctic_orchestration_tests.code_location.conftest import Place, place, storages
+
+__all__ = ["place", "storages"]
+
+
+@dg.op
+def step() -> None:
+    """What no superseded run gets to."""
+
+
+@dg.job(executor_def=dg.in_process_executor)
+def work() -> None:
+    step()
+
+
+arctic = Arctic(
+    schedules=[Schedule(name="s", target=work, trigger=on.partitions("raw/a"), enabled=True)]
+)
+defs = dg.Definitions.merge(
+    dg.Definitions(assets=[dg.AssetSpec("raw/a")], jobs=[work]), arctic.definitions()
+)
+
+
+@pytest.fixture
+def tags(place: Place) -> dict[str, str]:
+    """Those of the run that a job asks for."""
+    place.tick(defs)
+    place.announce("1")
+    (request,) = place.tick(defs).run_requests or ()
+    return place.tags_of(request)
+
+
+@pytest.fixture
+def worker(place: Place) -> Iterator[dg.DagsterInstance]:
+    """The instance that the process of such a run is given."""
+    with dg.DagsterInstance.from_ref(of_run_worker(place.instance.get_ref())) as instance:
+        yield instance
+
+
+def run_of(place: Place, tags: dict[str, str], **more: str) -> dg.DagsterRun:
+    return place.instance.create_run_for_job(
+        work, tags={**tags, **more}, status=DagsterRunStatus.STARTING
+    )
+
+
+def execute(worker: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """What a run's process does."""
+    execute_run(InMemoryJob(work), run, worker)
+
+
+def steps(place: Place, run: dg.DagsterRun) -> int:
+    return len(place.instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_START))
+
+
+def status(place: Place, run: dg.DagsterRun) -> DagsterRunStatus:
+    found = place.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
+
+
+def reason(place: Place, run: dg.DagsterRun) -> str:
+    """What Dagster shows of a canceled run."""
+    (event,) = place.instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_CANCELED)
+    assert event.dagster_event is not None
+    return str(event.dagster_event.message)
+
+
+def test_the_second_run_of_a_job_ends_before_its_first_step(
+    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+) -> None:
+    """It is canceled with the reason; the first one runs to its end."""
+    first, second = run_of(place, tags), run_of(place, tags)
+    execute(worker, second)
+    with pytest.raises(SystemExit):
+        execute(worker, first)
+    assert (steps(place, second), steps(place, first)) == (1, 0)
+    assert status(place, second) is DagsterRunStatus.SUCCESS
+    assert status(place, first) is DagsterRunStatus.CANCELED
+    assert reason(place, first) == (
+        f"Not started: run {second.run_id} of the same job began before this one."
+    )
+    assert place.rows(jobs, "id", "begun_run_id") == [(tags["arctic/job"], second.run_id)]
+
+
+def test_without_the_claim_both_runs_have_their_step(place: Place, tags: dict[str, str]) -> None:
+    """The control: Dagster's own instance lets both begin."""
+    first, second = run_of(place, tags), run_of(place, tags)
+    execute(place.instance, second)
+    execute(place.instance, first)
+    assert (steps(place, second), steps(place, first)) == (1, 1)
+
+
+def test_a_run_that_was_launched_twice_has_its_step_once(
+    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+) -> None:
+    """The second process exits, and the run ends as the first process has left it."""
+    run = run_of(place, tags)
+    execute(worker, run)
+    again = dg.DagsterEvent(DagsterEventType.RUN_STARTING.value, job_name=run.job_name)
+    place.instance.report_dagster_event(again, run.run_id)
+    assert status(place, run) is DagsterRunStatus.STARTING
+    with pytest.raises(SystemExit):
+        execute(worker, run)
+    assert steps(place, run) == 1
+    assert status(place, run) is DagsterRunStatus.SUCCESS
+
+
+def test_what_a_person_executes_again_begins_beside_the_run_of_the_job(
+    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+) -> None:
+    """It carries the tags of the first run, and is launched without a claim."""
+    from arctic_orchestration.run_launcher.job_runs import claims_its_job
+
+    first = run_of(place, tags)
+    again = run_of(place, tags, **{"dagster/parent_run_id": first.run_id})
+    retry = run_of(
+        place, tags, **{"dagster/parent_run_id": first.run_id, "dagster/retry_number": "1"}
+    )
+    assert [claims_its_job(run) for run in (first, again, retry)] == [True, False, True]
+
+
+def test_dagsters_retry_begins_when_the_run_that_it_retries_has_ended(
+    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+) -> None:
+    """And not while that one lives: it was failed because it was slow."""
+    first = run_of(place, tags)
+    execute(worker, first)
+    retries = [
+        place.instance.create_run_for_job(
+            work,
+            tags={**tags, "dagster/retry_number": "1", "dagster/parent_run_id": first.run_id},
+            parent_run_id=first.run_id,
+            root_run_id=first.run_id,
+            status=DagsterRunStatus.STARTING,
+        )
+        for _ in range(2)
+    ]
+    start = dg.DagsterEvent(DagsterEventType.RUN_START.value, job_name=first.job_name)
+    place.instance.report_dagster_event(start, first.run_id)
+    with pytest.raises(SystemExit):
+        execute(worker, retries[0])
+    assert steps(place, retries[0]) == 0
+    place.instance.report_run_failed(first)
+    execute(worker, retries[1])
+    assert steps(place, retries[1]) == 1
+
+
+def test_a_run_of_a_job_that_was_canceled_does_not_begin(
+    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+) -> None:
+    """Its request was out when the job ended."""
+    run = run_of(place, tags)
+    with place.database.begin() as tx:
+        tx.execute(sa.update(jobs).values(state="canceled", reason="canceled by hand"))
+    with pytest.raises(SystemExit):
+        execute(worker, run)
+    assert steps(place, run) == 0
+    assert reason(place, run) == "Not started: its job is canceled: canceled by hand."
