@@ -25,8 +25,8 @@ from rich.table import Table
 from rich.text import Text
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.flights.demo_compaction import Progress as CompactionProgress
 from arctic_orchestration.flights.demo_compaction import compacted, progress
+from arctic_orchestration.flights.demo_end import Rest, failed_jobs, last_tick, runs_of_schedules
 from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
 from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
@@ -38,10 +38,11 @@ from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.views.overview import Overview, overview
 from arctic_orchestration.settings import Settings
 
-#: How long nothing may move before the demo gives up. A task of a worker that was killed waits for
-#: a minute until its lease is over.
-_PATIENCE_SECONDS = 150
-_LOOK_EVERY_SECONDS = 0.5
+_POLL_SECONDS = 0.5
+#: After so long without a change the screen says how long it has been.
+_QUIET_SECONDS = 30
+#: A worker that fails is started again; after so many the demo gives up.
+_FAILED_WORKERS = 3
 
 
 class Demo:
@@ -109,6 +110,9 @@ class Demo:
             self._days,
         )
         known, moved_at = "", time.monotonic()
+        failed_before: int | None = None
+        seen = Overview(following=False, events=0, schedules=())
+        rest = Rest(lambda: last_tick(instance), lambda: runs_of_schedules(instance, seen))
         with Live(console=self._console, refresh_per_second=4, transient=True) as live:
             while True:
                 with database.read() as tx:
@@ -118,20 +122,19 @@ class Demo:
                     next(feeding, None)
                     self._landed = self._count(settings)
                     bar.update(task, completed=self._landed)
-                live.update(self._screen(bar, seen))
+                if failed_before is None:
+                    failed_before = failed_jobs(seen)
                 state = repr((seen, self._landed))
                 if state != known:
                     known, moved_at = state, time.monotonic()
+                live.update(self._screen(bar, seen, time.monotonic() - moved_at))
                 complete = self._landed >= self._files and next(feeding, None) is None
-                idle = complete and not any(s.waiting + s.active for s in seen.schedules)
-                stuck = time.monotonic() - moved_at > _PATIENCE_SECONDS
-                if idle or stuck or daemon.poll() is not None:
-                    differences = compare(open_catalog(settings), totals, DAYTIME)
-                    if not differences or stuck or daemon.poll() is not None:
-                        database.close()
-                        return differences
+                failed = daemon.poll() is not None or failed_jobs(seen) > failed_before
+                if failed or (complete and rest.reached(seen)):
+                    database.close()
+                    return compare(open_catalog(settings), totals, DAYTIME)
                 if complete or not seen.following:
-                    time.sleep(_LOOK_EVERY_SECONDS)
+                    time.sleep(_POLL_SECONDS)
 
     def _compact(self, instance: dg.DagsterInstance, daemon: "subprocess.Popen[bytes]") -> str:
         """Waits until nothing is left to merge; returns why it was given up, or nothing."""
@@ -139,8 +142,7 @@ class Demo:
         database = Database.open(settings.database_url)
         catalog = open_catalog(settings)
         names = [f"nyc.{name}" for name in DAYTIME]
-        known: CompactionProgress | None = None
-        moved_at = time.monotonic()
+        failed_before: int | None = None
         try:
             with self._console.status("waiting for compaction") as status:
                 while True:
@@ -149,13 +151,12 @@ class Demo:
                     if not seen.restless:
                         return ""
                     status.update(f"waiting for compaction: {seen.restless}")
-                    if seen != known:
-                        known, moved_at = seen, time.monotonic()
                     if daemon.poll() is not None:
                         return f"the daemon has ended; {seen.restless}"
-                    if time.monotonic() - moved_at > _PATIENCE_SECONDS:
-                        return seen.restless
-                    time.sleep(_LOOK_EVERY_SECONDS)
+                    failed_before = seen.failed_runs if failed_before is None else failed_before
+                    if seen.failed_runs - failed_before >= _FAILED_WORKERS:
+                        return f"{_FAILED_WORKERS} runs of the worker failed; {seen.restless}"
+                    time.sleep(_POLL_SECONDS)
         finally:
             database.close()
 
@@ -163,7 +164,7 @@ class Demo:
         landing = Landing.of(settings)
         return sum(len(landing.landed(feed)) for feed in FEEDS)
 
-    def _screen(self, bar: Progress, seen: Overview) -> Table:
+    def _screen(self, bar: Progress, seen: Overview, quiet: float) -> Table:
         grid = Table.grid()
         grid.add_row(bar)
         if not seen.following:
@@ -185,7 +186,10 @@ class Demo:
                 ),
             )
         grid.add_row(jobs)
-        grid.add_row(Text(f"{time.monotonic() - self._began:.0f} s", style="dim"))
+        clock = f"{time.monotonic() - self._began:.0f} s"
+        if quiet > _QUIET_SECONDS:
+            clock += f", no change for {quiet:.0f} s; Ctrl-C stops, and the next start goes on"
+        grid.add_row(Text(clock, style="dim"))
         return grid
 
     def _summary(

@@ -37,6 +37,8 @@ class Progress:
     runs: int
     #: why it is not at rest; empty: it is
     restless: str = ""
+    #: runs of the worker that have failed
+    failed_runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,9 @@ def progress(
     """How far compaction of these tables has come; reads the metadata of each."""
     known = {table.name: table for table in tables.known_tables(tx)}
     live = [task for name in names for task in task_rows.tasks(tx, table=name, states=LIVE)]
+    failed = instance.get_runs_count(
+        dg.RunsFilter(job_name=JOB, statuses=[dg.DagsterRunStatus.FAILURE])
+    )
     statuses = [status for status in dg.DagsterRunStatus if status not in _ENDED]
     runs = instance.get_runs_count(dg.RunsFilter(job_name=JOB, statuses=statuses))
     restless = []
@@ -85,6 +90,7 @@ def progress(
         tasks=len(live),
         runs=runs,
         restless="; ".join(restless),
+        failed_runs=failed,
     )
 
 

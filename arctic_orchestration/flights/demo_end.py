@@ -1,0 +1,76 @@
+"""When the demo ends: the scheduler is at rest, or something has failed; never by the clock.
+
+On a busy machine a Spark session alone may take minutes to start, so that time says nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import SensorInstigatorData
+
+from arctic_orchestration.code_location.arctic import DISPATCHER
+from arctic_orchestration.scheduling.jobs import JobState
+from arctic_orchestration.scheduling.views.overview import Overview
+
+#: The tick that runs when the last job ends may have read the log before, the next one has not.
+_TICKS_AT_REST = 2
+_NOT_ENDED = [
+    status
+    for status in dg.DagsterRunStatus
+    if status
+    not in (
+        dg.DagsterRunStatus.SUCCESS,
+        dg.DagsterRunStatus.FAILURE,
+        dg.DagsterRunStatus.CANCELED,
+    )
+]
+
+
+@dataclass
+class Rest:
+    """Finds the moment from which on nothing happens without new files.
+
+    Args:
+        last_tick: when the dispatcher's last tick that ended was begun, in seconds; none: none ended.
+        runs: how many runs of schedules have not ended.
+    """
+
+    last_tick: Callable[[], float | None]
+    runs: Callable[[], int]
+    _ticks: set[float] = field(default_factory=set)
+
+    def reached(self, seen: Overview) -> bool:
+        """Whether two ticks have ended while no job waited and no run was active."""
+        if any(schedule.waiting + schedule.active for schedule in seen.schedules) or self.runs():
+            self._ticks.clear()
+            return False
+        tick = self.last_tick()
+        if tick is not None:
+            self._ticks.add(tick)
+        # The first one had ended before the rest began.
+        return len(self._ticks) > _TICKS_AT_REST
+
+
+def failed_jobs(seen: Overview) -> int:
+    """How many jobs have failed: Dagster has retried their runs as often as it may."""
+    return sum(schedule.jobs.get(JobState.FAILED, 0) for schedule in seen.schedules)
+
+
+def last_tick(instance: dg.DagsterInstance) -> float | None:
+    """When the dispatcher's last tick that has ended was begun, in seconds since 1970."""
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        if state.name == DISPATCHER and isinstance(state.instigator_data, SensorInstigatorData):
+            return state.instigator_data.last_tick_timestamp
+    return None
+
+
+def runs_of_schedules(instance: dg.DagsterInstance, schedules: Overview) -> int:
+    """How many runs that a schedule asked for have not ended."""
+    names = [schedule.name for schedule in schedules.schedules]
+    if not names:
+        return 0
+    return instance.get_runs_count(
+        dg.RunsFilter(tags={"arctic/schedule": names}, statuses=_NOT_ENDED)
+    )
