@@ -33,7 +33,7 @@ class Rest:
     """Finds the moment from which on nothing happens without new files.
 
     Args:
-        last_tick: when the dispatcher's last tick that ended was begun, in seconds; none: none ended.
+        last_tick: when the dispatcher's last tick that ended was begun, in seconds; none: none has.
         runs: how many runs of schedules have not ended.
     """
 

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow.parquet as pq
-import pyspark.sql.functions as F
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
@@ -16,6 +15,7 @@ from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.fitting import fitted, null_found
 from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
+from arctic_orchestration.lake.spark_versions import rebalanced
 
 _FOOTERS_AT_ONCE = 8
 _COPY_BYTES = 4 * 1024 * 1024
@@ -42,7 +42,7 @@ def write_files(
     columns: tuple[str, ...] = ()
     if group is not None:
         columns = (_free_name(rows.columns),)
-        rows = rows.withColumn(columns[0], group).hint("rebalance", F.col(columns[0]))
+        rows = rebalanced(rows.withColumn(columns[0], group), columns[0])
     writer = (
         rows.write.option("compression", "zstd")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")

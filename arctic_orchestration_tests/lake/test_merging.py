@@ -39,6 +39,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.spark_versions import session_settings
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,
@@ -368,11 +369,11 @@ def test_row_groups_are_appended_when_that_is_asked_for(
 
 def test_the_session_is_as_it_was(spark: SparkSession, catalog: Catalog) -> None:
     """No setting of the session that others use is changed, and it stays the active one."""
-    before = dict(spark.conf.getAll)
+    before = dict(session_settings(spark))
     table = ensure_table(catalog, "lake.settings", ID)
     fill(table, *numbered([1]))
     merged(spark, table, group_of(table))
-    assert spark.conf.getAll == before
+    assert session_settings(spark) == before
     assert SparkSession.getActiveSession() is spark
 
 

@@ -36,6 +36,7 @@ from arctic_orchestration.lake.merging.deletes import (
 from arctic_orchestration.lake.merging.input_files import require_readable
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
+from arctic_orchestration.lake.spark_versions import session_settings, small_frame
 
 #: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
 _MOST_HASHED = 1_000_000
@@ -157,8 +158,8 @@ def _merging_session(spark: SparkSession) -> SparkSession:
         session = _sessions.get(spark)
         if session is None:
             session = _sessions[spark] = spark.newSession()
-        have = session.conf.getAll
-        for key, value in {**spark.conf.getAll, **_SESSION}.items():
+        have = session_settings(session)
+        for key, value in {**session_settings(spark), **_SESSION}.items():
             if have.get(key) != value:
                 session.conf.set(key, value)
         return session
@@ -240,7 +241,7 @@ def _with_file_facts(
     metadata = rows.metadataColumn("_metadata")
     return rows.select(
         "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
-    ).join(F.broadcast(spark.createDataFrame(pa.table(facts))), F.col("file") == F.col("path"))
+    ).join(F.broadcast(small_frame(spark, pa.table(facts))), F.col("file") == F.col("path"))
 
 
 def _joined(
@@ -267,7 +268,7 @@ def _joined(
     names = [f"key_{number}_{field_id}" for field_id in chain.field_ids]
     values = (
         deletes.select(*keys, deletes.metadataColumn("_metadata").file_path.alias("file"))
-        .join(F.broadcast(spark.createDataFrame(reach)), F.col("file") == F.col("path"))
+        .join(F.broadcast(small_frame(spark, reach)), F.col("file") == F.col("path"))
         .groupBy(*names)
         .agg(F.max("reach").alias(f"reach_{number}"))
     )
