@@ -9,7 +9,8 @@
     ├── ConfigurationError      the surroundings are not as they must be
     │   ├── JavaNotFound        no Java that can run Spark
     │   ├── MissingExtra        a package is not installed that an extra brings
-    │   └── SchemaOutdated      the state database has another schema than this version
+    │   ├── SchemaOutdated      the state database has an older schema than this version
+    │   └── SchemaTooNew        a newer version of the package has upgraded the state database
     ├── DatabaseUnavailable     the state database did not answer
     ├── TransitionRefused       a state cannot be left that way
     ├── Refused                 a report of somebody who has lost the right to make it
@@ -127,7 +128,11 @@ class JavaNotFound(ConfigurationError):
 
 
 class SchemaOutdated(ConfigurationError):
-    """The state database has another schema than this version of the package."""
+    """The state database has an older schema than this version of the package."""
+
+
+class SchemaTooNew(ConfigurationError):
+    """A newer version of the package has upgraded the state database; nothing was changed."""
 
 
 class DatabaseUnavailable(ArcticError):

@@ -52,6 +52,9 @@ class Settings:
         """
         env = os.environ if environment is None else environment
         home = Path(env.get("DAGSTER_HOME") or ".").resolve()
+        if not home.is_dir():
+            expected = "a folder that exists: Dagster's instance is in it, and arctic.db"
+            raise InvalidInput("DAGSTER_HOME", env["DAGSTER_HOME"], expected)
         cluster = env.get("ARCTIC_CLUSTER") or "default"
         if not _NAME.fullmatch(cluster):
             raise InvalidInput(

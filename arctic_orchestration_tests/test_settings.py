@@ -61,3 +61,14 @@ def test_metrics_need_a_port_that_exists(port: str) -> None:
     assert refusal.value.expected == "a port from 1 to 65535"
     assert Settings.from_environment({"ARCTIC_METRICS_PORT": "65535"}).metrics_port == 65_535
     assert Settings.from_environment({"ARCTIC_METRICS_PORT": ""}).metrics_port is None
+
+
+def test_a_dagster_home_that_is_not_there_is_said_and_not_made(tmp_path: Path) -> None:
+    """A typo would give a database, and an instance, of its own."""
+    for missing in (tmp_path / "hmoe", tmp_path / "file"):
+        if missing.name == "file":
+            missing.write_text("")
+        with pytest.raises(InvalidInput) as refused:
+            Settings.from_environment({"DAGSTER_HOME": str(missing)})
+        assert (refused.value.field, refused.value.value) == ("DAGSTER_HOME", str(missing))
+    assert not (tmp_path / "hmoe").exists()

@@ -26,7 +26,7 @@ from arctic_orchestration.cli.findings import BAD, COLORS, GOOD, WARNING, Findin
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
-from arctic_orchestration.errors import ArcticError, JavaNotFound
+from arctic_orchestration.errors import ArcticError, JavaNotFound, SchemaTooNew
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def examine() -> list[Finding]:
     findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
     findings += _guarded("permissions", doctor_state.permissions)
+    findings += _guarded("locations", doctor_state.locations)
     findings += _guarded("clock", doctor_machine.clock)
     findings += _guarded("disk", doctor_machine.disk)
     findings += _guarded("postgres scheme", _postgres_scheme)
@@ -141,10 +142,18 @@ def _state_database() -> list[Finding]:
     is_sqlite = database.engine.url.get_backend_name() == "sqlite"
     # Looking must not make a database where there is none.
     revision = None if is_sqlite and not Path(file or "").exists() else database.revision()
+    newer = ""
+    try:
+        database.refuse_newer(revision)
+    except SchemaTooNew as error:
+        newer = f"{shown}: {error}"
     database.close()
     found = f"{shown}, cluster {settings.cluster}, revision {revision or 'none'}"
     if revision == SCHEMA_REVISION:
         return [Finding(check="state database", status=GOOD, found=found)]
+    if newer:
+        advice = "install the version that is named, or restore a backup from before the upgrade"
+        return [Finding(check="state database", status=BAD, found=newer, advice=advice)]
     if is_sqlite:
         advice = "nothing: it is migrated on first use"
         return [Finding(check="state database", status=WARNING, found=found, advice=advice)]

@@ -7,8 +7,10 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from arctic_orchestration import private_files
+from arctic_orchestration.cli.display import counted, moment
 from arctic_orchestration.cli.findings import GOOD, WARNING, Finding
 from arctic_orchestration.cli.state import sqlite_file
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.consuming.consumers import IS_THERE
 from arctic_orchestration.database.compaction_tables import compaction_tables
 from arctic_orchestration.database.consumer_tables import consumers
@@ -16,6 +18,7 @@ from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.database.freshness_tables import task_definitions, tasks
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.scheduling.views.locations import list_locations
 from arctic_orchestration.settings import Settings
 
 
@@ -71,6 +74,31 @@ def permissions() -> list[Finding]:
             found=f"others can read or write {names}, which hold run configuration and metadata",
             advice=f"chmod 600 {names}",
         )
+    ]
+
+
+def locations() -> list[Finding]:
+    """The locations of the cluster whose dispatchers do not tick."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            found = list_locations(tx, settings.cluster, utc_now())
+    finally:
+        database.close()
+    return [
+        Finding(
+            check=f"location {listed.name}",
+            status=WARNING,
+            found=f"last tick {moment(listed.ticked_at) or 'never'}; "
+            f"{counted(listed.schedules, 'schedule')}, {counted(listed.waiting, 'job')} waiting",
+            advice=f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
+            f" NEW; if it is gone: arctic locations delete {listed.name}",
+        )
+        for listed in found
+        if not listed.alive
     ]
 
 

@@ -2,14 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database import address, dialect
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, SchemaOutdated
+from arctic_orchestration.database.tables import schema_upgrades
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    SchemaOutdated,
+    SchemaTooNew,
+)
+
+_PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0015"
 
 
 class Database:
@@ -40,7 +49,8 @@ class Database:
 
         Errors:
             InvalidInput: not a URL of SQLite or Postgres.
-            SchemaOutdated: Postgres with another schema; the message has the command.
+            SchemaOutdated: Postgres with an older schema; the message has the command.
+            SchemaTooNew: a newer version of the package upgraded it.
             DatabaseUnavailable: no answer.
         """
         database = cls(url, busy_seconds=busy_seconds)
@@ -56,6 +66,7 @@ class Database:
         revision = self.revision()
         if revision == SCHEMA_REVISION:
             return
+        self.refuse_newer(revision)
         if not dialect.migrates_on_first_use(self.engine.url):
             found = f"revision {revision}" if revision else "no tables"
             raise SchemaOutdated(
@@ -90,12 +101,39 @@ class Database:
                 return None
             return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
 
+    def refuse_newer(self, revision: str | None) -> None:
+        """Refuses a schema that this version of the package does not know.
+
+        Errors:
+            SchemaTooNew: names the version of the package that upgraded it.
+        """
+        if revision is None or revision <= SCHEMA_REVISION:
+            return
+        table = schema_upgrades
+        with self.read() as tx:
+            query = sa.select(table.c.package).where(table.c.revision == revision)
+            package = tx.execute(query).scalar() if sa.inspect(tx).has_table(table.name) else None
+        by = f"{_PACKAGE} {package}" if package else f"a newer version of {_PACKAGE}"
+        raise SchemaTooNew(
+            f"The state database has revision {revision}, written by {by}; this is "
+            f"{_PACKAGE} {version(_PACKAGE)}, which knows revisions up to {SCHEMA_REVISION}. "
+            "Install that version again, or restore a backup from before the upgrade"
+        )
+
     def upgrade(self) -> None:
-        """Brings the schema to :data:`SCHEMA_REVISION`; safe when several processes do."""
+        """Brings the schema to :data:`SCHEMA_REVISION`; safe when several processes do.
+
+        Errors:
+            SchemaTooNew: a newer version of the package upgraded it.
+        """
         from arctic_orchestration.database.migrations import upgrade
 
+        self.refuse_newer(self.revision())
         with self.begin() as tx, dialect.migration_lock(tx):
             upgrade(tx)
+            values = {"revision": SCHEMA_REVISION, "package": version(_PACKAGE)}
+            new = dialect.insert(tx, schema_upgrades).on_conflict_do_nothing()
+            tx.execute(new.values(at=dialect.database_time(tx), **values))
 
     @staticmethod
     def is_missing(url: str) -> bool:

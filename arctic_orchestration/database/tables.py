@@ -6,6 +6,7 @@ concurrency is counted, belong to all clusters that share the database.
 
 ===========================  ===============================================================
 ``arctic_locations``         feed position, digest of the deployed definitions
+``arctic_schema_upgrades``   which version of the package upgraded the schema, and when
 ``arctic_schedules``         what fires, as data
 ``arctic_deleted_schedules`` what the code declares and a person deleted, until it changes there
 ``arctic_schedule_history``  what was done to schedules, those that are deleted too
@@ -59,6 +60,15 @@ locations = sa.Table(
     # The code location and repository that deploy under this name; null: the next to tick binds it.
     sa.Column("owner", sa.Text),
     sa.UniqueConstraint("cluster", "name"),
+)
+
+schema_upgrades = sa.Table(
+    "arctic_schema_upgrades",
+    metadata,
+    sa.Column("revision", sa.Text, primary_key=True),
+    # The version of the package that brought the database there.
+    sa.Column("package", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
 )
 
 schedules = sa.Table(

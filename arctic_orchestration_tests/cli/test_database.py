@@ -2,10 +2,16 @@
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 
 import pytest
+import sqlalchemy as sa
 
+from arctic_orchestration.cli.doctor import examine
+from arctic_orchestration.cli.findings import BAD
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.database.migrations import VERSION_TABLE
+from arctic_orchestration.database.tables import schema_upgrades
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 
@@ -42,3 +48,48 @@ def test_a_database_that_cannot_be_used_is_one_message(
     assert message in said.err.replace("\n", " ")
     assert "secret" not in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["db", "upgrade"], ["schedules", "list"], ["locations", "list"], ["consumers", "list"]],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "unknown"])
+def test_a_newer_schema_is_one_message(
+    database_url: str,
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    is_noted: bool,
+) -> None:
+    """After a rollback of the package: which version wrote it, and what to do."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    database = Database(database_url)
+    with database.begin() as tx:
+        tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '9999'"))
+        if is_noted:
+            values = {"revision": "9999", "package": "7.1.0"}
+            tx.execute(sa.update(schema_upgrades).values(values))
+    said = arctic(*command)
+    assert said.code == 2
+    by = "arctic-orchestration 7.1.0" if is_noted else "a newer version of arctic-orchestration"
+    assert f"has revision 9999, written by {by}; this is arctic-orchestration" in said.err
+    assert "Install that version again, or restore a backup" in said.err
+    (found,) = [one for one in examine() if one.check == "state database"]
+    assert (found.status, "first use" in found.advice) == (BAD, False)
+    assert f"written by {by}" in found.found
+    assert database.revision() == "9999"
+    database.close()
+
+
+def test_each_upgrade_notes_the_version_of_the_package(empty_url: str) -> None:
+    """Once; opening it again is none."""
+    database = Database(empty_url)
+    for _ in range(2):
+        database.upgrade()
+    with database.read() as tx:
+        columns = (schema_upgrades.c.revision, schema_upgrades.c.package)
+        rows = [tuple(row) for row in tx.execute(sa.select(*columns))]
+    assert rows == [(SCHEMA_REVISION, version("arctic-orchestration"))]
+    database.close()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.cli import doctor_state, state
 from arctic_orchestration.cli import locations as command
-from arctic_orchestration.cli import state
 from arctic_orchestration.constraints import only
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import holders, launches, locations, schedules
@@ -182,3 +182,17 @@ def test_a_dispatcher_that_goes_on_begins_anew(world: MakeWorld, arctic: Arctic)
     here.tick(1)
     here.feed.arrive("raw/a", "1")
     assert len(here.tick(2)) == 1
+
+
+def test_the_doctor_names_what_is_silent_and_what_to_do(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ticks has no line."""
+    monkeypatch.setattr(doctor_state, "utc_now", lambda: at(600))
+    world("old", [daily()], ticked=-301)
+    world("new", [daily()])
+    (found,) = doctor_state.locations()
+    assert (found.check, found.status) == ("location old", "warning")
+    assert found.found == "last tick 2025-12-31 23:54:59Z; 1 schedule, 0 jobs waiting"
+    assert "arctic locations rename old NEW" in found.advice
+    assert "arctic locations delete old" in found.advice
