@@ -14,6 +14,7 @@ from dagster._core.run_coordinator.queued_run_coordinator import (
 from dagster._serdes import ConfigurableClassData
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.coordinator import idle_ticks
 from arctic_orchestration.coordinator.asking import Asker, asker
 from arctic_orchestration.coordinator.passes import DaemonPasses
 from arctic_orchestration.coordinator.submission import facts_of
@@ -104,6 +105,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
             )
             raise self._refused
         super().register_instance(instance)
+        idle_ticks.install()
 
     def get_run_queue_config(self) -> RunQueueConfig:
         """The limits of this pass for the daemon; for all others what is configured, in words."""
