@@ -31,6 +31,7 @@ from arctic_orchestration.events.log_rows import (
     asset_name,
     run_moment,
 )
+from arctic_orchestration.events.run_failure import FAILURES, why_failed
 from arctic_orchestration.events.runs import BulkSql, RunView, runs_by_id, runs_by_tag
 from arctic_orchestration.events.settled import Row
 from arctic_orchestration.events.sqlite_log import SqliteLog, SqliteSql
@@ -155,6 +156,10 @@ class DagsterLog:
     def runs_by_tag(self, key: str, values: Iterable[str]) -> Mapping[str, tuple[RunView, ...]]:
         """The runs whose tag ``key`` has one of the values, by value, oldest first."""
         return runs_by_tag(self._runs, key, values)
+
+    def why_failed(self, run_id: str) -> str | None:
+        """Why a run failed, in Dagster's own words; none: it did not, or does not say."""
+        return why_failed(self._event_storage.get_logs_for_run(run_id, of_type=set(FAILURES)))
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
         """When each of some assets, given as ``raw/flights``, was materialized last.

@@ -45,7 +45,7 @@ from pydantic.alias_generators import to_camel
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.criteria import LONGEST_NAME, Hours, Parent, TaskName, TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
-from arctic_orchestration.quantities import PositiveDuration
+from arctic_orchestration.quantities import Duration, PositiveDuration
 from arctic_orchestration.scheduling.schedule_file import load
 from arctic_orchestration.specification import Specification
 from arctic_orchestration.zones import ZoneName
@@ -105,6 +105,7 @@ _Callable = Annotated[str, AfterValidator(_callable_name)]
 _Table = Annotated[str, AfterValidator(_table_name)]
 _Text = Annotated[str, AfterValidator(_some_text)]
 _Span = Annotated[PositiveDuration, WithJsonSchema(_DURATION_LOOK)]
+_Pause = Annotated[Duration, WithJsonSchema(_DURATION_LOOK)]
 _Skip = Annotated[bool | str, PlainValidator(_told_why, json_schema_input_type=bool | str)]
 _Retries = Annotated[int, Field(ge=0, le=100, strict=True)]
 
@@ -174,6 +175,9 @@ class BatchTask(_Written):
     retries: _Retries | None = Field(
         default=None, description="So many times it is run again when a run fails."
     )
+    retry_delay: _Pause | None = Field(
+        default=None, description="The pause between a failed run and the next one."
+    )
     skip: _Skip = Field(default=False, description="True, or the reason: the task does not run.")
     tags: Mapping[str, str] = Field(default_factory=dict, description="Tags of its runs.")
 
@@ -241,6 +245,9 @@ class Batch(_Written):
     retries: _Retries = Field(
         default=0, description="So many times a task is run again when a run fails."
     )
+    retry_delay: _Pause = Field(
+        default=timedelta(0), description="The pause between a failed run and the next one."
+    )
     recheck: _Span = Field(
         default=timedelta(minutes=2),
         description="So often stale parents that others make are looked at again.",
@@ -284,6 +291,7 @@ class Batch(_Written):
             timezone=timezone,
             concurrency=self.concurrency,
             retries=self.retries if task.retries is None else task.retries,
+            retry_delay=self.retry_delay if task.retry_delay is None else task.retry_delay,
             skip="its definition says so" if task.skip is True else skip,
             recheck=self.recheck,
             patience=self.patience,

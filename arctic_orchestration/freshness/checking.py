@@ -15,7 +15,7 @@ from arctic_orchestration.database.freshness_tables import (
 )
 from arctic_orchestration.freshness import definitions, owning, skips, submissions
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
-from arctic_orchestration.freshness.decision import Facts, ParentFacts
+from arctic_orchestration.freshness.decision import LATE, Facts, ParentFacts
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 
 #: An owner whose lease has been over for so long is gone with its cluster, and so is its place in
@@ -77,6 +77,7 @@ def facts_of(
         if not only_look:
             definitions.take_turn_in(tx, spec.batch)
         running = _running_of(tx, spec.batch, now, besides=asked.task)
+    missed, retrying = _last(tx, asked, row, now)
     return Facts(
         submission=asked,
         spec=spec,
@@ -84,7 +85,8 @@ def facts_of(
         skipped=skipped.get(asked.task) or spec.skip,
         parents=parents_of(tx, asked, spec, skipped, assets),
         shared=shared,
-        missed=_missed(tx, asked, row),
+        missed=missed,
+        retrying=retrying,
         running=running,
     )
 
@@ -211,22 +213,33 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
-def _missed(tx: sa.Connection, asked: Submission, row: owning.TaskRow) -> Submission | None:
-    """The submission whose run ended since another one was last looked at, which was ready for it.
+def _last(
+    tx: sa.Connection, asked: Submission, row: owning.TaskRow, now: datetime
+) -> tuple[Submission | None, Submission | None]:
+    """The submission that had the task last, if another one would share its run, or its next one.
 
-    That is so for one that only waited for a place, and for one that was not looked at yet.
+    Returns:
+        it, if its run ended since ``asked`` was last looked at, which was ready for it: which only
+        waited for a place, or was not looked at yet; and it, if it is about to be tried again.
     """
     if row.owner is not None or row.submission is None or row.submission == asked.id:
-        return None
+        return None, None
     last = submissions.by_id(tx, row.submission)
-    if last is None or last.ended_at is None or last.ended_at <= asked.state_at:
-        return None
-    if asked.state is SubmissionState.SUBMITTED:
-        return last
-    place = sa.select(task_waits.c.name).where(
-        task_waits.c.submission == asked.id, task_waits.c.kind == "batch"
-    )
-    return last if tx.execute(place).first() is not None else None
+    if last is None:
+        return None, None
+    if last.state is SubmissionState.RETRYING and last.next_check_at is not None:
+        # One whose location is away is not waited for.
+        return None, last if now <= last.next_check_at + LATE else None
+    if last.ended_at is None or last.ended_at <= asked.state_at:
+        return None, None
+    ready = asked.state is SubmissionState.SUBMITTED or _waits_for_place(tx, asked.id)
+    return last if ready else None, None
+
+
+def _waits_for_place(tx: sa.Connection, id: str) -> bool:
+    here = task_waits.c
+    query = sa.select(here.name).where(here.submission == id, here.kind == "batch")
+    return tx.execute(query).first() is not None
 
 
 def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -> int:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
-from arctic_orchestration.quantities import PositiveDuration, format_duration
+from arctic_orchestration.quantities import Duration, PositiveDuration, format_duration
 from arctic_orchestration.specification import Specification
 from arctic_orchestration.zones import ZoneName, first_shown
 
@@ -53,6 +53,8 @@ class TaskSpec(Specification):
     concurrency: Annotated[int, Field(ge=1, strict=True)] | None = None
     #: so many times it is run again after a failed run
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
+    #: the pause between a failed run and the next one
+    retry_delay: Duration = timedelta(0)
     #: why its definition says that it is not to run; none: it runs
     skip: str | None = None
     #: so often stale parents that others make are looked at again

@@ -28,8 +28,10 @@ _SHARED = (SubmissionState.FAILED, SubmissionState.CANCELED)
 
 #: after so long who is to be woken looks by itself
 _WOKEN = timedelta(minutes=10)
+#: who waits for something that is about to happen looks again after so long
+SHORTLY = timedelta(seconds=10)
 #: a look that is so late was missed, with the database or the location away
-_LATE = timedelta(minutes=1)
+LATE = timedelta(minutes=1)
 #: a location that has not ticked for so long is away
 _AWAY = timedelta(minutes=5)
 
@@ -76,6 +78,8 @@ class Facts:
     shared: Submission | None = None
     #: a submission whose run ended between two looks: it would have been shared
     missed: Submission | None = None
+    #: a submission of the task that failed, and is about to be tried again
+    retrying: Submission | None = None
     #: how many other tasks of its batch are being made, in all clusters
     running: int = 0
 
@@ -123,9 +127,9 @@ def decide(facts: Facts, now: datetime) -> Decision:
         return found
     # Before a place is asked for: what is being made has its place already.
     if row.is_held(now):
-        return Decision(
-            step=Step.SHARES, state=SubmissionState.SHARING, reason=f"shares {row.holder}"
-        )
+        return shares(row)
+    if facts.retrying is not None:
+        return _shares_next_attempt(facts.retrying, now)
     failed = _shared_failure(facts.missed, asked, row)
     if failed is not None:
         return failed
@@ -144,6 +148,31 @@ def decide(facts: Facts, now: datetime) -> Decision:
         step=Step.ACQUIRED,
         state=SubmissionState.ACQUIRED,
         reason=f"parents are fresh: {told}" if told else "it has no parents",
+    )
+
+
+def shares(row: TaskRow) -> Decision:
+    """That the run of the task's holder is shared; looked at again when its lease may be over."""
+    reason = f"shares {row.holder}"
+    if row.submission is not None:
+        reason += f" (submission {row.submission}, token {row.token})"
+    return Decision(
+        step=Step.SHARES,
+        state=SubmissionState.SHARING,
+        reason=reason,
+        look_again_at=row.expires_at,
+    )
+
+
+def _shares_next_attempt(retrying: Submission, now: datetime) -> Decision:
+    assert retrying.next_check_at is not None
+    at = format_moment(retrying.next_check_at)
+    return Decision(
+        step=Step.SHARES,
+        state=SubmissionState.SHARING,
+        reason=f"shares the next attempt of submission {retrying.id} of cluster "
+        f"{retrying.cluster}, location {retrying.location}, at {at}",
+        look_again_at=max(retrying.next_check_at, now) + SHORTLY,
     )
 
 
@@ -238,7 +267,7 @@ def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
         return now + spec.patience
     # The last look was when its state was written, and another one was due after ``recheck``.
     away = now - asked.state_at
-    return asked.deadline_at + (away if away > spec.recheck + _LATE else timedelta(0))
+    return asked.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
 
 
 def _ended(step: Step, state: SubmissionState, reason: str) -> Decision:

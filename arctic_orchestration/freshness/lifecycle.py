@@ -31,7 +31,14 @@ from arctic_orchestration.freshness import (
 )
 from arctic_orchestration.freshness.checking import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.criteria import TaskSpec
-from arctic_orchestration.freshness.decision import Decision, Facts, decide, edge_since
+from arctic_orchestration.freshness.decision import (
+    SHORTLY,
+    Decision,
+    Facts,
+    decide,
+    edge_since,
+    shares,
+)
 from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, TaskRow, Time
 from arctic_orchestration.freshness.requesting import TaskRequest
@@ -57,8 +64,6 @@ _READ_AT_ONCE = 200
 _TICK_SECONDS = 5.0
 #: how often a location says that it is there
 _SEEN_EVERY = timedelta(seconds=30)
-#: who has just begun to wait may have missed the end of what it waits for
-_SOON = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +137,7 @@ class Lifecycle:
             asked = submissions.by_id(tx, submission, lock=True)
             if asked is None or asked.state is not SubmissionState.ACQUIRED:
                 return
-            self._outcomes.failed(tx, asked, f"Dagster refuses its run: {problem}", retries=0)
+            self._outcomes.failed(tx, asked, f"Dagster refuses its run: {problem}")
         self._wake(asked)
 
     def _register(self, counts: Counter[str]) -> datetime:
@@ -223,7 +228,7 @@ class Lifecycle:
             self._acquire(tx, asked, decision, now, counts)
             return False
         if decision.step is Step.SHARES:
-            self._share(tx, asked, facts.row, decision.reason, now)
+            self._share(tx, asked, facts.row, decision, now)
             return False
         if decision.state is not SubmissionState.WAITING:
             self._outcomes.move(tx, asked, decision.state, decision.step, decision.reason, now)
@@ -232,7 +237,8 @@ class Lifecycle:
         news = waits.note(tx, asked, decision, made, now)
         again = decision.look_again_at
         if news and again is not None:
-            again = min(again, now + _SOON)
+            # Who has just begun to wait may have missed the end of what it waits for.
+            again = min(again, now + SHORTLY)
         self._outcomes.move(
             tx, asked, SubmissionState.WAITING, decision.step, decision.reason, now,
             look_again_at=again, deadline_at=decision.deadline_at, told=news, shares=None,
@@ -274,19 +280,17 @@ class Lifecycle:
             submissions.update(tx, asked.id, next_check_at=now)
         else:
             counts[Step.SHARES.value] += 1
-            self._share(tx, asked, found.row, f"shares {found.row.holder}", now)
+            self._share(tx, asked, found.row, shares(found.row), now)
 
     def _share(
-        self, tx: sa.Connection, asked: Submission, row: TaskRow, reason: str, now: datetime
+        self, tx: sa.Connection, asked: Submission, row: TaskRow, decision: Decision, now: datetime
     ) -> None:
-        if row.submission is not None:
-            reason += f" (submission {row.submission}, token {row.token})"
         # The lease may end unnoticed; its renewals are at a third of its life.
-        again = max(row.expires_at or now, now + timedelta(milliseconds=100))
+        again = max(decision.look_again_at or now, now + timedelta(milliseconds=100))
         news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
         self._outcomes.move(
-            tx, asked, SubmissionState.SHARING, Step.SHARES, reason, now,
-            look_again_at=min(again, now + _SOON) if news else again,
+            tx, asked, SubmissionState.SHARING, Step.SHARES, decision.reason, now,
+            look_again_at=min(again, now + SHORTLY) if news else again,
             shares=row.submission, told=news, deadline_at=None,
             details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
         )  # fmt: skip
@@ -355,7 +359,7 @@ _DUE = (
     .where(
         *_HERE,
         task_submissions.c.next_check_at <= sa.bindparam("now"),
-        task_submissions.c.state.in_(["submitted", "waiting", "sharing"]),
+        task_submissions.c.state.in_(["submitted", "waiting", "sharing", "retrying"]),
     )
     .order_by(task_submissions.c.next_check_at, task_submissions.c.id)
     .limit(_READ_AT_ONCE)

@@ -21,13 +21,16 @@ from arctic_orchestration.database.freshness_tables import (
 )
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import owning, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.owning import LEASE, Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
-from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.quantities import format_duration, format_moment
 
-#: so often a task is made again whose run fell silent, whatever its retries
+#: so often a task is made again whose run fell silent or did not start, whatever its retries
 SILENCES = 3
+#: the pause after the first run that did not start; each further one is twice as long
+STARTS_AGAIN_IN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,20 +70,49 @@ class Outcomes:
         """Notes that a run which was no owner any more has published nothing."""
         self.tell(tx, asked, Step.REFUSED, reason, self.time(tx), {"token": token})
 
-    def failed(self, tx: sa.Connection, asked: Submission, reason: str, retries: int) -> bool:
+    def failed(
+        self, tx: sa.Connection, asked: Submission, reason: str, spec: TaskSpec | None = None
+    ) -> SubmissionState:
         """A run failed; the submission is locked, and owns the task.
 
+        Args:
+            tx: the transaction.
+            asked: the submission.
+            reason: why the run failed.
+            spec: by whose retries it is repeated; none: it is not.
+
         Returns:
-            whether it is repeated.
+            what became of the submission.
         """
-        # Those that fell silent, which nobody can blame on the task, are counted by themselves.
+        # Those that fell silent or did not start are counted by themselves.
         failures = asked.attempt - asked.silences
-        if failures <= retries:
-            text = f"attempt {failures} of {retries + 1}: {reason}; again"
-            if self._again(tx, asked, text):
-                return True
+        if spec is not None and failures <= spec.retries:
+            text = f"attempt {failures} of {spec.retries + 1}: {reason}; again"
+            found = self._repeated(tx, asked, text, spec.retry_delay)
+            if found is not None:
+                return found
         self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
-        return False
+        return SubmissionState.FAILED
+
+    def not_started(self, tx: sa.Connection, asked: Submission, reason: str) -> SubmissionState:
+        """A run failed before it started; the submission is locked, and owns the task.
+
+        The task is not to blame: up to ``SILENCES`` times it is asked for again, whatever its
+        retries.
+
+        Returns:
+            what became of the submission.
+        """
+        silences = asked.silences + 1
+        if silences <= SILENCES:
+            text = f"{reason}; again, {silences} of {SILENCES} times,"
+            pause = STARTS_AGAIN_IN * 2 ** (silences - 1)
+            found = self._repeated(tx, asked, text, pause, silences=silences)
+            if found is not None:
+                return found
+        reason += f"; it was asked for again {SILENCES} times"
+        self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
+        return SubmissionState.FAILED
 
     def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
         """Nobody will make it, and it is not repeated; the submission is locked.
@@ -193,6 +225,26 @@ class Outcomes:
             attempt=attempt, token=token, run_id=None, deadline_at=None, **values,
         )  # fmt: skip
         return True
+
+    def _repeated(
+        self, tx: sa.Connection, asked: Submission, reason: str, pause: timedelta, **values: Any
+    ) -> SubmissionState | None:
+        """Goes on with another attempt, now or after a pause; none: it cannot."""
+        if not pause:
+            done = self._again(tx, asked, reason, **values)
+            return SubmissionState.ACQUIRED if done else None
+        if asked.by_hand or asked.token is None:
+            return None
+        # Whoever waits for a place in its batch has it meanwhile.
+        if not owning.give_back(tx, asked.task, asked.owner, asked.token):
+            return None
+        now = self.time(tx)
+        self.move(
+            tx, asked, SubmissionState.RETRYING, Step.AGAIN,
+            f"{reason} in {format_duration(pause)}", now,
+            look_again_at=now + pause, token=None, run_id=None, deadline_at=None, **values,
+        )  # fmt: skip
+        return SubmissionState.RETRYING
 
     def _over(
         self, tx: sa.Connection, asked: Submission, state: SubmissionState, step: Step, reason: str

@@ -139,7 +139,7 @@ class Running:
                     return
                 reason = f"run {asked.run_id} {text}"
                 if isinstance(error, Exception | GeneratorExit):
-                    self.outcomes.failed(tx, asked, reason, retries=0)
+                    self.outcomes.failed(tx, asked, reason)
                 else:
                     self.outcomes.canceled(tx, asked, reason)
         except Exception as problem:

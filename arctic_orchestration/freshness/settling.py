@@ -23,7 +23,7 @@ from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import TaskRow
 from arctic_orchestration.freshness.status import Step
-from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
 
 _log = logging.getLogger("arctic.freshness")
 
@@ -48,6 +48,8 @@ class RunView(Protocol):
     @property
     def status(self) -> RunStatus | None: ...
     @property
+    def started(self) -> bool: ...
+    @property
     def tags(self) -> Mapping[str, str]: ...
 
 
@@ -60,6 +62,10 @@ class RunLookup(Protocol):
 
     def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
         """The runs that carry a tag with one of the values, by value."""
+        ...
+
+    def why_failed(self, run_id: str) -> str | None:
+        """Why a run failed, in Dagster's own words; none: it does not say."""
         ...
 
 
@@ -95,7 +101,7 @@ class Settler:
             if not self._has_news(asked, row, run, now):
                 continue
             try:
-                self._settle(asked, run, counts)
+                self._settle(asked, run, _why_failed(run, runs), counts)
             except DatabaseUnavailable:
                 raise
             except Exception as error:
@@ -119,7 +125,9 @@ class Settler:
             return False
         return run.status.ended or asked.run_id is None
 
-    def _settle(self, before: Submission, run: RunView | None, counts: Counter[str]) -> None:
+    def _settle(
+        self, before: Submission, run: RunView | None, why: str | None, counts: Counter[str]
+    ) -> None:
         with self.database.begin() as tx:
             asked = submissions.by_id(tx, before.id, lock=True)
             if asked is None or not asked.state.owns or asked.token is None:
@@ -130,18 +138,19 @@ class Settler:
             if run is None and asked.run_id != before.run_id:
                 # It has told of itself since it was looked up in vain.
                 return
-            what = self._apply(tx, asked, run)
+            what = self._apply(tx, asked, run, why)
             counts[what] += 1
         if what not in _STILL:
             with self.database.begin() as tx:
                 wake(tx, asked.task, asked.batch, self.outcomes.time(tx))
 
-    def _apply(self, tx: sa.Connection, asked: Submission, run: RunView | None) -> str:
+    def _apply(
+        self, tx: sa.Connection, asked: Submission, run: RunView | None, why: str | None
+    ) -> str:
         out, now = self.outcomes, self.outcomes.time(tx)
         row = owning.row_of(tx, asked.task)
         mine = row.owner == asked.owner and row.token == asked.token
         spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
-        retries = spec.retries if spec is not None else 0
         begun = row.begun_at is not None
         late = row.expires_at is None or row.expires_at <= now
         ended = run is not None and run.status is not None and run.status.ended
@@ -151,19 +160,19 @@ class Settler:
         if run is not None and ended:
             # A job is not begun by its run, and goes on without the database.
             silent = late and (begun or (spec is not None and spec.kind == "asset"))
-            return self._run_ended(tx, asked, run, retries, begun=begun, silent=silent)
+            return self._run_ended(tx, asked, run, spec, why, begun=begun, silent=silent)
         if late and begun:
             return self._silent(tx, asked)
         if begun:
             return "running"
         if run is None and _is_gone(asked, row):
             gone = f"run {asked.run_id} is gone from Dagster's storage"
-            return "repeated" if out.failed(tx, asked, gone, retries) else "failed"
+            return _counted(out.failed(tx, asked, gone, spec))
         given_up = asked.deadline_at is not None and now >= asked.deadline_at
         # With nobody there to renew the lease, the run could not begin either: it is given time.
         if run is not None and given_up and not late:
-            out.failed(tx, asked, f"run {run.run_id} has not begun as a task", retries)
-            return "failed"
+            text = f"run {run.run_id} has not begun as a task"
+            return _counted(out.failed(tx, asked, text, spec))
         # Until it has begun, nobody else says that somebody is on the way.
         seen: dict[str, Any] = {}
         if run is not None and asked.run_id is None:
@@ -181,7 +190,8 @@ class Settler:
         tx: sa.Connection,
         asked: Submission,
         run: RunView,
-        retries: int,
+        spec: TaskSpec | None,
+        why: str | None,
         *,
         begun: bool,
         silent: bool,
@@ -209,16 +219,37 @@ class Settler:
         if run.status is RunStatus.CANCELED:
             out.canceled(tx, asked, f"run {run.run_id} was canceled")
             return "canceled"
+        if not run.started and not begun:
+            text = f"run {run.run_id} could not start" + (f": {why}" if why else "")
+            return _counted(out.not_started(tx, asked, text))
         raised = asked.reason.startswith(RAISED)
         if asked.reason.startswith(SILENT) or (silent and not raised):
             # It could not renew its lease, or could not even begin.
             return self._silent(tx, asked)
-        why = asked.reason if raised else "failed"
-        again = out.failed(tx, asked, f"run {run.run_id} {why}", retries)
-        return "repeated" if again else "failed"
+        if why is not None:
+            text = f"{RAISED}{why}"
+        else:
+            text = asked.reason if raised else "failed"
+        return _counted(out.failed(tx, asked, f"run {run.run_id} {text}", spec))
 
     def _silent(self, tx: sa.Connection, asked: Submission) -> str:
         return "repeated" if self.outcomes.silent(tx, asked) else "lost"
+
+
+def _why_failed(run: RunView | None, runs: RunLookup) -> str | None:
+    if run is None or run.status is not RunStatus.FAILURE:
+        return None
+    try:
+        return runs.why_failed(run.run_id)
+    except Exception as error:
+        # That it failed is what matters.
+        _log.warning("why run %s failed could not be read: %s", run.run_id, error)
+        return None
+
+
+def _counted(state: SubmissionState) -> str:
+    """As what a failure is counted."""
+    return "repeated" if state is SubmissionState.ACQUIRED else state.value
 
 
 def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:

@@ -70,7 +70,7 @@ _SENTENCES: Mapping[Step, str] = {
     Step.PUBLISHED: "The run succeeded, and its token was still the task's.",
     Step.REFUSED: "A run that was not the owner any more published nothing.",
     Step.LOST: "The run fell silent, and its lease was over.",
-    Step.AGAIN: "The run failed and is repeated, under a new token.",
+    Step.AGAIN: "The run failed and is repeated, at once or after a pause.",
     Step.FAILED: "It could not be made.",
     Step.SHARED_FAILURE: "The run that it shared failed.",
     Step.CANCELED: "Its run was canceled.",

@@ -20,6 +20,8 @@ class SubmissionState(StrEnum):
     ACQUIRED = "acquired"
     #: its run has begun, and renews the lease itself
     RUNNING = "running"
+    #: its run failed; it waits for the next attempt, and holds nothing
+    RETRYING = "retrying"
     #: nothing had to be run, or another run made it
     FRESH = "fresh"
     #: its own run made it
@@ -50,6 +52,7 @@ LIVE = frozenset(
         SubmissionState.SHARING,
         SubmissionState.ACQUIRED,
         SubmissionState.RUNNING,
+        SubmissionState.RETRYING,
     }
 )
 #: the task was to be made, and was not

@@ -1,6 +1,7 @@
 """Batch files, and an asset and a job under ``fresh_parents``, for the tests of declarations."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,14 @@ def by_hand(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(metadata={"rows": 3})
 
 
-@fresh_parents({"by_hand": None}, name="mail", batch="b", retries=2, timezone="Asia/Tokyo")
+@fresh_parents(
+    {"by_hand": None},
+    name="mail",
+    batch="b",
+    retries=2,
+    retry_delay=timedelta(minutes=5),
+    timezone="Asia/Tokyo",
+)
 @dg.job
 def send() -> None:
     nothing()

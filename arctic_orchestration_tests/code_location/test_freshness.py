@@ -65,7 +65,8 @@ def test_a_run_that_fails_says_what_was_raised(
     tasks.tick()
     ended = tasks.again(asked)
     assert (ended.state, ended.run_id) == ("failed", ran.run_id)
-    assert ended.reason == f"run {ran.run_id} failed: ValueError: the flights are upside down"
+    why = "step nyc__delays: ValueError: the flights are upside down"
+    assert ended.reason == f"run {ran.run_id} failed: {why}"
     assert tasks.row("nyc/delays").owner is None
 
 

@@ -66,6 +66,7 @@ def test_what_is_declared_is_found_on_the_loaded_location(tmp_path: Path) -> Non
             target="send",
             batch="b",
             retries=2,
+            retry_delay=timedelta(minutes=5),
             timezone="Asia/Tokyo",
             parents=(Parent(name="by_hand"),),
         ),

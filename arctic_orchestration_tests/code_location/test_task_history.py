@@ -112,7 +112,8 @@ def test_what_failed_says_why(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> 
         tasks.tick()
     one, other = told(tasks, "nyc/delays")
     assert (one["submission"], one["run"]) == (failed.id, ran.run_id)
-    assert one["reason"] == f"run {ran.run_id} failed: ValueError: the flights are upside down"
+    why = "step nyc__delays: ValueError: the flights are upside down"
+    assert one["reason"] == f"run {ran.run_id} failed: {why}"
     assert (one["ended as"], one["step"], one["fresh"]) == ("failed", "failed", 0)
     assert (other["submission"], other["step"]) == (sharing.id, "shared_failure")
     assert (other["ended as"], other["shares run"]) == ("failed", ran.run_id)

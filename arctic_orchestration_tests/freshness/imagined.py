@@ -63,6 +63,7 @@ class Run:
     request: TaskRequest
     tags: Mapping[str, str]
     status: RunStatus = RunStatus.QUEUED
+    started: bool = False
 
 
 @dataclass
@@ -71,6 +72,8 @@ class Runs:
 
     prefix: str
     known: dict[str, Run] = field(default_factory=dict)
+    #: why runs failed, by id
+    why: dict[str, str] = field(default_factory=dict)
 
     def ask(self, request: TaskRequest) -> None:
         """Makes one run of a run key, as Dagster does."""
@@ -79,8 +82,15 @@ class Runs:
             tags = {**request.tags, "dagster/run_key": request.run_key}
             self.known[id] = Run(run_id=id, request=request, tags=tags)
 
-    def becomes(self, run_id: str, status: RunStatus) -> None:
-        self.known[run_id] = replace(self.known[run_id], status=status)
+    def becomes(
+        self, run_id: str, status: RunStatus, *, started: bool = True, why: str | None = None
+    ) -> None:
+        self.known[run_id] = replace(self.known[run_id], status=status, started=started)
+        if why is not None:
+            self.why[run_id] = why
+
+    def why_failed(self, run_id: str) -> str | None:
+        return self.why.get(run_id)
 
     def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, Run]:
         return {id: self.known[id] for id in run_ids if id in self.known}

@@ -36,6 +36,7 @@ COLORS = {
     "submitted": "cyan",
     "waiting": "cyan",
     "sharing": "cyan",
+    "retrying": "yellow",
     "acquired": "blue",
     "running": "blue",
     "skipped": "magenta",

@@ -72,6 +72,7 @@ def fresh_parents(
     timezone: str | None = None,
     concurrency: int | None = None,
     retries: int = 0,
+    retry_delay: timedelta = timedelta(0),
     skip: str | None = None,
     recheck: timedelta = timedelta(minutes=2),
     patience: timedelta = timedelta(minutes=30),
@@ -94,6 +95,7 @@ def fresh_parents(
         timezone: where today starts; by default ``ARCTIC_TIMEZONE``, or UTC.
         concurrency: at most so many tasks of the batch run at the same time.
         retries: so many times it is run again when a run fails.
+        retry_delay: the pause between a failed run and the next one.
         skip: why it is not to run; None: it runs.
         recheck: so often stale parents that others make are looked at again.
         patience: after so long, they make it fail.
@@ -117,6 +119,7 @@ def fresh_parents(
                 "timezone": timezone or default_timezone(),
                 "concurrency": concurrency,
                 "retries": retries,
+                "retry_delay": retry_delay,
                 "skip": skip,
                 "recheck": recheck,
                 "patience": patience,
