@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from arctic_orchestration.cli.catching_up import changing
 from arctic_orchestration.cli.display import confirm, console, print_json
 from arctic_orchestration.cli.person import person
 from arctic_orchestration.cli.state import JsonOption, LocationOption, State, opened
@@ -153,10 +154,13 @@ def _apply(
     applied = not (dry_run or difference.is_empty)
     if applied:
         confirm("Apply?", yes=yes, as_json=as_json)
-        with state.change() as (tx, place):
+        now = utc_now()
+        with changing(state, now) as change:
             done = control.apply(
-                tx, state.store, place, wanted, utc_now(), prune=prune, actor=person()
+                change.tx, state.store, change.place, wanted, now, prune=prune, actor=person()
             )
+            new = [schedule.name for schedule in done.created]
+            change.counts_from_now([*new, *(updated.name for updated in done.updated)])
             if done != difference:
                 raise TransitionRefused(
                     "The schedules were changed by somebody else meanwhile. Nothing was changed "

@@ -9,6 +9,7 @@ import yaml
 from rich.syntax import Syntax
 
 from arctic_orchestration.cli import applying
+from arctic_orchestration.cli.catching_up import changing
 from arctic_orchestration.cli.display import (
     Rows,
     colored,
@@ -136,12 +137,13 @@ def enable(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
     """Lets schedules take events, from now on."""
-    with opened(location) as state, state.change() as (tx, place):
-        now = utc_now()
+    now = utc_now()
+    with opened(location) as state, changing(state, now) as change:
         changed = {
-            name: control.enable(tx, state.store, place, name, now, actor=person())
+            name: control.enable(change.tx, state.store, change.place, name, now, actor=person())
             for name in dict.fromkeys(names)
         }
+        change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
     _tell(changed, "enabled", as_json=as_json)
 
 
@@ -150,10 +152,10 @@ def suspend(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
     """Stops schedules, each as its suspend_mode says: drop, drain, backlog or collect."""
-    with opened(location) as state, state.change() as (tx, place):
-        now = utc_now()
+    now = utc_now()
+    with opened(location) as state, changing(state, now, ticks=True) as change:
         changed = {
-            name: control.suspend(tx, state.store, place, name, now, actor=person())
+            name: control.suspend(change.tx, state.store, change.place, name, now, actor=person())
             for name in dict.fromkeys(names)
         }
     _tell(changed, "suspended", as_json=as_json)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 import typer
@@ -13,6 +14,7 @@ from arctic_orchestration.database import address, dialect
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling import reading
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.store import ScheduleStore
@@ -41,6 +43,15 @@ class State:
         """A transaction that only reads."""
         with self._database.read() as tx:
             yield tx, location_named(tx, self._cluster, self._name, utc_now())
+
+    def read_on(self, log: Any, now: datetime) -> list[str]:
+        """Reads an event log to its end for the location, as its dispatcher would.
+
+        Returns runs to end: their jobs were canceled before they were seen.
+        """
+        with self.read() as (_, place):
+            name = place.name
+        return reading.read_on(self._database, self._cluster, name, log, log, self.store, now)
 
     @contextmanager
     def change(self) -> Iterator[tuple[sa.Connection, Location]]:

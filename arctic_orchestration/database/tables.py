@@ -88,6 +88,8 @@ schedules = sa.Table(
     sa.Column("status_at", UtcTime, nullable=False),
     # Of the definition that the code declared last; null: it was made by hand.
     sa.Column("declared_digest", sa.Text),
+    # Earlier events are not taken. Null: their place in the log decided.
+    sa.Column("counts_from", UtcTime),
     sa.UniqueConstraint("location_id", "name"),
 )
 

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import in_state, is_launching, is_waiting, jobs, runs
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
@@ -47,17 +46,13 @@ from arctic_orchestration.scheduling.jobs import JobMove, JobState
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.reading import EVENTS_AT_ONCE, begin, read
 from arctic_orchestration.scheduling.runs import VERIFY_EVERY, RunLookup, RunTracker
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
-from arctic_orchestration.scheduling.subscriber import Subscriber
 from arctic_orchestration.scheduling.targets import Targets
 from arctic_orchestration.scheduling.ticks import NoTicks, Ticks
 
-#: events read and stored in one transaction
-EVENTS_AT_ONCE = 4_000
-#: transactions of events in one tick; the rest of a backlog waits for the next
-_READS_PER_TICK = 5
 #: events set aside in one tick, so that a tick stays short
 _ASIDE_PER_TICK = 100
 
@@ -127,6 +122,10 @@ class Engine:
     #: what silent locations left behind
     keep_house_every: timedelta = timedelta(minutes=5)
     store: ScheduleStore = field(default_factory=ScheduleStore)
+    #: whether events that cannot be stored are set aside; false: the error stands
+    sets_aside: bool = True
+    #: transactions of events in one tick; the rest of a backlog waits for the next
+    readings_per_tick: int = 5
     _digest: str | None = None
     _deployed: bool = False
     _remarks: tuple[str, ...] = ()
@@ -155,8 +154,10 @@ class Engine:
         reads, more = 0, True
         self._remarks = ()
         with _collector_paused():
-            while more and reads < _READS_PER_TICK and counts["unreadable"] < _ASIDE_PER_TICK:
-                last = reads == _READS_PER_TICK - 1
+            while (
+                more and reads < self.readings_per_tick and counts["unreadable"] < _ASIDE_PER_TICK
+            ):
+                last = reads == self.readings_per_tick - 1
                 is_whole = narrowing.limit == narrowing.most
                 try:
                     position, more, work = self._subscribe(
@@ -166,14 +167,15 @@ class Engine:
                     raise
                 except Exception as error:
                     self.store.forget()
-                    if not narrowing.narrow(error):
+                    if not (self.sets_aside and narrowing.narrow(error)):
                         raise
                     continue
-                self._deployed = True
                 reads += is_whole or last
         # An idle tick is one transaction: the others have nothing to look at.
         keeps_house = self._keeps_house(now)
-        if any(work) or keeps_house:
+        # While a deployment waits for what came before it, nothing is launched as it was.
+        waits = self.declared is not None and not self._deployed
+        if not waits and (any(work) or keeps_house):
             ended: Collection[str] = ()
             if work.runs or keeps_house:
                 ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
@@ -213,68 +215,62 @@ class Engine:
             location = self._locked(tx)
             if clock_change.was_set_back(location, now):
                 clock_change.settle(tx, location, self.store, now)
-            self._deploy(tx, location, now, done)
+            deploys = self._is_to_deploy(location)
             if location.position is None:
                 # What arrived before anybody waited for it concerns nobody.
-                position = self.feed.end()
-                locations.update(tx, location, position=position.to_json())
-                counts.update(done)
-                return position, False, _Work(runs=True, jobs=True)
-            before = Position.from_json(location.position)
-            batch = self.feed.read(before, narrowing.limit)
-            events, aside = narrowing.begin(batch.events)
-            reader = f"location {location.name}"
-            unreadable_events.set_aside(tx, location.cluster, reader, aside, now)
-            queue = JobQueue(tx, now)
-            tracker = RunTracker(queue, location, self.lookup)
-            tracker.note(events)
-            subscriber = Subscriber(tx, location, self.store, queue)
-            # Ticks of time wait for what happened before them, but not for ever.
-            done.update(subscriber.take(events, more=batch.more, last=last))
-            done.update(events=len(events), unreadable=len(aside))
-            queue.flush()
-            if batch.position != before or subscriber.next_event != location.next_event:
-                locations.update(
-                    tx,
-                    location,
-                    position=batch.position.to_json(),
-                    next_event=subscriber.next_event,
-                )
+                reading = begin(tx, location, self.feed)
+            else:
+                # What was there before a deployment counts for the schedules as they were; ticks
+                # of time are for those of now.
+                ticks = not deploys
+                reading = read(
+                    tx, location, self.feed, self.lookup, self.store, now, narrowing,
+                    last=last, ticks=ticks,
+                )  # fmt: skip
+            done += reading.counts
+            if deploys and not reading.more:
+                self._deploy(tx, location, now, done)
             work = _has_work(tx, location, now)
-        narrowing.stored()
-        counts.update(done)
-        moves += queue.moves
-        lags += [now - event.at for event in events]
-        self._unwanted += tracker.unwanted
-        return batch.position, batch.more, work
+            # The last thing before the commit: what fails is not counted.
+            counts.update(done)
+        if not reading.more:
+            self._deployed = True
+        moves += reading.moves
+        lags += reading.lags
+        self._unwanted += reading.unwanted
+        return reading.position, reading.more or deploys, work
 
-    def _deploy(
-        self, tx: sa.Connection, location: Location, now: datetime, counts: Counter[str]
-    ) -> None:
-        """Deploys what the code declares, if it is not what was deployed last."""
+    def _is_to_deploy(self, location: Location) -> bool:
+        """Whether what the code declares is not what was deployed last."""
         if location.definitions_digest is None:
             # The location is new, also where this process knew another one of its name.
             self._deployed, self._kept_at = False, None
         if self.declared is None or self._deployed:
-            return
+            return False
         if self._digest is None:
             # What was declared while nothing was updated is yet to be deployed.
             mode = "" if self.update_schedules else "kept:"
             self._digest = mode + schedule.digest(self.declared)
         # Without updates, a target may be gone though the schedules are declared as before.
-        if self._digest != location.definitions_digest or not self.update_schedules:
-            deployed = deployment.deploy(
-                tx,
-                self.store,
-                location,
-                self.declared,
-                self._digest,
-                now,
-                update_schedules=self.update_schedules,
-                exists=self.targets.exists,
-            )
-            counts.update(deployed.counts)
-            self._remarks = deployed.remarks
+        return self._digest != location.definitions_digest or not self.update_schedules
+
+    def _deploy(
+        self, tx: sa.Connection, location: Location, now: datetime, counts: Counter[str]
+    ) -> None:
+        """Deploys what the code declares."""
+        assert self.declared is not None and self._digest is not None
+        deployed = deployment.deploy(
+            tx,
+            self.store,
+            location,
+            self.declared,
+            self._digest,
+            now,
+            update_schedules=self.update_schedules,
+            exists=self.targets.exists,
+        )
+        counts.update(deployed.counts)
+        self._remarks = deployed.remarks
 
     def _keeps_house(self, now: datetime) -> bool:
         # Never but for a short while: a clock may be set back.

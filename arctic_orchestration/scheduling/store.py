@@ -67,6 +67,8 @@ class StoredSchedule:
     #: the leaves whose timer begins anew with each launch
     restarted: tuple[int, ...]
     status_at: datetime
+    #: earlier events are not taken; none: their place in the log has decided
+    counts_from: datetime | None
 
     @property
     def suspended(self) -> bool:
@@ -128,6 +130,7 @@ def _light(backend: str) -> sa.Select[Any]:
         schedules.c.origin,
         schedules.c.status,
         schedules.c.status_at,
+        schedules.c.counts_from,
     ).where(dialect.among_given(backend, schedules.c.id, "ids"))
 
 
@@ -328,6 +331,15 @@ class ScheduleStore:
         tx.execute(sa.delete(schedule_keys).where(mine))
         self._index(tx, location, [(old.id, old.schedule) for old in stored])
 
+    def count_from(
+        self, tx: sa.Connection, location: Location, names: Sequence[str], at: datetime | None
+    ) -> None:
+        """Lets schedules take no event from before a moment; none: any that is read from now on."""
+        here = schedules.c
+        these = (here.location_id == location.id) & dialect.among(tx, here.name, names)
+        differ = here.counts_from.is_distinct_from(at)
+        tx.execute(sa.update(schedules).where(these, differ).values(counts_from=at))
+
     def _index(
         self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]
     ) -> None:
@@ -357,7 +369,7 @@ class ScheduleStore:
                 # Written by another version of the package. The others must not wait for it.
                 self._set_problem(tx, id, str(error))
                 continue
-            _, name, version, origin, status, status_at = missing[id]
+            _, name, version, origin, status, status_at, counts_from = missing[id]
             leaves = schedule.trigger.leaves
             self._known[missing[id]] = StoredSchedule(
                 id=id,
@@ -370,6 +382,7 @@ class ScheduleStore:
                 notes_firings=schedule.trigger.notes_firings,
                 restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
                 status_at=status_at,
+                counts_from=counts_from,
             )
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:

@@ -148,6 +148,9 @@ class Subscriber:
                     # A run of several assets has a key for each; a leaf takes the run once.
                     if schedule is None or (id, leaf) in taken:
                         continue
+                    since = schedule.counts_from
+                    if since is not None and event.at < since:
+                        continue
                     if schedule.takes_events and _takes(schedule, leaf, event):
                         taken.add((id, leaf))
                         matches.append(_Match(event=event, stored=schedule, leaf=leaf))

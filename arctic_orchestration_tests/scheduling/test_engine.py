@@ -373,6 +373,7 @@ def test_a_schedule_of_another_version_stops_only_itself(world: MakeWorld) -> No
     assert "spec.trigger" in str(rows["old"])
     here.schedules = [schedule("old", description="anew"), schedule("good", target="other")]
     here.engine = here.new_engine()
+    assert here.tick(1.5) == []
     here.feed.arrive("raw/a", "2")
     here.dagster.end("run-1")
     assert sorted(here.tick(2)) == ["run-2", "run-3"]

@@ -6,8 +6,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import NotFound, TransitionRefused
-from arctic_orchestration.scheduling import control, deployment
+from arctic_orchestration.scheduling import control, deployment, reading
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.jobs import JobMove
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.schedule import Schedule, digest
 from arctic_orchestration.scheduling.simulation.lines import Deploy, OnSchedule, Update
@@ -24,6 +25,15 @@ class Commands:
     cluster: str
     world: World
     store: ScheduleStore
+
+    def catch_up(self, tx: sa.Connection, line: OnSchedule | Update | Deploy) -> list[JobMove]:
+        """Reads what happened before a line, as its command does; returns what became of jobs."""
+        location = locations.locked(tx, self.cluster, self.world.location)
+        ticks = isinstance(line, OnSchedule) and line.do == "suspend"
+        done = reading.catch_up(
+            tx, location, self.world, self.world, self.store, line.at, ticks=ticks
+        )
+        return list(done.moves)
 
     def apply(self, tx: sa.Connection, line: OnSchedule | Update | Deploy) -> None:
         """Does what a line says, at its moment.

@@ -16,6 +16,7 @@ After the last line it goes on
   after it.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -232,6 +233,10 @@ class _Simulation:
 
     def _command(self, line: OnSchedule | Update | Deploy) -> Iterator[Decision]:
         with self._database.begin() as tx:
+            # What was there before counts for the schedules as they were.
+            moves = self._commands.catch_up(tx, line)
+            self._read = len(self._world.events)
+            found = self._narrator.moves(tx, moves, line.at)
             before = self._narrator.begin(tx)
             self._commands.apply(tx, line)
             decisions = self._narrator.changed(tx, before, line.at)
@@ -242,7 +247,7 @@ class _Simulation:
             decisions = [
                 Decision(at=line.at, schedule=None, job=None, decision="deployed", reason=reason)
             ]
-        yield from decisions
+        yield from (*found, *decisions)
 
     def _changed(self, tx: sa.Connection, declared: Sequence[Schedule]) -> None:
         """Notes what schedules there are to listen and to wait."""
@@ -269,6 +274,10 @@ class _Simulation:
                 measure=self._world.measure, materialized_at=self._world.materialized_at
             ),
             keep_house_every=_KEEP_HOUSE_EVERY,
+            # What failed half-way in one transaction of all could not be done again.
+            sets_aside=False,
+            # A tick sees all that happened before it, however much that is.
+            readings_per_tick=sys.maxsize,
         )
 
     def _tick_at(self, engine: Engine, now: datetime) -> Iterator[Decision]:
@@ -301,9 +310,6 @@ class _Simulation:
         listens to it.
         """
         events = self._world.events
-        if len(events) > self._read and isinstance(self._next_line, _ON_SCHEDULES):
-            # A schedule that is changed meanwhile must not take what was there before.
-            self._must_read = True
         while not self._must_read and self._looked_at < len(events):
             event = events[self._looked_at]
             self._looked_at += 1

@@ -366,3 +366,16 @@ def test_names_are_checked_before_the_first_decision() -> None:
     timeline = happens((0, arrives("1")), (10, {"do": "suspend", "schedule": "other"}))
     with pytest.raises(InvalidDefinition, match="timeline:2.schedule"):
         next(simulate([schedule()], timeline))
+
+
+@pytest.mark.parametrize("arrivals", [20_000, 21_000])
+def test_a_tick_sees_all_that_happened_before_it(arrivals: int) -> None:
+    """However much that is: so many arrivals in the first second fire at its end."""
+    trigger = {"partitions": {"asset": "a", "count": arrivals}}
+    timeline = happens(*[(n / arrivals, arrives(str(n), "a")) for n in range(arrivals)])
+    fired = [
+        found.at
+        for found in simulate([schedule("s", trigger=trigger)], timeline)
+        if found.decision == "fired"
+    ]
+    assert fired == [BEGIN + timedelta(seconds=1)]

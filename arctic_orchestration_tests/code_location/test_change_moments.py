@@ -1,0 +1,154 @@
+"""Commands of a person between an arrival and the next tick, on a real instance."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psycopg2
+import pytest
+
+from arctic_orchestration import Arctic
+from arctic_orchestration.database.tables import events
+from arctic_orchestration_tests.cli.conftest import Outcome, arctic
+from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.events.writers import _insert
+
+YAML = """
+schedules:
+- name: s
+  target: {job: sums}
+  trigger: {partitions: {asset: raw/flights, count: COUNT}}
+  description: TEXT
+  suspend_mode: drain
+  enabled: ENABLED
+"""
+
+
+@dg.op
+def add() -> None:
+    """Nothing: its runs are only asked for."""
+
+
+@dg.job
+def sums() -> None:
+    add()
+
+
+def definitions() -> dg.Definitions:
+    return dg.Definitions.merge(
+        dg.Definitions(jobs=[sums]), Arctic(schedules=[], location="here").definitions()
+    )
+
+
+class Lake:
+    """A location without schedules of its own, and the command beside it."""
+
+    def __init__(self, place: Place, arctic: Callable[..., Outcome], folder: Path) -> None:
+        self.place = place
+        self._arctic = arctic
+        self._file = folder / "schedules.yaml"
+        self.definitions = definitions()
+        self.runs()
+
+    def apply(self, text: str, *, count: int = 1, enabled: bool = True) -> Outcome:
+        form = YAML.replace("COUNT", str(count)).replace("TEXT", text)
+        self._file.write_text(form.replace("ENABLED", str(enabled).lower()))
+        return self.arctic("schedules", "apply", str(self._file), "--yes")
+
+    def arctic(self, *words: str) -> Outcome:
+        said = self._arctic(*words)
+        assert said.code == 0, said.err
+        return said
+
+    def arrive(self, *partitions: str) -> None:
+        self.place.announce(*partitions, asset="raw/flights")
+
+    def runs(self) -> int:
+        """Ticks; how many runs are asked for."""
+        return len(self.place.tick(self.definitions).run_requests or ())
+
+
+@pytest.fixture
+def lake(place: Place, arctic: Callable[..., Outcome], tmp_path: Path) -> Lake:
+    return Lake(place, arctic, tmp_path)
+
+
+def test_what_arrived_before_enable_makes_no_run(lake: Lake) -> None:
+    """What arrives after it does."""
+    lake.apply("a", enabled=False)
+    lake.arrive("before")
+    said = lake.arctic("schedules", "enable", "s")
+    assert said.err == ""
+    assert lake.runs() == 0
+    lake.arrive("after")
+    assert lake.runs() == 1
+
+
+def test_add_one_of_five_update_add_four(lake: Lake) -> None:
+    """No run: the first counted for the old version. A fifth makes one."""
+    lake.apply("old", count=5)
+    lake.arrive("1")
+    lake.apply("new", count=5)
+    lake.arrive("2", "3", "4", "5")
+    assert lake.runs() == 0
+    lake.arrive("6")
+    assert lake.runs() == 1
+
+
+def test_what_arrived_before_a_suspension_is_not_lost(lake: Lake) -> None:
+    """It drains: the job of what came before goes on, what comes after is ignored."""
+    lake.apply("a")
+    lake.arrive("before")
+    lake.arctic("schedules", "suspend", "s")
+    lake.arrive("after")
+    assert lake.runs() == 1
+    assert len(lake.place.states()) == 1
+
+
+def test_what_arrived_before_a_schedule_was_made_anew_does_not_count(lake: Lake) -> None:
+    """Deleted and applied within a tick's interval."""
+    lake.apply("a", count=2)
+    lake.arrive("before")
+    lake.arctic("schedules", "delete", "s", "--yes")
+    lake.arrive("between")
+    lake.apply("a", count=2)
+    lake.arrive("after")
+    assert lake.runs() == 0
+    lake.arrive("second")
+    assert lake.runs() == 1
+
+
+def test_without_an_instance_the_command_says_that_moments_decide(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And they do."""
+    lake.apply("a", enabled=False)
+    lake.arrive("before")
+    with monkeypatch.context() as patched:
+        patched.delenv("DAGSTER_HOME")
+        said = lake.arctic("schedules", "enable", "s")
+    assert re.search("note: .*DAGSTER_HOME is not set.* events count by their moments", said.err)
+    assert lake.runs() == 0
+    lake.arrive("after")
+    assert lake.runs() == 1
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_what_is_committed_after_the_command_counts_though_its_id_is_smaller(lake: Lake) -> None:
+    """Its transaction was open: two ids were given out, the later one was committed first."""
+    lake.apply("a", enabled=False)
+    storage: Any = lake.place.instance.event_log_storage
+    connection = psycopg2.connect(storage.postgres_url.replace("+psycopg2", ""))
+    with connection.cursor() as cursor:
+        _insert(storage, cursor, "late")
+        lake.arrive("before")
+        lake.arctic("schedules", "enable", "s")
+        connection.commit()
+    connection.close()
+    assert lake.runs() == 1
+    assert lake.place.rows(events, "partition") == [("late",)]
+
+
+__all__ = ["arctic"]
