@@ -4,7 +4,7 @@ The order is that of a task's life: fresh already, skipped, its parents, a place
 at last the one statement that decides whose it is, which is not asked here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -98,6 +98,7 @@ class Decision:
         waits_for: names of parents, whose end lets it be looked at again, with the submission of
             each that is waited for; none: it is another's, or yet to be submitted.
         deadline_at: until when parents elsewhere are waited for.
+        roots: parents by which it fails, without those whose own failure its location was told of.
     """
 
     step: Step
@@ -107,6 +108,7 @@ class Decision:
     submits: tuple[ParentFacts, ...] = ()
     waits_for: Mapping[str, str | None] = field(default_factory=dict)
     deadline_at: datetime | None = None
+    roots: tuple[str, ...] = ()
 
 
 def decide(facts: Facts, now: datetime) -> Decision:
@@ -118,7 +120,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
         return _ended(Step.SKIPPED, SubmissionState.SKIPPED, f"skipped: {facts.skipped}")
     if facts.spec is None:
         text = f"location {asked.location} of cluster {asked.cluster} does not declare it any more"
-        return _ended(Step.FAILED, SubmissionState.FAILED, text)
+        return _ended(Step.NOT_STARTED, SubmissionState.FAILED, text)
     failed = _shared_failure(facts.shared, asked, row)
     if failed is not None:
         return failed
@@ -188,6 +190,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     """What the parents ask for; none: all of them are fresh."""
     asked = facts.submission
     hopeless: list[str] = []
+    roots: list[str] = []
     submits: list[ParentFacts] = []
     here: dict[str, str | None] = {}
     elsewhere: dict[str, str | None] = {}
@@ -205,12 +208,15 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             f"{need_in_words(one.parent.hours, spec.timezone)})"
         )
         if not one.exists:
-            hopeless.append(
-                f"{one.name} does not exist: no location of any cluster declares it, "
+            # Its location may be about to register it for the first time.
+            elsewhere[one.name] = None
+            texts.append(
+                f"{one.name}, which does not exist yet: no location of any cluster declares it, "
                 "and it is no asset of this Dagster instance"
             )
         elif is_skipped:
             hopeless.append(f"{told} is skipped: {one.skipped}")
+            roots.append(one.name)
         elif one.live is not None:
             away = _away(one, now)
             (elsewhere if away else here)[one.name] = one.live.id
@@ -220,6 +226,8 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             texts.append(f"{told}, which {together}is {one.live.state.value}{away}")
         elif one.ended is not None and one.ended.state in BAD and not one.ended.by_hand:
             hopeless.append(f"{told} {one.ended.state.value}: {one.ended.reason}")
+            if (one.ended.cluster, one.ended.location) != (asked.cluster, asked.location):
+                roots.append(one.name)
         elif one.ours is not None and asked.submits_parents:
             away = _away(one, now)
             (elsewhere if away else here)[one.name] = None
@@ -229,7 +237,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             elsewhere[one.name] = None
             texts.append(told)
     if hopeless:
-        return _ended(Step.STALE_PARENTS, SubmissionState.FAILED, "; ".join(hopeless))
+        return _stale("; ".join(hopeless), roots)
     if not here and not elsewhere:
         return None
     deadline = None
@@ -238,7 +246,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         if now >= deadline:
             waited = format_duration(_to_the_second(spec.patience))
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
-            return _ended(Step.STALE_PARENTS, SubmissionState.FAILED, text)
+            return _stale(text, elsewhere)
         texts.append(f"until {format_moment(deadline)}")
     # What is made here wakes it; to look by itself is for what others make.
     again = now + (spec.recheck if elsewhere else max(spec.recheck, _WOKEN))
@@ -268,6 +276,12 @@ def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
     # The last look was when its state was written, and another one was due after ``recheck``.
     away = now - asked.state_at
     return asked.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
+
+
+def _stale(reason: str, roots: Iterable[str]) -> Decision:
+    return Decision(
+        step=Step.STALE_PARENTS, state=SubmissionState.FAILED, reason=reason, roots=tuple(roots)
+    )
 
 
 def _ended(step: Step, state: SubmissionState, reason: str) -> Decision:

@@ -30,6 +30,7 @@ _ENDS = frozenset(
         Step.SKIPPED,
         Step.STALE_PARENTS,
         Step.PUBLISHED,
+        Step.NOT_STARTED,
         Step.FAILED,
         Step.SHARED_FAILURE,
         Step.CANCELED,

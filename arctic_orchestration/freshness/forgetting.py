@@ -7,12 +7,17 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import is_live, task_submissions
-from arctic_orchestration.errors import NotFound
+from arctic_orchestration.database.freshness_tables import (
+    is_live,
+    task_definitions,
+    task_submissions,
+)
+from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import Time
 from arctic_orchestration.freshness.status import LogSink, StatusSink, TableSink
+from arctic_orchestration.quantities import format_duration
 
 #: Nobody is there any more who would send notices.
 _SINKS: tuple[StatusSink, ...] = (TableSink(), LogSink())
@@ -41,24 +46,53 @@ def forget(
     is done by asking again. A location that goes on registers itself anew by its next tick.
 
     Errors:
-        NotFound: nothing is known of it; names those that are.
-        DatabaseUnavailable: it did not answer.
+        As ``to_forget``.
     """
     with database.begin() as tx:
+        to_forget(tx, location, cluster=cluster, time=time)
         tasks = definitions.unregister(tx, cluster, location)
-        here = task_submissions.c
-        live = sa.select(here.id).where(here.cluster == cluster, here.location == location, is_live)
-        ids = list(tx.execute(live.order_by(here.id)).scalars())
-        if tasks is None and not ids:
-            known = ", ".join(
-                f"{one.location} of cluster {one.cluster}" for one in definitions.locations(tx)
-            )
-            text = f"location {location} of cluster {cluster} has no tasks"
-            raise NotFound(f"{text}; there is {known or 'none that has'}")
+        ids = _live(tx, location, cluster)
     outcomes = Outcomes(time=time, sinks=sinks)
     reason = f"location {location} of cluster {cluster} was forgotten by {by}"
     ended = [id for id in ids if _end(database, outcomes, id, reason)]
     return Forgotten(tasks=tasks or 0, submissions=len(ended))
+
+
+def to_forget(
+    tx: sa.Connection, location: str, *, cluster: str, time: Time = database_time
+) -> Forgotten:
+    """What would be removed and ended; writes nothing.
+
+    Errors:
+        NotFound: nothing is known of the location; names those that are.
+        InvalidInput: its sensor ticks.
+        DatabaseUnavailable: it did not answer.
+    """
+    place = definitions.location_of(tx, cluster, location)
+    ids = _live(tx, location, cluster)
+    if place is None and not ids:
+        known = ", ".join(
+            f"{one.location} of cluster {one.cluster}" for one in definitions.locations(tx)
+        )
+        text = f"location {location} of cluster {cluster} has no tasks"
+        raise NotFound(f"{text}; there is {known or 'none that has'}")
+    if place is not None and place.silence(time(tx)) is None:
+        since = format_duration(definitions.SILENT)
+        raise InvalidInput(
+            "location",
+            location,
+            f"one whose sensor arctic_tasks does not tick: this one has within {since}, and would "
+            f"register its tasks anew; remove it from workspace.yaml, and try again after {since}",
+        )
+    here = task_definitions.c
+    declared = sa.select(sa.func.count()).where(here.cluster == cluster, here.location == location)
+    return Forgotten(tasks=int(tx.execute(declared).scalar_one()), submissions=len(ids))
+
+
+def _live(tx: sa.Connection, location: str, cluster: str) -> list[str]:
+    here = task_submissions.c
+    live = sa.select(here.id).where(here.cluster == cluster, here.location == location, is_live)
+    return list(tx.execute(live.order_by(here.id)).scalars())
 
 
 def _end(database: Database, outcomes: Outcomes, id: str, reason: str) -> bool:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -43,7 +44,7 @@ from arctic_orchestration.freshness.outcomes import Outcomes, wake
 from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, TaskRow, Time
 from arctic_orchestration.freshness.requesting import TaskRequest
 from arctic_orchestration.freshness.settling import RunLookup, Settler
-from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
+from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.freshness.submissions import Wish
 
@@ -137,7 +138,7 @@ class Lifecycle:
             asked = submissions.by_id(tx, submission, lock=True)
             if asked is None or asked.state is not SubmissionState.ACQUIRED:
                 return
-            self._outcomes.failed(tx, asked, f"Dagster refuses its run: {problem}")
+            self._outcomes.refused_by_dagster(tx, asked, problem)
         self._wake(asked)
 
     def _register(self, counts: Counter[str]) -> datetime:
@@ -231,7 +232,12 @@ class Lifecycle:
             self._share(tx, asked, facts.row, decision, now)
             return False
         if decision.state is not SubmissionState.WAITING:
-            self._outcomes.move(tx, asked, decision.state, decision.step, decision.reason, now)
+            details: dict[str, Any] = {}
+            if decision.step is Step.STALE_PARENTS:
+                details = {ROOTS: list(decision.roots), WAITED_SINCE: asked.submitted_at}
+            self._outcomes.move(
+                tx, asked, decision.state, decision.step, decision.reason, now, details=details
+            )
             return True
         made = self._submit_parents(tx, asked, facts.spec, decision, now)
         news = waits.note(tx, asked, decision, made, now)

@@ -111,8 +111,13 @@ class Outcomes:
             if found is not None:
                 return found
         reason += f"; it was asked for again {SILENCES} times"
-        self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
+        self._over(tx, asked, SubmissionState.FAILED, Step.NOT_STARTED, reason)
         return SubmissionState.FAILED
+
+    def refused_by_dagster(self, tx: sa.Connection, asked: Submission, problem: str) -> None:
+        """No run of it can be made; the submission is locked, and owns the task."""
+        reason = f"Dagster refuses its run: {problem}"
+        self._over(tx, asked, SubmissionState.FAILED, Step.NOT_STARTED, reason)
 
     def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
         """Nobody will make it, and it is not repeated; the submission is locked.

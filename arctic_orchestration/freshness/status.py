@@ -43,6 +43,7 @@ class Step(StrEnum):
     REFUSED = "refused"
     LOST = "lost"
     AGAIN = "again"
+    NOT_STARTED = "not_started"
     FAILED = "failed"
     SHARED_FAILURE = "shared_failure"
     CANCELED = "canceled"
@@ -71,6 +72,7 @@ _SENTENCES: Mapping[Step, str] = {
     Step.REFUSED: "A run that was not the owner any more published nothing.",
     Step.LOST: "The run fell silent, and its lease was over.",
     Step.AGAIN: "The run failed and is repeated, at once or after a pause.",
+    Step.NOT_STARTED: "No run of it could be made, or none started.",
     Step.FAILED: "It could not be made.",
     Step.SHARED_FAILURE: "The run that it shared failed.",
     Step.CANCELED: "Its run was canceled.",
@@ -146,6 +148,7 @@ class LogSink:
 
 _BAD = {
     Step.STALE_PARENTS,
+    Step.NOT_STARTED,
     Step.FAILED,
     Step.SHARED_FAILURE,
     Step.LOST,
@@ -155,17 +158,26 @@ _BAD = {
 
 _NOTICES: Mapping[Step, Notice] = {
     Step.SKIPPED: Notice.SKIPPED,
-    Step.STALE_PARENTS: Notice.LAUNCH_FAILED,
+    Step.STALE_PARENTS: Notice.PARENTS_STALE,
+    Step.NOT_STARTED: Notice.LAUNCH_FAILED,
     Step.FAILED: Notice.RUN_FAILED,
-    Step.CANCELED: Notice.RUN_FAILED,
+    Step.CANCELED: Notice.RUN_CANCELED,
 }
+
+
+#: details of ``STALE_PARENTS``: parents that failed for no other reason that was told, and the
+#: moment since which the task has waited
+ROOTS, WAITED_SINCE = "roots", "waited_since"
+#: the tag of a notice that names them
+_ROOTS = "arctic/roots"
 
 
 class NotificationSink:
     """Notices for the channels of ``ARCTIC_NOTIFICATIONS``: what was skipped, and what failed.
 
-    A failure is told once, not by everybody who shared it. A step without a location, such as a
-    person's, is no news to people.
+    A failure is told once: neither by those who shared it, nor by those that could not run because
+    of it. Of several tasks that one parent made fail, in one location and while they waited, the
+    first one is told. A step without a location, such as a person's, is no news to people.
     """
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
@@ -173,14 +185,26 @@ class NotificationSink:
             notice = _NOTICES.get(one.step)
             if notice is None or one.location is None:
                 continue
-            news = News(
-                event=notice,
-                schedule=f"task {one.task}",
-                reason=one.reason,
-                tags={"arctic/task": one.task},
-            )
             location_id = _location_id(tx, one.cluster, one.location)
+            tags = {"arctic/task": one.task}
+            if notice is Notice.PARENTS_STALE:
+                roots = self._untold(tx, location_id, one)
+                if not roots:
+                    continue
+                tags[_ROOTS] = json.dumps(sorted(roots))
+            news = News(event=notice, schedule=f"task {one.task}", reason=one.reason, tags=tags)
             notices.write(tx, location_id, [news], one.at)
+
+    @staticmethod
+    def _untold(tx: sa.Connection, location_id: int, one: StatusEvent) -> set[str]:
+        """The parents by which a task failed of which nothing was told while it waited."""
+        roots = set(one.details.get(ROOTS, ()))
+        if roots:
+            for known in notices.tags_since(
+                tx, location_id, Notice.PARENTS_STALE, one.details[WAITED_SINCE]
+            ):
+                roots -= set(json.loads(known.get(_ROOTS, "[]")))
+        return roots
 
 
 def _location_id(tx: sa.Connection, cluster: str, name: str) -> int:

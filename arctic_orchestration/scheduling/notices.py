@@ -48,8 +48,12 @@ class Notice(StrEnum):
     JOB_TIMED_OUT = "job_timed_out"
     #: no run could be made of a job
     LAUNCH_FAILED = "launch_failed"
-    #: the run of a job failed
+    #: the run of a job, or of a task, failed
     RUN_FAILED = "run_failed"
+    #: the run of a task was canceled
+    RUN_CANCELED = "run_canceled"
+    #: a task was not run, as a parent of it was not fresh enough in time
+    PARENTS_STALE = "parents_stale"
     #: what failed too often was put aside until a person looks at it
     QUARANTINED = "quarantined"
     #: what was due was left out on purpose
@@ -127,6 +131,17 @@ def of_moves(tx: sa.Connection, moves: Iterable[tuple[JobMove, Notice]]) -> list
             News(event=event, schedule=name, reason=move.reason, job_id=move.job.id, tags=tags)
         )
     return news
+
+
+def tags_since(
+    tx: sa.Connection, location_id: int, event: Notice, since: datetime
+) -> list[Mapping[str, str]]:
+    """The tags of the notices of an event that were written at a moment or later."""
+    query = sa.select(notices.c.tags).where(
+        notices.c.location_id == location_id, notices.c.event == event.value,
+        notices.c.at >= since,
+    )  # fmt: skip
+    return [json.loads(tags) for tags in tx.execute(query).scalars()]
 
 
 def due(tx: sa.Connection, location_id: int, now: datetime) -> bool:

@@ -289,16 +289,14 @@ def test_plain_assets_are_asked_for_in_the_dagster_instance(
     assert edge["exists"] is None
     explained = arctic("tasks", "explain", "top").out
     assert "plain: never made, nor known here to exist, to be at most 2 hours old" in explained
-    assert "it is no task, and is waited for if it is an asset of the task's" in explained
-    assert "if not, the task fails at once" in " ".join(explained.split())
+    assert "it is no task, and is waited for 30m" in " ".join(explained.split())
     assert "submitted now, it would wait: waits for middle" in explained
-    assert ", or fail at once, if there is no asset plain there" in " ".join(explained.split())
     drawn = arctic("tasks", "graph").out
     assert "✗ plain (asset) never made, nor known here to exist" in drawn
     shown = arctic("tasks", "show", "top").out
     assert "never made, nor known here to exist" in " ".join(shown.split())
     submitted = arctic("tasks", "submit", "top").out
-    assert "fails at once, if its location has no asset plain" in submitted
+    assert "waits for middle, plain" in " ".join(submitted.split())
     instance.report_runless_asset_event(dg.AssetMaterialization("plain"))
     (edge,) = [
         edge for edge in document(arctic, "show", "top")["parents"] if edge["parent"] == "plain"

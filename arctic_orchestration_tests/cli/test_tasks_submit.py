@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from arctic_orchestration.cli.tasks import waiting
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.freshness_tables import task_locations, task_submissions
-from arctic_orchestration.freshness import submissions
+from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked, three
@@ -117,12 +117,35 @@ def test_a_task_of_several_locations_needs_one_to_be_named(three: Tasked, arctic
     assert "west/lake" in arctic("tasks", "submit", "far", "raw", "--location", "spare").out
 
 
+def _declared(arctic: Command) -> list[dict[str, str]]:
+    listed = json.loads(arctic("tasks", "list", "--json").out)["tasks"]
+    return [place for one in listed for place in one["declared"]]
+
+
+def test_a_location_that_ticks_is_not_forgotten(three: Tasked, arctic: Command) -> None:
+    """It would be there again by its next tick; nothing was changed."""
+    submitted(arctic, "top")
+    with three.database.begin() as tx:
+        definitions.ticked(tx, "default", "lake", database_time(tx))
+    refused = arctic("tasks", "forget", "lake", "--yes")
+    assert (refused.code, refused.out) == (2, "")
+    said = " ".join(refused.err.split())
+    assert "location: got 'lake', expected one whose sensor arctic_tasks does not tick" in said
+    assert {one["location"] for one in _declared(arctic)} == {"lake", "feeds"}
+
+
 def test_a_location_is_forgotten(three: Tasked, arctic: Command) -> None:
     """With what was submitted there; one that is unknown is refused with those there are."""
     submitted(arctic, "top")
-    said = arctic("tasks", "forget", "lake")
+    unasked = arctic("tasks", "forget", "lake")
+    assert (unasked.code, unasked.out) == (2, "")
+    assert "--yes: got None, expected it: nobody can be asked here" in unasked.err
+    assert {one["location"] for one in _declared(arctic)} == {"lake", "feeds"}
+    said = arctic("tasks", "forget", "lake", "--yes")
     assert said.out == "lake of cluster default is forgotten: 2 tasks removed, 1 submission ended\n"
-    done = json.loads(arctic("tasks", "forget", "feeds", "--cluster", "default", "--json").out)
+    done = json.loads(
+        arctic("tasks", "forget", "feeds", "--cluster", "default", "--json", "--yes").out
+    )
     assert done == {"cluster": "default", "location": "feeds", "tasks": 1, "submissions": 0}
     refused = arctic("tasks", "forget", "lake", "--cluster", "west")
     assert (refused.code, refused.out) == (2, "")

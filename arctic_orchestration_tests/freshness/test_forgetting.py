@@ -62,7 +62,11 @@ def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World)
     east.tick()
     (late,) = old.submit("fleet")
     assert world.row("flights").owner is not None
+    with pytest.raises(InvalidInput, match="expected one whose sensor arctic_tasks does not tick"):
+        forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+    assert world.row("flights").owner is not None
 
+    world.clock.passes(minutes=2, seconds=1)
     done = forget(world.state, "old", cluster="west", by="ann", time=world.clock)
     assert (done.tasks, done.submissions) == (2, 2)
     ended = world.again(late)
@@ -70,7 +74,7 @@ def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World)
     assert ended.reason == "location old of cluster west was forgotten by ann"
     assert world.row("flights").owner is None
     east.tick()
-    assert "flights does not exist" in world.again(child).reason
+    assert "flights, which does not exist yet" in world.again(child).reason
     with world.state.read() as tx:
         assert [one.location for one in definitions.locations(tx)] == ["lake"]
     with pytest.raises(NotFound, match="old of cluster west has no tasks; there is lake of clus"):
@@ -89,6 +93,7 @@ def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead
     new.tick()
     assert world.state_of(second) is SubmissionState.SHARING
     world.places.remove(old)
+    world.clock.passes(minutes=2, seconds=1)
     forget(world.state, "old", cluster="east", by="ann", time=world.clock)
     assert world.again(first).reason == "location old of cluster east was forgotten by ann"
     assert world.settle() == ["flights"]
@@ -98,6 +103,7 @@ def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead
 def test_a_forgotten_location_that_goes_on_is_there_again(world: World) -> None:
     """Also with another Dagster storage than before."""
     east = world.place(spec("flights"))
+    world.clock.passes(minutes=2, seconds=1)
     forget(world.state, "lake", cluster="east", by="ann", time=world.clock)
     east.storage_id = "a new one"
     east.deployed([spec("flights")])

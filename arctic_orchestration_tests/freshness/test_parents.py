@@ -40,18 +40,34 @@ def test_a_chain_of_200_tasks_is_made_from_its_root(world: World) -> None:
     assert len(east.runs.known) == 200
 
 
-def test_a_parent_that_does_not_exist_fails_the_child_at_once(world: World) -> None:
-    """Nobody declares it, and it is no asset of the instance."""
+def test_a_parent_that_does_not_exist_is_waited_for_with_patience(world: World) -> None:
+    """Nobody declares it, and it is no asset of the instance: the child fails after 30 minutes."""
     east = world.place(spec("delays", ["fligths"]))
     (asked,) = east.submit("delays")
-    assert east.tick().requests == []
+    for _ in range(15):
+        assert east.tick().requests == []
+        assert world.state_of(asked) is SubmissionState.WAITING
+        world.clock.passes(minutes=2)
+    east.tick()
     ended = world.again(asked)
     assert ended.state is SubmissionState.FAILED
     assert ended.reason == (
-        "fligths does not exist: no location of any cluster declares it, and it is no asset of "
-        "this Dagster instance"
+        "after 30m still not fresh: fligths, which does not exist yet: no location of any cluster "
+        "declares it, and it is no asset of this Dagster instance"
     )
     assert world.steps(asked)[-1] is Step.STALE_PARENTS
+
+
+def test_a_parent_whose_cluster_registers_later_is_waited_for(world: World) -> None:
+    """As after a first deployment, in which the clusters start one after another."""
+    east = world.place(spec("delays", ["flights"]))
+    (asked,) = east.submit("delays")
+    east.tick()
+    world.clock.passes(minutes=2)
+    west = world.place(spec("flights"), cluster="west")
+    west.submit("flights")
+    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(asked) is SubmissionState.SUCCEEDED
 
 
 def test_a_parent_that_is_no_task_counts_by_its_materialization(world: World) -> None:

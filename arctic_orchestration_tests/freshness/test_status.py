@@ -46,10 +46,12 @@ def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: Worl
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    world.settle()
+    for _ in range(16):
+        world.settle()
+        world.clock.passes(minutes=2)
     told = noticed(world)
     assert set(told) == {
-        ("skipped", "task off"), ("run_failed", "task bad"), ("launch_failed", "task child"),
+        ("skipped", "task off"), ("run_failed", "task bad"), ("parents_stale", "task child"),
     }  # fmt: skip
     assert told["run_failed", "task bad"] == "run east-lake-1 failed"
 

@@ -59,8 +59,10 @@ def test_an_explanation_names_all_parents_and_how_fresh_each_is(world: World) ->
         "2026-01-02 00:00:00Z (no task).",
         "Parent raw/d is to be at most 5 hours old: never made, nor known here to exist, not fresh "
         "(no task).",
-        "Submitted in east/lake, it would fail (raw/d does not exist: no location of any cluster "
-        "declares it, and it is no asset of this Dagster instance).",
+        "Submitted in east/lake, it would wait (waits for b (made 2h ago, to be at most 1 hour "
+        "old), which is submitted for it; raw/d, which does not exist yet: no location of any "
+        "cluster declares it, and it is no asset of this Dagster instance; until "
+        "2026-01-01 12:30:00Z).",
     ]
 
 

@@ -18,7 +18,7 @@ from arctic_orchestration.cli.tasks.opened import (
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
-from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.freshness.views.explanation import Explanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
@@ -34,7 +34,7 @@ _WOULD = {
     Step.ACQUIRED: f"{_YES} submitted now, it would run:",
     Step.SHARES: f"{_YES} submitted now, it would share the run that makes it:",
     Step.SKIPPED: f"{_NO} submitted now, it would be",
-    Step.FAILED: f"{_NO} submitted now, it would fail:",
+    Step.NOT_STARTED: f"{_NO} submitted now, it would fail:",
     Step.STALE_PARENTS: f"{_NO} submitted now, it would fail:",
 }
 
@@ -114,26 +114,22 @@ def _what_is_done(known: Known, edge: EdgeView) -> str:
     """What a submission would do about a parent that is too old."""
     if not known.can_tell(edge) or edge.fresh:
         return ""
-    if known.may_be_none(edge):
-        return (
-            "; it is no task, and is waited for if it is an asset of the task's location; if "
-            "not, the task fails at once"
-        )
+    children = known.places[edge.child]
+    patience = format_duration(min(one.spec.patience for one in children))
     if edge.kind != "task":
-        return "; it is no task, and is waited for"
+        return f"; it is no task, and is waited for {patience}"
     if edge.holder is not None:
         return f"; {edge.holder} makes it"
     parent = known.views[edge.parent]
     if parent.skipped is not None:
         return "; it is skipped, so the task will fail"
-    children, parents = known.places[edge.child], known.places[edge.parent]
+    parents = known.places[edge.parent]
     here = {(one.cluster, one.location) for one in children}
     batches = {one.spec.batch for one in children if one.spec.batch}
     if any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents):
         return "; it is submitted first"
-    patience = min(one.spec.patience for one in children)
     where = ", ".join(f"{one.location} of cluster {one.cluster}" for one in parents)
-    return f"; it is of location {where}, and is waited for {format_duration(patience)}"
+    return f"; it is of location {where}, and is waited for {patience}"
 
 
 def _live_text(one: Submission) -> str:
@@ -155,12 +151,8 @@ def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
     """What is decided by the same rules as for a submission; a guess without the instance."""
     if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
         return
-    doubted = dict.fromkeys(edge.parent for edge in found.task.parents if known.may_be_none(edge))
     for place, decision in found.would:
         where = f" ({place})" if len(found.would) > 1 else ""
-        if decision.state is SubmissionState.WAITING and doubted:
-            # The rules were told that there are such assets.
-            where += f", or fail at once, if there is no asset {', '.join(doubted)} there"
         said = _WOULD.get(decision.step, f"{_WAITS} submitted now, it would wait:")
         tree.add(f"{said} {escape(decision.reason)}{escape(where)}")
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.cli.display import console, counted, print_json
+from arctic_orchestration.cli.display import confirm, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.tasks.opened import opened_tasks
 from arctic_orchestration.cli.terminal import escape
@@ -16,18 +16,24 @@ def forget(
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Whose it is; else that of ARCTIC_CLUSTER.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Removes the tasks of a location that was renamed or is gone, and ends its submissions.
+    """Remove the tasks of a location that was renamed or is gone, and end its submissions.
 
-    The last successes stay. A location that goes on registers its tasks anew by its next tick.
+    The last successes stay. A location whose sensor ticks is refused.
     """
     with opened_tasks() as opened:
         cluster = cluster or opened.settings.cluster
+        with opened.database.read() as tx:
+            found = forgetting.to_forget(tx, location, cluster=cluster)
+        tasks, live = counted(found.tasks, "task"), counted(found.submissions, "submission")
+        question = f"{location} of cluster {cluster}: remove {tasks} and end {live}?"
+        confirm(question, yes=yes, as_json=as_json)
         done = forgetting.forget(opened.database, location, cluster=cluster, by=opened.person)
     if as_json:
-        found = {"tasks": done.tasks, "submissions": done.submissions}
-        print_json({"cluster": cluster, "location": location, **found})
+        counts = {"tasks": done.tasks, "submissions": done.submissions}
+        print_json({"cluster": cluster, "location": location, **counts})
         return
     what = f"{counted(done.tasks, 'task')} removed, {counted(done.submissions, 'submission')} ended"
     console().print(f"{escape(location)} of cluster {escape(cluster)} is forgotten: {what}")

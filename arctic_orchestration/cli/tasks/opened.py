@@ -126,7 +126,7 @@ class Known:
     def may_be_none(self, edge: EdgeView) -> bool:
         """Whether the parent of an edge may not exist: it is no task, and was never made.
 
-        The child's location knows; where it has no such asset, a submission fails at once.
+        The child's location knows; where it has no such asset, it waits until one declares it.
         """
         return self.can_tell(edge) and self.exists(edge) is None
 

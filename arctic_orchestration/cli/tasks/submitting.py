@@ -116,13 +116,6 @@ def _expected(one: Submission, known: Known) -> str:
     stale = dict.fromkeys(
         edge.parent for edge in view.parents if known.can_tell(edge) and not edge.fresh
     )
-    doubted = dict.fromkeys(edge.parent for edge in view.parents if known.may_be_none(edge))
-    if doubted:
-        # Its location knows, and ends it when it looks at it.
-        return (
-            f"{view.age}; waits for {', '.join(stale)}; fails at once, if its location has no "
-            f"asset {', '.join(doubted)}"
-        )
     if stale:
         return f"{view.age}; waits for {', '.join(stale)}"
     return f"{view.age}; its parents are fresh, so it will run"

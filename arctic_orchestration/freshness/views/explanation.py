@@ -148,7 +148,7 @@ def _would(decision: Decision) -> str:
 _WOULD = {
     Step.FRESH: "would not run",
     Step.SKIPPED: "would be skipped",
-    Step.FAILED: "would fail",
+    Step.NOT_STARTED: "would fail",
     Step.STALE_PARENTS: "would fail",
     Step.ACQUIRED: "would run",
     Step.SHARES: "would share the run that makes it",

@@ -14,10 +14,17 @@ _TITLES = {
     Notice.JOB_TIMED_OUT: "job timed out",
     Notice.LAUNCH_FAILED: "launch failed",
     Notice.RUN_FAILED: "run failed",
+    Notice.RUN_CANCELED: "run canceled",
+    Notice.PARENTS_STALE: "parents not fresh",
     Notice.QUARANTINED: "quarantined",
     Notice.SKIPPED: "skipped",
 }
-_FAILURES = {Notice.LAUNCH_FAILED, Notice.RUN_FAILED, Notice.QUARANTINED}
+_FAILURES = {
+    Notice.LAUNCH_FAILED,
+    Notice.RUN_FAILED,
+    Notice.PARENTS_STALE,
+    Notice.QUARANTINED,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from arctic_orchestration_tests.scheduling.notification.post import HOUR
             "channels[0].events",
             "a list",
             "a list of job_discarded, job_timed_out, launch_failed, run_failed, "
-            "quarantined, skipped",
+            "run_canceled, parents_stale, quarantined, skipped",
         ),
         ("channels: [{url: 'json://a', tags: ops}]", "channels[0].tags", "ops", "a mapping"),
         (
