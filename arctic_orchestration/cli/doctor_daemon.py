@@ -17,7 +17,6 @@ from arctic_orchestration.quantities import format_duration
 if TYPE_CHECKING:
     from dagster import DagsterInstance
     from dagster._daemon.types import DaemonHeartbeat
-    from dagster_shared.error import SerializableErrorInfo
 
 #: Daemons send a heartbeat every 30 seconds, and a dispatcher ticks every few seconds.
 _SILENT = timedelta(minutes=2)
@@ -28,8 +27,6 @@ _SKEW = timedelta(seconds=10)
 _SENSOR_DAEMON = "SENSOR"
 _START = "start it: dagster-daemon run, or dagster dev"
 _CLOCK = "set the clocks of the machines, for example by NTP"
-#: errors whose cause says more than they do
-_WRAPPERS = ("SensorExecutionError", "DagsterUserCodeProcessError")
 
 
 def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
@@ -45,6 +42,8 @@ def daemon(instance: "DagsterInstance") -> list[Finding]:
 
     Dagster itself calls a daemon healthy until it has been silent for half an hour.
     """
+    from arctic_orchestration.events.ticks import first_line
+
     beats = instance.get_daemon_heartbeats()
     beat = beats.get(_SENSOR_DAEMON)
     if beat is None:
@@ -66,7 +65,7 @@ def daemon(instance: "DagsterInstance") -> list[Finding]:
         advice = "end all but one of them: Dagster supports one daemon for each instance"
         return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
     if beat.errors:
-        found += f"; it reported: {_first_line(beat.errors[0])}"
+        found += f"; it reported: {first_line(beat.errors[0])}"
         advice = "see the daemon's log"
         return [Finding(check="daemon", status=WARNING, found=found, advice=advice)]
     return [Finding(check="daemon", status=GOOD, found=found)]
@@ -140,6 +139,8 @@ def _failure(instance: "DagsterInstance", state: Any) -> str | None:
     """When and how the last tick that has ended failed; none: it did not."""
     from dagster._core.scheduler.instigation import TickStatus
 
+    from arctic_orchestration.events.ticks import first_line
+
     ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=5)
     # One that goes on has not failed yet; a dead daemon leaves such a one behind.
     ended = (tick for tick in ticks if tick.status is not TickStatus.STARTED)
@@ -147,7 +148,7 @@ def _failure(instance: "DagsterInstance", state: Any) -> str | None:
     if last is None or last.status is not TickStatus.FAILURE:
         return None
     at = datetime.fromtimestamp(last.timestamp, UTC)
-    error = _first_line(last.error) if last.error else "no reason was stored"
+    error = first_line(last.error) if last.error else "no reason was stored"
     return f"its last tick, {at:%Y-%m-%d %H:%M:%SZ}, failed: {error}"
 
 
@@ -185,12 +186,6 @@ def _noticed(instance: "DagsterInstance") -> set[str]:
 
 def _place(state: Any) -> str:
     return str(state.origin.repository_origin.code_location_origin.location_name)
-
-
-def _first_line(error: "SerializableErrorInfo") -> str:
-    while error.cause is not None and error.cls_name in _WRAPPERS:
-        error = error.cause
-    return next(iter(error.message.strip().splitlines()), str(error.cls_name))
 
 
 def _whole(span: timedelta) -> timedelta:

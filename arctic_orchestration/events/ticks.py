@@ -1,12 +1,27 @@
 """The ticks of a sensor, as Dagster's schedule storage has recorded them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
+from dagster_shared.error import SerializableErrorInfo
 
 from arctic_orchestration.errors import DatabaseUnavailable
+
+#: errors whose cause says more than they do
+_WRAPPERS = ("SensorExecutionError", "DagsterUserCodeProcessError")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedTick:
+    """A tick in which Dagster's daemon failed at a request."""
+
+    #: the first line of the daemon's error
+    error: str
+    #: the run keys of the requests without a run, in the order of their submission
+    unmade: tuple[str, ...]
 
 
 class DagsterTicks:
@@ -31,8 +46,31 @@ class DagsterTicks:
         Errors:
             DatabaseUnavailable: the storage did not answer.
         """
+        known = self._records(ticks)
+        return [tick for tick in ticks if tick not in known or _is_over(known[tick])]
+
+    def failed(self, ticks: Collection[str]) -> Mapping[str, FailedTick]:
+        """Those that failed after their requests were stored. One statement.
+
+        Errors:
+            DatabaseUnavailable: the storage did not answer.
+        """
+        return {
+            id: FailedTick(
+                error=first_line(tick.error) if tick.error else "no error was stored",
+                unmade=tuple(
+                    request.run_key
+                    for _, request in tick.unsubmitted_run_ids_with_requests
+                    if request.run_key
+                ),
+            )
+            for id, tick in self._records(ticks).items()
+            if tick.status is TickStatus.FAILURE
+        }
+
+    def _records(self, ticks: Collection[str]) -> dict[str, InstigatorTick]:
         if not ticks:
-            return []
+            return {}
         storage = self._instance().schedule_storage
         assert storage is not None
         try:
@@ -40,8 +78,14 @@ class DagsterTicks:
         except Exception as error:
             # Besides those of the driver, dagster-postgres raises errors of its own.
             raise DatabaseUnavailable(f"Dagster's schedule storage: {error}") from error
-        known = {str(record.tick_id): record for record in records}
-        return [tick for tick in ticks if tick not in known or _is_over(known[tick])]
+        return {str(record.tick_id): record for record in records}
+
+
+def first_line(error: SerializableErrorInfo) -> str:
+    """The first line of the error that says most: what only wraps another one is left out."""
+    while error.cause is not None and error.cls_name in _WRAPPERS:
+        error = error.cause
+    return next(iter(error.message.strip().splitlines()), str(error.cls_name))
 
 
 def _is_over(tick: InstigatorTick) -> bool:

@@ -255,7 +255,8 @@ def cancel_job(
     # A run claims its job by this row alone.
     queue.load(query=sa.select(jobs).where(jobs.c.id == job_id).with_for_update())
     job = _job(queue, location, job_id)
-    is_launching = job.state is JobState.LAUNCHING and job.run_id is None
+    has_run = job.run_id is not None or job.begun_run_id is not None
+    is_launching = job.state is JobState.LAUNCHING and not has_run
     if job.state not in WAITING and not is_launching:
         raise TransitionRefused(f"Job {job.id} cannot be canceled: {_where_it_is(job)}")
     job = queue.move(
@@ -300,10 +301,9 @@ def _job(queue: JobQueue, location: Location, job_id: str) -> Job:
 def _where_it_is(job: Job) -> str:
     """Where a job is that does not wait, and what can be done about it."""
     if job.state is JobState.LAUNCHING:
-        run = f"run {job.run_id}" if job.run_id else "a run that is not seen yet"
         return (
-            f"it is launching, with {run}. Terminate the run in Dagster: "
-            "the job then ends as canceled"
+            f"it is launching, with run {job.run_id or job.begun_run_id}. Terminate the run in "
+            "Dagster: the job then ends as canceled"
         )
     if job.state is JobState.LAUNCHED:
         return (

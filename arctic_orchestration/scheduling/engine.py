@@ -36,6 +36,7 @@ from arctic_orchestration.scheduling import (
     deployment,
     launcher,
     notices,
+    refusals,
     retention,
     schedule,
 )
@@ -325,7 +326,10 @@ class Engine:
             launcher.renew(tx, location, [tick for tick in launched if tick is not None])
             queue = JobQueue(tx, now)
             tick = self.ticks.current
+            refused = refusals.settle(queue, location, self.ticks)
+            queue.flush()
             requests = launcher.hand_out(queue, location, self.targets, tick, ended)
+            requests = refusals.put_last(queue, requests, refused)
             queue.flush()
         moves += queue.moves
         return requests

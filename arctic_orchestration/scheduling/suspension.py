@@ -115,7 +115,8 @@ def discard_waiting(
 def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime) -> None:
     """Cancels jobs for which no run comes; a job that was requested once has its run soon."""
     queue = JobQueue(tx, now)
-    in_vain = is_launching & jobs.c.run_id.is_(None) & (jobs.c.requests != 1)
+    has_no_run = jobs.c.run_id.is_(None) & jobs.c.begun_run_id.is_(None)
+    in_vain = is_launching & has_no_run & (jobs.c.requests != 1)
     of_schedule = jobs.c.schedule_id == schedule_id
     for job in queue.load(query=sa.select(jobs).where(of_schedule, in_vain).with_for_update()):
         queue.move(job, JobState.CANCELED, _REASON, next_check_at=None, ended_at=now)

@@ -18,9 +18,23 @@ its lease, and then creates a run, makes a second run of the job. That run ends 
 step: a job's runs claim its row when they begin.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+
+class TickFailure(Protocol):
+    """A tick in which Dagster's daemon failed at a request."""
+
+    @property
+    def error(self) -> str:
+        """The first line of the daemon's error."""
+        ...
+
+    @property
+    def unmade(self) -> Sequence[str]:
+        """The run keys of the requests without a run, in the order of their submission."""
+        ...
 
 
 class Ticks(Protocol):
@@ -35,6 +49,10 @@ class Ticks(Protocol):
         """Those of the ticks in which no daemon will create a run any more."""
         ...
 
+    def failed(self, ticks: Collection[str]) -> Mapping[str, TickFailure]:
+        """Those of the ticks that failed while their requests were submitted."""
+        ...
+
 
 @dataclass(frozen=True)
 class NoTicks:
@@ -45,3 +63,7 @@ class NoTicks:
     def ended(self, ticks: Collection[str]) -> Collection[str]:
         """All of them."""
         return ticks
+
+    def failed(self, ticks: Collection[str]) -> Mapping[str, TickFailure]:
+        """None is known."""
+        return {}

@@ -8,7 +8,7 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickData, TickStatus
 from dagster._utils.error import SerializableErrorInfo
 
-from arctic_orchestration.events.ticks import DagsterTicks
+from arctic_orchestration.events.ticks import DagsterTicks, FailedTick
 
 A_FAULT = SerializableErrorInfo("it failed", [], None)
 REQUESTED = [dg.RunRequest(run_key="job-1", job_name="work")]
@@ -69,3 +69,36 @@ def test_an_evaluation_outside_of_a_daemon_is_no_tick(instance: dg.DagsterInstan
     """The UI's test of a sensor, or a test: the log key ends with the time."""
     assert DagsterTicks(lambda: instance, ["r", "s", "20260101_120000"]).current is None
     assert DagsterTicks(lambda: instance, None).current is None
+
+
+def test_a_tick_that_failed_tells_its_error_and_what_it_did_not_make(
+    instance: dg.DagsterInstance,
+) -> None:
+    """In the order of submission; one that goes on, or is gone, has not failed."""
+    requests = [dg.RunRequest(run_key=f"job-{number}", job_name="work") for number in range(3)]
+    cause = SerializableErrorInfo("KeyError: 'down'\nin line 7", [], "KeyError")
+    error = SerializableErrorInfo("it failed", [], "DagsterUserCodeProcessError", cause)
+
+    def tick(status: TickStatus, error: SerializableErrorInfo | None = None) -> str:
+        made = instance.create_tick(
+            TickData(
+                instigator_origin_id="origin",
+                instigator_name="arctic_dispatcher",
+                instigator_type=InstigatorType.SENSOR,
+                status=status,
+                timestamp=0.0,
+                selector_id="selector",
+                run_requests=requests,
+                reserved_run_ids=["run-0", "run-1", "run-2"],
+                run_ids=["run-0"],
+                error=error,
+            )
+        )
+        return str(made.tick_id)
+
+    goes_on, failed = tick(TickStatus.STARTED), tick(TickStatus.FAILURE, error)
+    ticks = DagsterTicks(lambda: instance, None)
+    assert ticks.failed([goes_on, failed, "12345"]) == {
+        failed: FailedTick(error="KeyError: 'down'", unmade=("job-1", "job-2"))
+    }
+    assert ticks.failed([]) == {}

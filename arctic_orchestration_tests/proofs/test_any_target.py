@@ -1,5 +1,6 @@
 """With a real daemon and code server: a request for any job becomes a run, or fails alone."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from arctic_orchestration.database.tables import jobs, locations, schedules
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling import location as located
 from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration_tests.proofs.crash_points import LEASE_SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
@@ -23,11 +25,13 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DagsterProcesses,
     until,
 )
-from arctic_orchestration_tests.proofs.lake_of_targets import DECLARED_ONLY
+from arctic_orchestration_tests.proofs.lake_of_targets import DECLARED_ONLY, WITHOUT_SPARE
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 _SECONDS = 90
+#: how many seconds a failed tick keeps the requests that it was given
+_LEASE = "3"
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_targets"
 
 
@@ -39,7 +43,9 @@ class Lake:
         self.home = Path(instance.root_directory)
         self.database = Database(database_url)
         self.database.upgrade()
-        self.processes = DagsterProcesses(self.home, database_url, module=_MODULE)
+        self.processes = DagsterProcesses(
+            self.home, database_url, module=_MODULE, **{LEASE_SECONDS: _LEASE}
+        )
         for name in files:
             (self.home / name).touch()
         self.server = self.processes.start(CODE_SERVER)
@@ -71,6 +77,17 @@ class Lake:
 
     def succeeded(self, schedule: str) -> int:
         return sum(state == "succeeded" for state, _ in self.states(schedule))
+
+    def ended(self, schedule: str) -> int:
+        return sum(state in ("succeeded", "failed") for state, _ in self.states(schedule))
+
+    def has_failed(self) -> bool:
+        return len(self.failed_ticks()) > 0
+
+    def told(self) -> str:
+        """How the jobs stand, and what the processes have written, for a failure's message."""
+        states = {name: self.states(name) for name in ("declared", "by_hand")}
+        return f"{states}\n{self.processes.logs()}"
 
     def failed_ticks(self) -> list[InstigatorTick]:
         (state,) = self.instance.all_instigator_state()
@@ -111,10 +128,36 @@ def test_a_job_that_no_schedule_in_the_code_names_has_its_run(lake: MakeLake) ->
     assert here.failed_ticks() == []
 
 
-def test_without_a_target_for_every_job_the_ticks_fail(lake: MakeLake) -> None:
-    """The control: what Dagster's daemon does with a request for a job that is no target."""
+def test_a_request_at_which_the_daemon_fails_stops_no_other(lake: MakeLake) -> None:
+    """The daemon knows only the job that the code names: it fails the tick of the other's request.
+
+    This is also the control of the test above.
+    """
     here = lake(DECLARED_ONLY)
     here.announce("1")
-    until(lambda: len(here.failed_ticks()) > 0, _SECONDS, "a failed tick")
+    until(lambda: here.states("by_hand")[-1:] != [] and here.has_failed(), _SECONDS, here.told())
     assert "spare" in str(here.failed_ticks()[0].error)
-    assert here.succeeded("by_hand") == 0
+    here.announce("2")
+    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.told())
+    until(lambda: here.states("by_hand")[0][0] == "failed", _SECONDS, here.told())
+    # The lease is so short that the tick may not have failed yet when it is over.
+    reason = r"Dagster failed at \d requests for its run, the last time with: KeyError: 'spare'"
+    assert re.fullmatch(reason, here.states("by_hand")[0][1])
+
+
+def test_a_target_that_a_deployment_drops_after_the_tick_fails_alone(lake: MakeLake) -> None:
+    """The requests are stored when the daemon dies; the code it finds then lacks a job."""
+    here = lake()
+    here.processes.arm("RUN_IDS_RESERVED")
+    here.announce("1")
+    here.daemon.join(_SECONDS)
+    assert here.processes.was_reached("RUN_IDS_RESERVED")
+    here.server.kill()
+    here.server.join()
+    (here.home / WITHOUT_SPARE).touch()
+    here.processes.start(CODE_SERVER)
+    here.processes.start(DAEMON)
+    here.announce("2")
+    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.told())
+    until(lambda: here.ended("by_hand") == 2, _SECONDS, here.told())
+    assert here.states("by_hand") == [("failed", "job spare is not in this code location")] * 2

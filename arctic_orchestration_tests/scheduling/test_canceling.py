@@ -1,13 +1,17 @@
 """Jobs that are canceled while they are launching, and the runs that appear nevertheless."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.constraints import only
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling.claims import claim
 from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.scheduling.simulated import World, at
 from arctic_orchestration_tests.scheduling.test_control import cancel, changing, job_rows, schedule
 
@@ -87,3 +91,47 @@ def test_suspending_cancels_what_was_requested_in_vain(
         control.suspend(tx, store, place, "a", at(5))
     assert states(here) == [state]
     assert len(here.tick(6)) == (1 if state == "launching" else 0)
+
+
+def test_a_run_that_began_is_not_canceled_with_its_job(world: MakeWorld) -> None:
+    """The run has claimed the job, and no tick has seen it yet; the message names it."""
+    here = world([alone()])
+    here.feed.arrive("raw/a", "1")
+    (request,) = here.engine.tick(at(1)).requests
+    with here.database.begin() as tx:
+        assert claim(tx, request.job_id, "run-9") is None
+    with pytest.raises(TransitionRefused, match="launching, with run run-9. Terminate the run in"):
+        cancel(here, request.job_id, 2)
+
+
+def test_a_run_of_a_canceled_job_does_not_begin(world: MakeWorld) -> None:
+    """Its claim is refused with the reason."""
+    here = world([alone()])
+    here.feed.arrive("raw/a", "1")
+    (request,) = here.engine.tick(at(1)).requests
+    cancel(here, request.job_id, 2)
+    with here.database.begin() as tx:
+        refusal = claim(tx, request.job_id, "run-9")
+    assert refusal is not None
+    assert (refusal.state, refusal.reason) == ("canceled", "canceled by hand")
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_claim_and_a_cancellation_at_once_do_not_both_succeed(world: MakeWorld) -> None:
+    """The cancellation waits for the run's transaction, and then sees its claim."""
+    here = world([alone()])
+    here.feed.arrive("raw/a", "1")
+    (request,) = here.engine.tick(at(1)).requests
+    with ThreadPoolExecutor(1) as beside:
+        with here.database.begin() as tx:
+            assert claim(tx, request.job_id, "run-9") is None
+            canceled = beside.submit(cancel, here, request.job_id, 2)
+            until(lambda: waits_for_a_lock(here), 30, "the cancellation waits")
+        with pytest.raises(TransitionRefused, match="with run run-9"):
+            canceled.result()
+    assert states(here) == ["launching"]
+
+
+def waits_for_a_lock(here: World) -> bool:
+    with here.database.read() as tx:
+        return bool(tx.execute(sa.text("select count(*) from pg_locks where not granted")).scalar())

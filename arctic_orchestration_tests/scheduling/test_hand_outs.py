@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.events.ticks import FailedTick
 from arctic_orchestration_tests.scheduling.simulated import World, at
 from arctic_orchestration_tests.scheduling.test_engine import MakeWorld, job_rows, schedule, states
 
@@ -21,8 +22,13 @@ class SimulatedTicks:
     current: str | None = None
     over: set[str] = field(default_factory=set)
 
+    failures: dict[str, FailedTick] = field(default_factory=dict)
+
     def ended(self, ticks: Collection[str]) -> Collection[str]:
         return [tick for tick in ticks if tick in self.over]
+
+    def failed(self, ticks: Collection[str]) -> dict[str, FailedTick]:
+        return {tick: self.failures[tick] for tick in ticks if tick in self.failures}
 
 
 def with_ticks(world: MakeWorld, *, arrivals: int = 1) -> tuple[World, SimulatedTicks]:
