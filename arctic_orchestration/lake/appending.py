@@ -21,7 +21,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import ROWS_MUST_MATCH, _StrictMetricsEvaluator
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, TableProperties
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,7 @@ from arctic_orchestration.errors import CommitConflict, CommitUnknown
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
+from arctic_orchestration.lake.history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.partitioning import require_supported_spec
 from arctic_orchestration.lake.reading import plan, rows_of
 from arctic_orchestration.lake.refs import keeping_retention
@@ -166,7 +167,7 @@ class _Append:
         removed, kept = self._replaced()
         self._ask()
         table = self._table
-        transaction = table.transaction()
+        transaction = SharedMetadataTransaction(table)
         update = transaction.update_snapshot(snapshot_properties=self._summary(added))
         merging = property_as_bool(
             table.properties,
@@ -281,7 +282,7 @@ class _Append:
 
 def _recorded(table: Table, key: str, value: str) -> Snapshot | None:
     """The snapshot in the history of the head whose summary has the key with that value."""
-    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+    for snapshot in ancestors(table.metadata, table.metadata.current_snapshot_id):
         if snapshot.summary and snapshot.summary.additional_properties.get(key) == value:
             return snapshot
     return None

@@ -21,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
+from arctic_orchestration.lake.history import ancestors
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
 from arctic_orchestration.lake.replacing.reach import LiveDelete, partition_of
 
@@ -174,7 +175,10 @@ class Head:
         self.metadata = table.metadata
         self.snapshot = table.metadata.current_snapshot()
         self.read = read
-        self.ancestors = _ancestors(table.metadata)
+        #: the head and the snapshots that it came from, as far as they have not expired
+        self.ancestors = frozenset(
+            one.snapshot_id for one in ancestors(table.metadata, table.metadata.current_snapshot_id)
+        )
         every = [] if self.snapshot is None else snapshot_manifests(table.io, self.snapshot)
         #: Those that hold a live file. The others only tell what an older snapshot removed.
         self.manifests = [manifest for manifest in every if holds_files(manifest)]
@@ -190,17 +194,6 @@ class Head:
         """The delete files in manifests that were written after a sequence number."""
         wanted = [one for one in self.delete_manifests if one.sequence_number > after]
         yield from self.read.deletes(wanted, self.metadata)
-
-
-def _ancestors(metadata: TableMetadata) -> frozenset[int]:
-    """The head and the snapshots that it came from, as far as they have not expired."""
-    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
-    found = set()
-    at = metadata.current_snapshot_id
-    while at in parents and at not in found:
-        found.add(at)
-        at = parents[at]
-    return frozenset(found)
 
 
 def holds_files(manifest: ManifestFile) -> bool:

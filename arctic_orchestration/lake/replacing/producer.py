@@ -11,7 +11,6 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriter,
 )
-from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import (
     Operation,
@@ -174,9 +173,9 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             yield from of_kind
 
     def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
-        path = self.new_manifest_output().location
+        metadata, path = self._head.metadata, self.new_manifest_output().location
         return manifest_writer(
-            self._head.metadata, content, self.spec(spec_id), path, self._io, self._snapshot_id
+            metadata, content, metadata.specs()[spec_id], path, self._io, self._snapshot_id
         )
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
@@ -189,11 +188,15 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
         collected = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
         assert self.written is not None
         specs = metadata.specs()
+        schemas = {
+            spec_id: schema_of(metadata, spec) or metadata.schema()
+            for spec_id, spec in specs.items()
+        }
         for one in self._change.added:
             spec = specs[one.file.spec_id]
-            collected.add_file(one.file, self._schema(one.file.spec_id), spec)
+            collected.add_file(one.file, schemas[one.file.spec_id], spec)
         for file in self.written.removed:
-            collected.remove_file(file, self._schema(file.spec_id), specs[file.spec_id])
+            collected.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
         parent = self._head.snapshot
         summary = update_snapshot_summaries(
             # pyiceberg adds up the totals of its own operations only.
@@ -201,6 +204,3 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             previous_summary=parent.summary if parent is not None else None,
         )
         return Summary(Operation.REPLACE, **summary.additional_properties)
-
-    def _schema(self, spec_id: int) -> Schema:
-        return schema_of(self._head.metadata, self.spec(spec_id)) or self.schema()

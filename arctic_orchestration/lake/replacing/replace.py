@@ -26,6 +26,7 @@ from arctic_orchestration.errors import (
     LakeError,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.history import SharedMetadataTransaction
 from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.replacing.conflicts import conflict
 from arctic_orchestration.lake.replacing.heads import Head, Place, ReadManifests, Sought
@@ -206,7 +207,7 @@ class _Replace:
             }
             | self._needless.find(head, groups, added),
         )
-        transaction = self._table.transaction()
+        transaction = SharedMetadataTransaction(self._table)
         producer = ReplaceFiles(
             transaction,
             head,

@@ -18,8 +18,10 @@ from datetime import datetime, timedelta
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.properties import property_as_int
+
+from arctic_orchestration.lake.history import ancestors
 
 _MAX_REF_AGE_MS = "history.expire.max-ref-age-ms"
 
@@ -72,12 +74,11 @@ def expiry(
     for name, ref in metadata.refs.items():
         if name in gone:
             continue
-        head = metadata.snapshot_by_id(ref.snapshot_id)
         stay.add(ref.snapshot_id)
         if ref.snapshot_ref_type == SnapshotRefType.TAG:
             referenced.add(ref.snapshot_id)
             continue
-        history = list(ancestors_of(head, metadata))
+        history = list(ancestors(metadata, ref.snapshot_id))
         referenced.update(snapshot.snapshot_id for snapshot in history)
         stay.update(_that_stay(history, ref, limit_ms, keep_last, now))
     for snapshot in metadata.snapshots:
