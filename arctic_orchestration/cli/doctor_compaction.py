@@ -144,7 +144,14 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
     for one in queues.counted(tx):
         name = one.queue.name
         waiting = sum(one.states.get(state, 0) for state in WAITING)
-        if waiting and not live_workers(tx, name):
+        if one.queue.state is not queues.QueueState.OPEN:
+            yield Finding(
+                check=f"queue {name}",
+                status=WARNING,
+                found=f"{one.queue.state}, {counted(waiting, 'task')} waiting",
+                advice=f"if that is over: arctic compaction queues resume {name}",
+            )
+        elif waiting and not live_workers(tx, name):
             yield Finding(
                 check=f"queue {name}",
                 status=WARNING,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,8 @@ from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape, json_text
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.queues import queue_named
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling.views.texts import iso
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
     from arctic_orchestration.compaction.worker import WorkDone, Worker, WorkerEvent
 
+#: a renewal must have its time
+SHORTEST_LEASE = timedelta(seconds=10)
 _COLORS = {
     "claimed": "cyan",
     "merged": "green",
@@ -52,6 +57,10 @@ def worker(
         str | None,
         typer.Option(help="Ends when it found nothing to do for so long: 30s. None: goes on."),
     ] = None,
+    lease: Annotated[
+        str,
+        typer.Option(help="How long a claim holds without a renewal; a third is between two."),
+    ] = "60s",
     conf: ConfOption = None,
     name: Annotated[
         str | None, typer.Option(help="How people tell it from others; else host and process.")
@@ -64,6 +73,10 @@ def worker(
     each event is a document on a line of its own.
     """
     idle = None if until_idle is None else positive_duration("--until-idle", until_idle)
+    life = positive_duration("--lease", lease)
+    if life < SHORTEST_LEASE:
+        shortest = format_duration(SHORTEST_LEASE)
+        raise InvalidInput("--lease", lease, f"a duration of at least {shortest}")
     queues = list(dict.fromkeys(queue or []))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     with opened_compaction(makes=True) as state:
@@ -86,6 +99,7 @@ def worker(
                 queues=queues,
                 parallelism=parallelism,
                 name=name,
+                life=life,
                 cancel=spark.sparkContext.cancelAllJobs,
                 on_event=events,
             )

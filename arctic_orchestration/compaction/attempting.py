@@ -34,6 +34,7 @@ from arctic_orchestration.errors import (
     UnsupportedTable,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.java_errors import is_of_java, one_line
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.quantities import format_bytes
 
@@ -238,9 +239,11 @@ class _Attempt:
         claim, blame = self._claim, _blame_of(error)
         if isinstance(error, Refused) or self._held.lost.is_set():
             return self._lost(_text_of(error))
-        if not isinstance(error, ArcticError):
-            _log.warning("task %s failed", claim.task.id, exc_info=error)
         text = _text_of(error)
+        if not isinstance(error, ArcticError):
+            # The stack of a JVM says little to people; that of Python is for who wrote this.
+            stack = None if is_of_java(error) else error
+            _log.warning("task %s failed: %s", claim.task.id, text, exc_info=stack)
         try:
             if blame is not Blame.TASK or self._gives_back():
                 reason = text if blame is not Blame.TASK else _ENDS
@@ -329,11 +332,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-#: Spark's errors have the whole stack of the JVM; the first lines say what is wrong.
-_LINES, _LETTERS = 4, 1_000
-
-
 def _text_of(error: Exception) -> str:
-    text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:_LINES])[:_LETTERS] or "no reason was given"
+    if isinstance(error, ArcticError):
+        return one_line(str(error))
+    return one_line(f"{type(error).__name__}: {error}")

@@ -32,8 +32,12 @@ from arctic_orchestration.compaction.attempt import (
     Output,
 )
 from arctic_orchestration.compaction.claimable import first_claimable, plan_again
+from arctic_orchestration.compaction.overdue import overdue_attempts
 from arctic_orchestration.compaction.task import Task, TaskState
-from arctic_orchestration.database.compaction_tables import attempt_is_live, compaction_attempts
+from arctic_orchestration.database.compaction_tables import (
+    attempt_is_live,
+    compaction_attempts,
+)
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.identifiers import new_id
@@ -282,24 +286,24 @@ def release(
 
 
 def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
-    """Takes tasks from attempts whose lease is over; that counts as an attempt.
+    """Takes tasks from attempts that are over; that counts as an attempt.
+
+    An attempt is over when its lease is, and when it has taken longer than the execution timeout of
+    its queue: a merge may hang in a worker that is alive and renews.
 
     Returns:
         how many attempts were lost.
     """
     now, lost = time(tx), 0
     here = compaction_attempts.c
-    over = (attempt_is_live, here.expires_at <= now)
-    query = sa.select(here.id, here.token, here.worker, here.table_name, here.expires_at)
-    # In the order of their tables, since two that expire at once lock those too.
-    for row in tx.execute(query.where(*over).order_by(here.table_name, here.id)).all():
-        tables.lock_table(tx, row.table_name)
+    for one in overdue_attempts(tx, now):
+        tables.lock_table(tx, one.table)
         taken = tx.execute(
             sa.update(compaction_attempts)
-            .where(here.id == row.id, *over)
+            .where(here.id == one.id, one.condition)
             .values(
                 state=AttemptState.LOST.value,
-                reason=f"silent: its lease was over at {format_moment(row.expires_at)}",
+                reason=one.reason,
                 ended_at=now,
                 over_at=now,
             )
@@ -312,13 +316,13 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
         task = task_rows.task_by_id(tx, taken)
         text = (
             f"attempt {task.attempts} of {task.max_attempts} was lost: "
-            f"worker {row.worker} was silent until {format_moment(row.expires_at)}"
+            f"worker {one.worker} {one.said}"
         )
         if task.attempts >= task.max_attempts:
-            _quarantine(tx, task, text, now, row.id)
+            _quarantine(tx, task, text, now, one.id)
             continue
         task_rows.move(
-            tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, text, now, attempt_id=row.id,
+            tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, text, now, attempt_id=one.id,
             values={"attempt_id": None},
         )  # fmt: skip
     return lost

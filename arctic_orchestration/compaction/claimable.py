@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import task_rows
+from arctic_orchestration.compaction.queues import QueueState
 from arctic_orchestration.compaction.task import TASK_COLUMNS, TaskState
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.compaction_tables import (
@@ -76,9 +77,10 @@ def _by_share(tx: sa.Connection, names: Sequence[str]) -> list[str]:
     queue, task = compaction_queues.c, compaction_tasks.c
     active = sa.select(sa.func.count()).where(is_claimed, task.queue == queue.name)
     waits = sa.exists().where(is_planned, task.queue == queue.name)
+    claimed_from = queue.state != QueueState.PAUSED.value
     query = sa.select(
         queue.name, queue.share, queue.level, active.scalar_subquery().label("active")
-    ).where(waits)
+    ).where(waits, claimed_from)
     if names:
         query = query.where(dialect.among(tx, queue.name, names))
     rows = tx.execute(query).all()

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction import catalogs, leftovers
 from arctic_orchestration.compaction.leftovers import GRACE, Leftover
 from arctic_orchestration.compaction.outputs import remove_outputs
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
 from arctic_orchestration.lake.tables import load_table
@@ -22,6 +23,8 @@ from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 
 _log = logging.getLogger("arctic.compaction.cleaning")
 
+#: how long tables are begun and waited for
+LONGEST_TICK = timedelta(seconds=30)
 #: how long a directory is left alone that could not be removed
 _AGAIN_AFTER = timedelta(hours=1)
 #: So many tables in a row without an answer, and it is the catalog that is down.
@@ -48,7 +51,13 @@ class CleaningCounts:
 
 
 def clean(
-    database: Database, catalog: Catalog, *, grace: timedelta = GRACE, limit: int = 200
+    database: Database,
+    catalog: Catalog,
+    *,
+    grace: timedelta = GRACE,
+    limit: int = 200,
+    jobs: TableJobs[CleaningCounts] | None = None,
+    at_most: timedelta = LONGEST_TICK,
 ) -> CleaningCounts:
     """Removes the directories of attempts that are over, once that has been long enough.
 
@@ -57,6 +66,8 @@ def clean(
         catalog: of the tables.
         grace: how long after its end an attempt's directory is left alone.
         limit: so many directories at most.
+        jobs: of a pool that is shared; none: one of its own.
+        at_most: after that long no further table is begun, and none is waited for.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
@@ -69,18 +80,25 @@ def clean(
     for leftover in found:
         by_table.setdefault(leftover.table, []).append(leftover)
     counts, silent = CleaningCounts(), 0
-    for name, ours in by_table.items():
-        try:
-            known = _known_files(catalog, name)
-            silent = 0
-        except Exception as error:
-            counts = counts.plus(_postponed(database, ours, error))
-            silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
-            if silent >= _SILENT_TABLES:
-                break
-            continue
-        for leftover in ours:
-            counts = counts.plus(_cleaned(database, known, leftover))
+
+    def work(name: str) -> CleaningCounts:
+        known = _known_files(catalog, name)
+        done = CleaningCounts()
+        for leftover in by_table[name]:
+            done = done.plus(_cleaned(database, known, leftover))
+        return done
+
+    def hear(ended: Ended[CleaningCounts]) -> bool:
+        nonlocal counts, silent
+        if ended.error is None:
+            counts, silent = counts.plus(ended.result or CleaningCounts()), 0
+        else:
+            ours = by_table.get(ended.table, [])
+            counts = counts.plus(_postponed(database, ours, ended.error))
+            silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
+        return silent < _SILENT_TABLES
+
+    (jobs or TableJobs(TablePool())).run(by_table, work, hear, at_most.total_seconds())
     return counts
 
 
@@ -120,7 +138,7 @@ def _kept(database: Database, leftover: Leftover, path: str) -> CleaningCounts:
 
 
 def _postponed(
-    database: Database, directories: Sequence[Leftover], error: Exception
+    database: Database, directories: Sequence[Leftover], error: BaseException
 ) -> CleaningCounts:
     reason = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
     _log.warning("%d directories of attempts stay for now: %s", len(directories), reason)

@@ -198,7 +198,7 @@ def cancel_merged(
 ) -> None:
     """Takes back a merged task that no committer gets on with: a person says so.
 
-    Its files are planned again when its table is looked at. Who calls it has looked whether a
+    Its files rest for a day. Who calls it has looked whether a
     snapshot has its outputs already: a committer may have died before it could say so.
 
     Args:
@@ -236,6 +236,8 @@ def _dropped(
     if to is TaskState.QUARANTINED:
         # Before the task ends: then it lets its files go.
         rests.rest_files_of(tx, task, f"task {id} is in quarantine: {reason}", now)
+    if to is TaskState.CANCELED:
+        rests.rest_files_of(tx, task, f"task {id}: {reason}", now, length=rests.CANCELED_REST)
     task_rows.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
     _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
     tx.execute(

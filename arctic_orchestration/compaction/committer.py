@@ -25,6 +25,7 @@ from arctic_orchestration.compaction.commit_leases import CommitLease
 from arctic_orchestration.compaction.commits import MergedTask
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.records import CompactionRecord
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import (
@@ -48,6 +49,8 @@ _log = logging.getLogger("arctic.compaction.committer")
 
 #: how long a committer has a table after its last sign of life; a round may take longer
 LEASE = timedelta(minutes=3)
+#: how long a tick begins tables and waits for them
+LONGEST_TICK = timedelta(seconds=30)
 #: so many tasks are committed at once: the snapshot names each of them
 MOST_TASKS = 500
 #: how long a table is left alone whose catalog or files did not answer
@@ -101,6 +104,7 @@ class Committer:
         catalog: of the tables.
         name: how people tell it from others.
         life: how long it has a table until another committer may take over.
+        pool: works on several tables at once; none: one of its own.
     """
 
     def __init__(
@@ -110,33 +114,46 @@ class Committer:
         *,
         name: str | None = None,
         life: timedelta = LEASE,
+        pool: TablePool | None = None,
     ) -> None:
+        self._jobs: TableJobs[Round | None] = TableJobs(pool or TablePool())
         self._database = database
         self._catalog = catalog
         self._name = name or f"committer-{new_id(utc_now())}"
         self._life = life
 
-    def tick(self) -> CommitCounts:
-        """Commits to each table whose commit interval is over.
+    def tick(self, *, at_most: timedelta = LONGEST_TICK) -> CommitCounts:
+        """Commits to each table whose commit interval is over, to several at once.
 
-        A table whose catalog does not answer is left for later; the others go on.
+        A table whose catalog does not answer is left for later; the others go on. A commit that
+        takes longer than the tick goes on beside the next ticks, one of which counts it.
+
+        Args:
+            at_most: after that long no further table is begun, and none is waited for.
 
         Errors:
             DatabaseUnavailable: the state database did not answer; what was begun is finished by
                 whoever comes next.
         """
+        catalogs.require_same(self._database, self._catalog)
         with self._database.read() as tx:
             names = commits.tables_to_commit(tx)
         counts, silent = CommitCounts(), 0
-        for name in names:
-            if silent >= _SILENT_TABLES:
-                # It is the catalog that is down: each further table would be asked for seconds.
-                return counts.plus(CommitCounts(troubled=1))
-            done = self.commit(name)
-            if done is None:
-                continue
-            counts = counts.plus(done.counts)
-            silent = silent + 1 if done.silent else 0
+
+        def hear(ended: Ended[Round | None]) -> bool:
+            nonlocal counts, silent
+            if ended.error is not None:
+                _log.error("%s is not committed to", ended.table, exc_info=ended.error)
+                counts = counts.plus(CommitCounts(troubled=1))
+            if ended.result is not None:
+                counts = counts.plus(ended.result.counts)
+                silent = silent + 1 if ended.result.silent else 0
+            return silent < _SILENT_TABLES
+
+        begun = self._jobs.run(names, self.commit, hear, at_most.total_seconds())
+        if silent >= _SILENT_TABLES and len(begun) < len(names):
+            # It is the catalog that is down: each further table would be asked for seconds.
+            counts = counts.plus(CommitCounts(troubled=1))
         return counts
 
     def commit(self, name: str) -> Round | None:

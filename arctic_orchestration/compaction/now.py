@@ -7,7 +7,7 @@ are claimed, and the table's lease to commit is taken. Only the commit interval 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -38,7 +38,7 @@ class RunResult:
     offered: Offered | None
     records: tuple[CompactionRecord, ...]
     counts: CommitCounts
-    #: live tasks that are left: failed ones, and those that others still have
+    #: live tasks that are left: failed ones, those that others still have or nobody may claim
     left: tuple[Task, ...]
     #: why nothing could be committed; none: it could, or there was nothing
     trouble: str | None
@@ -72,7 +72,7 @@ def offer_now(
     policy = Policy.of(loaded.properties, table)
     with database.begin() as tx:
         row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
-        state = replace(state_of(tx, table, now), forced=force)
+        state = state_of(tx, table, now, forced=force)
     # After the row: a commit in between makes the offer stale.
     plan = plan_loaded(load_table(catalog, table), policy, state, now)
     if plan.refused is not None:
@@ -144,6 +144,9 @@ def compact_now(
     committer = Committer(database, catalog)
     counts, records, trouble = CommitCounts(), list[CompactionRecord](), None
     while True:
+        if blocked := _paused(database, table):
+            trouble = blocked
+            break
         with database.begin() as tx:
             # What a killed process left claimed, nobody else may be there to take back.
             attempts.expire(tx)
@@ -162,7 +165,9 @@ def compact_now(
         threading.Event().wait(_LOOK_SECONDS)
     with database.read() as tx:
         left = task_rows.tasks(
-            tx, table=table, states=(TaskState.FAILED, TaskState.CLAIMED, TaskState.MERGED)
+            tx,
+            table=table,
+            states=(TaskState.PLANNED, TaskState.FAILED, TaskState.CLAIMED, TaskState.MERGED),
         )
     return RunResult(
         plan=plan,
@@ -171,6 +176,20 @@ def compact_now(
         counts=counts,
         left=tuple(left),
         trouble=trouble,
+    )
+
+
+def _paused(database: Database, table: str) -> str | None:
+    """Why no task of the table may be claimed; none: they may."""
+    with database.read() as tx:
+        waiting = task_rows.tasks(tx, table=table, states=(TaskState.PLANNED,), limit=1)
+        if not waiting:
+            return None
+        queue = queues.queue_named(tx, waiting[0].queue)
+    if queue.state is not queues.QueueState.PAUSED:
+        return None
+    return (
+        f"queue {queue.name} is paused; end that with: arctic compaction queues resume {queue.name}"
     )
 
 

@@ -35,6 +35,7 @@ from arctic_orchestration.database.compaction_tables import (
     compaction_tables,
     compaction_task_files,
     compaction_tasks,
+    is_live,
     is_waiting,
 )
 from arctic_orchestration.errors import InvalidInput
@@ -95,7 +96,8 @@ def offer(
         seconds_per_level: see ``ranking``; the same for all who offer.
         reason: why the tasks that it replaces are superseded, for people.
         forced: a person asked for it: its tasks replace all others, and no plan that nobody asked
-            for replaces them before a worker has had them.
+            for replaces them before a worker has had them. A failed task that the plan has too can
+            be claimed at once.
 
     Errors:
         NotFound: compaction does not know the table.
@@ -119,13 +121,17 @@ def offer(
     _supersede(tx, replaced, reason, now)
     rank = _Ranks(found, seconds_per_level)
     _refresh(tx, zip(kept_rows, kept, strict=True), rank)
+    if forced:
+        _ask_for(tx, kept_rows, now)
     others = [task for task in tasks if (task.kind.value, task.digest) not in alike]
     taken_paths = task_rows.live_paths(tx, table)
     free = [task for task in others if taken_paths.keys().isdisjoint(task.paths)]
     fitting = free[: room_in(tx, queue)]
     limits = {"max_attempts": max_attempts, "retry_seconds": retry_after.total_seconds(),
               "forced": forced}  # fmt: skip
-    made = _make(tx, found, fitting, _ages(fitting, replaced, paths_of, now), rank, limits, now)
+    others_live = _live_count(tx, table)
+    ages = _ages(fitting, replaced, paths_of, others_live, now)
+    made = _make(tx, found, fitting, ages, rank, limits, now)
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == table)
@@ -148,9 +154,14 @@ class _Ranks:
     table: CompactionTable
     seconds_per_level: int
 
-    def of(self, task: PlannedTask, waiting_since: datetime) -> int:
+    def of(self, task: PlannedTask, waiting_since: datetime, place: int) -> int:
         return rank_of(
-            waiting_since, self.table.level, task.small_files, task.bytes, self.seconds_per_level
+            waiting_since,
+            self.table.level,
+            task.small_files,
+            task.bytes,
+            self.seconds_per_level,
+            place=place,
         )
 
 
@@ -173,7 +184,9 @@ def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
     """The waiting tasks of a table, held until the transaction ends, the oldest first."""
     here = compaction_tasks.c
     query = (
-        sa.select(here.id, here.state, here.kind, here.digest, here.waiting_since, here.forced)
+        sa.select(
+            here.id, here.state, here.kind, here.digest, here.waiting_since, here.place, here.forced
+        )
         .where(here.table_name == table, is_waiting)
         .order_by(here.waiting_since, here.id)
         .with_for_update(key_share=True)
@@ -209,33 +222,56 @@ def _refresh(
     rows = []
     for row, task in pairs:
         values = {**_described(task), "level": rank.table.level,
-                  "rank": rank.of(task, row["waiting_since"])}  # fmt: skip
+                  "rank": rank.of(task, row["waiting_since"], row["place"])}  # fmt: skip
         rows.append((*(values[column] for column in columns), row["id"]))
     if rows:
         dialect.update_rows(tx, compaction_tasks, columns, rows)
+
+
+def _ask_for(tx: sa.Connection, rows: Sequence[Mapping[Any, Any]], now: datetime) -> None:
+    """Makes waiting tasks those that a person asked for; failed ones can be claimed at once."""
+    failed = [(row["id"], TaskState.FAILED) for row in rows if row["state"] == TaskState.FAILED]
+    reason = "asked for by a person, before its retry interval was over"
+    task_rows.move(tx, failed, TaskState.PLANNED, reason, now, values={"not_before": None})
+    ids = [row["id"] for row in rows]
+    if ids:
+        chosen = dialect.among(tx, compaction_tasks.c.id, ids)
+        tx.execute(sa.update(compaction_tasks).where(chosen).values(forced=True))
 
 
 def _ages(
     tasks: Sequence[PlannedTask],
     replaced: Sequence[Mapping[Any, Any]],
     paths_of: Mapping[str, str],
+    live: int,
     now: datetime,
-) -> list[datetime]:
-    """Since when each task waits: each replaced one leaves its age to one task at most."""
-    since = {row["id"]: row["waiting_since"] for row in replaced}
+) -> list[tuple[datetime, int]]:
+    """Since when each task waits, and its place: each replaced one leaves these to one at most.
+
+    Args:
+        live: how many tasks the table has besides.
+    """
+    since = {row["id"]: (row["waiting_since"], row["place"]) for row in replaced}
     ages = []
-    for task in tasks:
-        places = {paths_of[path] for path in task.paths if path in paths_of} & since.keys()
-        oldest = min(places, key=lambda id: (since[id], id), default=None)
-        ages.append(now if oldest is None else min(since.pop(oldest), now))
+    for number, task in enumerate(tasks):
+        known = {paths_of[path] for path in task.paths if path in paths_of} & since.keys()
+        oldest = min(known, key=lambda id: (since[id], id), default=None)
+        at, place = (now, live + number) if oldest is None else since.pop(oldest)
+        ages.append((min(at, now), place))
     return ages
+
+
+def _live_count(tx: sa.Connection, table: str) -> int:
+    """How many live tasks a table has."""
+    query = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.table_name == table)
+    return int(tx.execute(query).scalar_one())
 
 
 def _make(
     tx: sa.Connection,
     table: CompactionTable,
     tasks: Sequence[PlannedTask],
-    ages: Sequence[datetime],
+    ages: Sequence[tuple[datetime, int]],
     rank: _Ranks,
     limits: Mapping[str, Any],
     now: datetime,
@@ -258,13 +294,14 @@ def _make(
             "digest": task.digest,
             "files": len(task.paths),
             "level": table.level,
-            "rank": rank.of(task, age),
+            "rank": rank.of(task, age, place),
             "offered_at": now,
             "waiting_since": age,
+            "place": place,
             "attempts": 0,
             "token": 0,
         }
-        for id, task, age in zip(ids, tasks, ages, strict=True)
+        for id, task, (age, place) in zip(ids, tasks, ages, strict=True)
     ]
     columns = list(rows[0])
     values = [[row[column] for column in columns] for row in rows]

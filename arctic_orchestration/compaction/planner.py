@@ -10,7 +10,8 @@ Each partition (of each partition spec) is decided for itself:
 - else *minor*, if it has enough fragments, or if these have waited for the interval of minors: only
   its fragments are packed. A file that is larger than all others of its bin together is left out,
   so each time that a byte is written again its file is at least twice as large as before: from
-  fragments of 1 KiB to files of 16 MiB it is written 14 times, however often small files come;
+  fragments of 1 KiB to files of 16 MiB it is written 14 times, however often small files come.
+  When the interval has passed, the two smallest are merged in any case: that is once an interval;
 - else nothing, and why.
 
 A merge leaves nothing behind that the same rules would merge again; so planning ends.
@@ -134,6 +135,8 @@ class _Choice:
     kind: TaskKind
     reason: str
     applies_deletes: bool = False
+    #: the interval has passed: two files are merged, however unequal they are
+    waited: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +190,7 @@ class _Planner:
             notes.append(f"{counted(len(members) - len(others), 'file')} in tasks under way")
         if awake_at is not None:
             files = counted(len(others) - len(free), "file")
-            notes.append(f"{files} at rest after a quarantine, until {format_moment(awake_at)}")
+            notes.append(f"{files} at rest, until {format_moment(awake_at)}")
         if here.too_large:
             most = format_bytes(self.policy.max_task_size)
             notes.append(f"{counted(len(here.too_large), 'file')} too large for a task of {most}")
@@ -273,13 +276,14 @@ class _Planner:
                 applies_deletes=deletes is not None,
             )
         fragments = len(here.fragments)
+        waited = due.get(TaskKind.MINOR, _NEVER) <= self.now
         if fragments >= self.policy.minor_min_files:
             reason = f"{fragments} fragments of {self.policy.minor_min_files}"
-        elif due.get(TaskKind.MINOR, _NEVER) <= self.now:
+        elif waited:
             reason = f"{fragments} fragments, {_unmerged(self.policy.minor_interval)}"
         else:
             return None
-        return _Choice(kind=TaskKind.MINOR, reason=reason)
+        return _Choice(kind=TaskKind.MINOR, reason=reason, waited=waited)
 
     def _deletes(self, here: PartitionFiles) -> str | None:
         """Why deletes are to be applied; none: there are too few."""
@@ -336,7 +340,7 @@ class _Planner:
         for files in bins:
             kept = files
             if choice.kind is TaskKind.MINOR:
-                kept = _without_larger(files)
+                kept = _without_larger(files, least=2 if choice.waited else 1)
                 if len(kept) < 2 <= len(files):
                     cause = Left.GROWING
             if len(kept) > 1 or (choice.applies_deletes and kept[0].deletes):
@@ -373,11 +377,11 @@ class _Planner:
         )
 
 
-def _without_larger(files: tuple[LiveFile, ...]) -> tuple[LiveFile, ...]:
-    """Without those files that are each larger than all smaller ones together."""
+def _without_larger(files: tuple[LiveFile, ...], *, least: int) -> tuple[LiveFile, ...]:
+    """Without those that are larger than all smaller ones together; the ``least`` smallest stay."""
     by_size = sorted(files, key=lambda file: (file.size, file.path))
     rest = sum(file.size for file in by_size)
-    while len(by_size) > 1 and 2 * by_size[-1].size > rest:
+    while len(by_size) > least and 2 * by_size[-1].size > rest:
         rest -= by_size.pop().size
     kept = {file.path for file in by_size}
     return tuple(file for file in files if file.path in kept)

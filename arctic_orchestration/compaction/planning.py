@@ -9,9 +9,10 @@ queue comes first as soon as there is some: see ``line``.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -21,6 +22,7 @@ from arctic_orchestration.compaction import line, queues, rests, tables
 from arctic_orchestration.compaction.catalogs import require_same
 from arctic_orchestration.compaction.offers import Offered, offer
 from arctic_orchestration.compaction.planner_memory import Memory, why_planned
+from arctic_orchestration.compaction.planning_counts import PlanningCounts
 from arctic_orchestration.compaction.policy import DISABLED, Policy
 from arctic_orchestration.compaction.table_plan import TablePlan, counted
 from arctic_orchestration.compaction.table_planning import (
@@ -29,13 +31,13 @@ from arctic_orchestration.compaction.table_planning import (
     plan_table,
     state_of,
 )
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.tables import make_due as mark_due
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import (
     ArcticError,
     CatalogUnavailable,
-    DatabaseUnavailable,
     InvalidInput,
     NotFound,
 )
@@ -57,36 +59,6 @@ _SILENT_TABLES = 3
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanningCounts:
-    """What a tick of the planner did, over all tables."""
-
-    #: tables of the catalog
-    tables: int = 0
-    #: tables whose metadata was read
-    looked: int = 0
-    #: tables whose manifests were read
-    planned: int = 0
-    #: tasks that are new, that were waiting and stay, that a newer plan replaced
-    offered: int = 0
-    kept: int = 0
-    superseded: int = 0
-    #: tasks that found no room in their queue
-    blocked: int = 0
-    #: tables that are not compacted, now found out
-    refused: int = 0
-    #: tables that could not be looked at
-    troubled: int = 0
-    #: tables that were to be looked at, and are left for the next tick
-    postponed: int = 0
-
-    def plus(self, other: "PlanningCounts") -> "PlanningCounts":
-        """Both together."""
-        return PlanningCounts(
-            **{name: getattr(self, name) + getattr(other, name) for name in vars(self)}
-        )
-
-
 class Planner:
     """Plans the tables of a catalog. Several may do so: what one has offered, another sees.
 
@@ -96,35 +68,50 @@ class Planner:
         database: the state database.
         catalog: of the tables.
         discovery: how often the catalog is asked which tables it has.
+        selects: which of these it plans, by their names.
+        pool: works on several tables at once; none: one of its own.
     """
 
     def __init__(
-        self, database: Database, catalog: Catalog, *, discovery: timedelta = DISCOVERY
+        self,
+        database: Database,
+        catalog: Catalog,
+        *,
+        discovery: timedelta = DISCOVERY,
+        selects: Callable[[str], bool] = lambda name: True,
+        pool: TablePool | None = None,
     ) -> None:
+        self._jobs: TableJobs[PlanningCounts] = TableJobs(pool or TablePool())
+        self._selects = selects
         self._database = database
         self._catalog = catalog
         self._discovery = discovery
         self._names: frozenset[str] = frozenset()
         self._discovered_at: datetime | None = None
         self._memories: dict[str, Memory] = {}
+        self._lock = threading.Lock()
+
+    def discover(self) -> None:
+        """Lets the next tick ask the catalog which tables it has."""
+        self._discovered_at = None
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
         """Looks at the tables that wait for room where there is some, then at those whose turn it
-        is, the one first that was not looked at for longest.
+        is, the one first that was not looked at for longest; at several at once.
 
         A table that cannot be looked at is left for later, with the reason in its row, and the
         others go on. What is not reached in time is reached by the next tick.
 
         Args:
             now: the moment.
-            at_most: after that long no further table is begun.
+            at_most: after that long no further table is begun, and none is waited for.
 
         Errors:
             ConfigurationError: the state database is about another catalog.
             DatabaseUnavailable: the state database did not answer.
         """
         require_same(self._database, self._catalog)
-        deadline = time.monotonic() + at_most.total_seconds()
+        until = time.monotonic() + at_most.total_seconds()
         if self._discovered_at is None or now >= self._discovered_at + self._discovery:
             try:
                 found = list_tables(self._catalog)
@@ -134,37 +121,39 @@ class Planner:
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.known_tables(tx)}
         counts = PlanningCounts(tables=len(self._names))
-        turn, done = self._turn(rows, now), set[str]()
-        rest, silent = iter(turn), 0
-        while (name := self._next(rest, done, now)) is not None:
-            if time.monotonic() >= deadline or silent >= _SILENT_TABLES:
-                return counts.plus(PlanningCounts(postponed=len({name, *turn} - done)))
-            done.add(name)
-            try:
-                counts = counts.plus(self._look(name, now))
-                silent = 0
-            except DatabaseUnavailable:
-                raise
-            except Exception as error:
-                silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
-                self._say(name, _told(error), now)
+        turn, silent = self._turn(rows, now), 0
+
+        def hear(ended: Ended[PlanningCounts]) -> bool:
+            nonlocal counts, silent
+            if ended.error is None:
+                counts, silent = counts.plus(ended.result or PlanningCounts()), 0
+            else:
+                silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
+                self._say(ended.table, _told(ended.error), now)
                 counts = counts.plus(PlanningCounts(troubled=1))
-        return counts
+            return silent < _SILENT_TABLES
+
+        begun = self._jobs.run(
+            self._upcoming(turn, now, until),
+            lambda name: self._look(name, now),
+            hear,
+            until - time.monotonic(),
+        )
+        return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
 
     def _take(self, found: Collection[str], now: datetime) -> None:
         """Notes which tables the catalog has, and which it has no more."""
-        self._names, self._discovered_at = frozenset(found), now
+        self._names = frozenset(name for name in found if self._selects(name))
+        self._discovered_at = now
         with self._database.read() as tx:
             known = [row.name for row in tables.known_tables(tx) if row.gone_at is None]
-        for name in known:
-            if name not in self._names:
-                self._forget(name, now)
+        for name in set(known) - set(found):
+            self._forget(name, now)
 
     def _forget(self, name: str, now: datetime) -> None:
         with self._database.begin() as tx:
             canceled = tables.table_gone(tx, name, now)
         self._memories.pop(name, None)
-        self._names -= {name}
         _log.info("%s is gone, %s canceled", name, counted(canceled, "waiting task"))
 
     def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> list[str]:
@@ -181,8 +170,23 @@ class Planner:
                 found.append(((row.looked_at if row is not None else None) or _EVER, name))
         return [name for _, name in sorted(found)]
 
-    def _next(self, turn: Iterator[str], done: Collection[str], now: datetime) -> str | None:
-        """The table to look at next in a tick: one that waits for room, where there is some."""
+    def _upcoming(self, turn: Iterable[str], now: datetime, until: float) -> Iterator[str]:
+        """The tables to look at in a tick; between any two, those that wait for room come first."""
+        rest, done = iter(turn), set[str]()
+        while True:
+            while (name := self._first_in_line(done, now)) is not None:
+                done.add(name)
+                yield name
+                # One after the other: two that are planned at once would not take room in turn.
+                self._jobs.wait_for(name, max(0.0, until - time.monotonic()))
+            name = next((name for name in rest if name not in done), None)
+            if name is None:
+                return
+            done.add(name)
+            yield name
+
+    def _first_in_line(self, done: Collection[str], now: datetime) -> str | None:
+        """The table that has waited longest for room in its queue, where there is some."""
         with self._database.read() as tx:
             waiting = line.waiting_for_room(tx, now)
         for row in waiting:
@@ -190,7 +194,7 @@ class Planner:
             paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
             if row.name in self._names and row.name not in done and not paused:
                 return row.name
-        return next((name for name in turn if name not in done), None)
+        return None
 
     def _look(self, name: str, now: datetime) -> PlanningCounts:
         # The row is read before the table is: a commit in between makes the offer stale.
@@ -200,7 +204,8 @@ class Planner:
         except NotFound:
             if row is not None:
                 self._forget(name, now)
-            self._names -= {name}
+            with self._lock:
+                self._names -= {name}
             return PlanningCounts()
         looked = PlanningCounts(looked=1)
         try:
@@ -365,7 +370,7 @@ class Planner:
         return len(rows) or 1
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Errors of ours say what is wrong; of another one, its kind may say more than its text."""
     return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
 

@@ -8,13 +8,19 @@ that its property names, else in ``default``.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import task_rows
+from arctic_orchestration.compaction.queue import (
+    CAPACITY,
+    CompactionQueue,
+    QueueCounts,
+    QueueState,
+)
 from arctic_orchestration.compaction.tables import CompactionTable, lock_table
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.database import dialect
@@ -27,9 +33,9 @@ from arctic_orchestration.database.compaction_tables import (
 )
 from arctic_orchestration.errors import InvalidInput, NotFound
 
+__all__ = ["CAPACITY", "CompactionQueue", "QueueCounts", "QueueState"]
+
 DEFAULT = "default"
-#: of the queue ``default``, and of a queue that is added without saying it
-CAPACITY = 1000
 #: levels reach so far down and up
 HIGHEST_LEVEL = 1000
 #: what a column holds
@@ -37,40 +43,6 @@ _LARGEST = 1_000_000_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionQueue:
-    """A queue of merge tasks."""
-
-    name: str
-    #: how many live tasks it takes
-    capacity: int = CAPACITY
-    #: where two queues have had their shares alike, the higher level goes first
-    level: int = 0
-    #: where workers serve several queues, they work in proportion to the shares
-    share: int = 1
-    #: how many workers are started for it at most; those that people start do not count
-    max_workers: int = 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueCounts:
-    """What a queue has: its tasks by state, and its tables."""
-
-    queue: CompactionQueue
-    states: Mapping[TaskState, int]
-    tables: int
-
-    @property
-    def live(self) -> int:
-        """How much of the capacity is taken."""
-        return sum(self.states.values())
-
-    @property
-    def room(self) -> int:
-        """How many more tasks it takes."""
-        return max(self.queue.capacity - self.live, 0)
 
 
 def add_queue(tx: sa.Connection, queue: CompactionQueue, now: datetime) -> None:
@@ -97,6 +69,7 @@ def update_queue(
     level: int | None = None,
     share: int | None = None,
     max_workers: int | None = None,
+    execution_timeout_seconds: int | None = None,
 ) -> CompactionQueue:
     """Changes what is given. A capacity below what the queue has takes nothing away.
 
@@ -104,7 +77,13 @@ def update_queue(
         NotFound: no such queue; lists those there are.
         InvalidInput: a number is out of its range; nothing is changed.
     """
-    given = {"capacity": capacity, "level": level, "share": share, "max_workers": max_workers}
+    given = {
+        "capacity": capacity,
+        "level": level,
+        "share": share,
+        "max_workers": max_workers,
+        "execution_timeout_seconds": execution_timeout_seconds,
+    }
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     queue = replace(lock_queue(tx, name), **changes)
     _check(queue)
@@ -114,6 +93,21 @@ def update_queue(
         .values(**_values(queue))
     )
     return queue
+
+
+def set_state(tx: sa.Connection, name: str, state: QueueState) -> QueueState:
+    """Pauses, drains or resumes a queue.
+
+    Returns:
+        the state before.
+
+    Errors:
+        NotFound: no such queue; lists those there are.
+    """
+    before = lock_queue(tx, name).state
+    here = compaction_queues
+    tx.execute(sa.update(here).where(here.c.name == name).values(state=state.value))
+    return before
 
 
 def delete_queue(tx: sa.Connection, name: str) -> None:
@@ -190,7 +184,9 @@ def counted(tx: sa.Connection) -> list[QueueCounts]:
 
 
 def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
-    """How many more tasks a locked queue takes, counted from its rows."""
+    """How many more tasks a locked queue takes, counted from its rows; one that drains, none."""
+    if queue.state is QueueState.DRAINING:
+        return 0
     query = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == queue.name)
     return max(queue.capacity - int(tx.execute(query).scalar_one()), 0)
 
@@ -199,7 +195,9 @@ def queues_with_room(tx: sa.Connection) -> frozenset[str]:
     """The names of the queues that take a task now; nothing is locked."""
     here = compaction_queues.c
     live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == here.name)
-    query = sa.select(here.name).where(here.capacity > live.scalar_subquery())
+    query = sa.select(here.name).where(
+        here.capacity > live.scalar_subquery(), here.state != QueueState.DRAINING.value
+    )
     return frozenset(tx.execute(query).scalars())
 
 
@@ -351,7 +349,8 @@ def _one(tx: sa.Connection, name: str, query: sa.Select[Any]) -> CompactionQueue
 
 
 def _from_row(row: Mapping[Any, Any]) -> CompactionQueue:
-    return CompactionQueue(**{field.name: row[field.name] for field in fields(CompactionQueue)})
+    values = {field.name: row[field.name] for field in fields(CompactionQueue)}
+    return CompactionQueue(**{**values, "state": QueueState(row["state"])})
 
 
 def _values(queue: CompactionQueue) -> dict[str, Any]:
@@ -364,6 +363,7 @@ def _check(queue: CompactionQueue) -> None:
         "level": (-HIGHEST_LEVEL, HIGHEST_LEVEL),
         "share": (1, _LARGEST),
         "max_workers": (0, _LARGEST),
+        "execution_timeout_seconds": (1, _LARGEST),
     }
     for name, (least, most) in ranges.items():
         value = getattr(queue, name)

@@ -1,22 +1,27 @@
 """Ranks that age, as one number that never has to be written again.
 
 Of two waiting tasks of a queue the one with the smaller rank is claimed first. A task that has
-waited since ``w``, of a table of level ``l`` and with benefit ``b``, has the rank
-``w - (l + b) * S``, with ``S`` seconds a level. The level counts first, since a benefit is
-always less than one level; and to have waited ``S`` seconds counts as much as one level.
+waited since ``w``, of a table of level ``l`` and with benefit ``b`` and place ``p``, has the rank
+``w - (l + (b - p) / 2) * S``, with ``S`` seconds a level. The level counts first, since benefit and
+place together make less than one level; and to have waited ``S`` seconds counts as much as one.
 
 The *benefit* is the number of small files that go for each byte that is written anew, brought
 into [0, 1): with ``x`` small files per MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB
 (``x = 16``) have 0.94, two of 16 MiB (``x = 1/16``) 0.06, a group without small files 0.
+
+The *place* lets the tables of a queue take turns. A task that was offered when ``n`` tasks of its
+table were live or offered before it has the place ``n / (n + 8)``, in [0, 1): the first task of a
+table 0, the second 1/9, the ninth 1/2. So of a table that has many tasks the later ones wait for
+the first ones of other tables that come minutes later. A place is given once, with the age.
 
 **The bound.** Consider a task of level ``l`` that waits since ``w`` in a queue of capacity ``Q``,
 whose tasks are claimed by ``c`` slots that are never idle while a task can be claimed, each for at
 most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
 
 1. It is overtaken only by tasks of a smaller rank. A task that waits since ``v`` has a rank above
-   ``v - (H + 1) * S``, for its level is at most ``H`` and its benefit less than one. So whoever
-   overtakes it has ``v < w + (H + 1 - l - b) * S <= w + (H + 1 - l) * S``. Call the last moment
-   ``T``.
+   ``v - (H + 1/2) * S``, for its level is at most ``H`` and its benefit less than one. The rank of
+   our task is below ``w - (l - 1/2) * S``, as its place is less than one. So whoever overtakes it
+   has ``v < w + (H + 1 - l) * S``. Call the last moment ``T``.
 2. A task is offered with ``v`` the time of its offer, or it takes the age of *one* waiting task
    whose place it takes, and then no other takes that age too (``offers``). So after ``T`` the
    number of waiting tasks with ``v < T`` never grows. At ``T`` it is at most ``Q``, this one
@@ -39,6 +44,8 @@ from datetime import UTC, datetime, timedelta
 #: how long a task waits until it counts as one of the next level
 SECONDS_PER_LEVEL = 3600
 
+#: so many tasks of its table before a task cost it as much as half the best benefit brings
+_TURNS = 8
 _MIB = 1024 * 1024
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +57,8 @@ def rank_of(
     small_files: int,
     bytes: int,
     seconds_per_level: int = SECONDS_PER_LEVEL,
+    *,
+    place: int = 0,
 ) -> int:
     """The number by which tasks of a queue are claimed, in microseconds; less is earlier.
 
@@ -59,10 +68,13 @@ def rank_of(
         small_files: how many small files are gone once it is committed.
         bytes: how much is read for that.
         seconds_per_level: how long one waits to count as one of the next level.
+        place: how many tasks of its table were live or offered before it.
     """
     age = (waiting_since - _EPOCH) // timedelta(microseconds=1)
     whole = seconds_per_level * _SECOND
-    return age - level * whole - _benefit_in(whole, small_files, bytes)
+    half = whole // 2
+    turn = half * place // (place + _TURNS)
+    return age - level * whole - _benefit_in(half, small_files, bytes) + turn
 
 
 def benefit_of(small_files: int, bytes: int) -> float:

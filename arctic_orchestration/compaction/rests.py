@@ -1,4 +1,4 @@
-"""Files that rest: they were in a task that went into quarantine.
+"""Files that rest: they were in a task that went into quarantine, or that a person canceled.
 
 A file that cannot be read, or that no merge gets along with, would otherwise be planned again with
 each new snapshot, as a new task that has its attempts before it. So the files of a task in
@@ -6,6 +6,9 @@ quarantine are left out of plans for a while: 10 minutes at first, twice as long
 same file is in such a task again, a day at most. All others are planned as ever, of the same
 partition too, and a commit of others ends no rest. A file that is replaced is forgotten, and a
 person can end rests.
+
+The files of a task that a person canceled rest for a day: otherwise the next plan would offer the
+same task again.
 
 A rest belongs to a file, not to a group of them: the next plan may put it together with others, and
 these have not failed as often.
@@ -24,6 +27,8 @@ from arctic_orchestration.database.compaction_tables import compaction_rests, co
 #: how long a rest is, at first and at most
 FIRST_REST = timedelta(minutes=10)
 LONGEST_REST = timedelta(days=1)
+#: how long the files of a canceled task rest
+CANCELED_REST = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +36,7 @@ class Rest:
     """A data file that rests."""
 
     path: str
-    #: how many tasks that had it went into quarantine
+    #: how many tasks that had it went into quarantine or were canceled
     rests: int
     until: datetime
     reason: str
@@ -44,8 +49,18 @@ def length_of_rest(before: int) -> timedelta:
     return min(FIRST_REST * doublings, LONGEST_REST)
 
 
-def rest_files_of(tx: sa.Connection, task: Task, reason: str, now: datetime) -> None:
-    """Lets the files of a task rest that is about to go into quarantine; its table is locked."""
+def rest_files_of(
+    tx: sa.Connection, task: Task, reason: str, now: datetime, *, length: timedelta | None = None
+) -> None:
+    """Lets the files of a task rest that is about to end; its table is locked.
+
+    Args:
+        tx: the transaction.
+        task: it goes into quarantine, or is canceled.
+        reason: why they rest, for people.
+        now: the moment.
+        length: how long they rest; none: longer each time, see :func:`length_of_rest`.
+    """
     here = compaction_task_files.c
     query = sa.select(here.path).where(here.task_id == task.id)
     paths = sorted(tx.execute(query).scalars())
@@ -57,7 +72,7 @@ def rest_files_of(tx: sa.Connection, task: Task, reason: str, now: datetime) -> 
             "table_name": task.table,
             "path": path,
             "rests": known.get(path, 0) + 1,
-            "rests_until": now + length_of_rest(known.get(path, 0)),
+            "rests_until": now + (length or length_of_rest(known.get(path, 0))),
             "reason": reason,
         }
         for path in paths

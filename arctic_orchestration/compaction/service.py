@@ -14,8 +14,11 @@ from arctic_orchestration.compaction import attempts, records, workers
 from arctic_orchestration.compaction.cleaning import CleaningCounts, clean
 from arctic_orchestration.compaction.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.leftovers import GRACE
+from arctic_orchestration.compaction.observing import Observer
 from arctic_orchestration.compaction.planning import Planner, PlanningCounts
 from arctic_orchestration.compaction.records import RETENTION, SHORTEST_RETENTION
+from arctic_orchestration.compaction.scope import EVERYTHING, Mode, Scope
+from arctic_orchestration.compaction.table_pool import TableJobs, TablePool
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput
 
@@ -42,6 +45,8 @@ class Compaction:
         catalog: of the tables.
         retention: how long records, and tasks that ended, are kept; a day at least.
         grace: how long what a lost attempt wrote is left alone.
+        scope: which tables are planned, and whether they are only observed. What is offered to a
+            queue otherwise, such as by ``arctic compaction plan``, is committed for every table.
 
     Errors:
         InvalidInput: ``retention`` is shorter than a day.
@@ -54,23 +59,45 @@ class Compaction:
         *,
         retention: timedelta = RETENTION,
         grace: timedelta = GRACE,
+        scope: Scope = EVERYTHING,
     ) -> None:
         if retention < SHORTEST_RETENTION:
             raise InvalidInput("retention", retention, "a timedelta of at least a day")
         self._database = database
         self._catalog = catalog
-        self._planner = Planner(database, catalog)
-        self._committer = Committer(database, catalog)
+        pool = TablePool()
+        self._observer = (
+            Observer(database, catalog, scope, pool=pool) if scope.mode is Mode.OBSERVE else None
+        )
+        self._planner = Planner(database, catalog, selects=scope.covers, pool=pool)
+        self._committer = Committer(database, catalog, pool=pool)
+        self._cleaning: TableJobs[CleaningCounts] = TableJobs(pool)
         self._retention = retention
         self._grace = grace
         self._kept_house_at: float | None = None
 
+    def discover(self) -> None:
+        """Lets the next round ask the catalog which tables it has."""
+        self._planner.discover()
+
     def tick(self, now: datetime) -> CompactionCounts:
         """One round: lost attempts, commits, plans, and from time to time the housekeeping.
+
+        Several tables are worked on at once. One that takes long does not hold the round up for
+        longer than each step waits; the work on it goes on beside the next rounds.
+
+        Of tables that are only observed, a round makes the plans, and nothing else.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
         """
+        if self._observer is not None:
+            return CompactionCounts(
+                lost=0,
+                committed=CommitCounts(),
+                planned=self._observer.tick(now),
+                cleaned=CleaningCounts(),
+            )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
         # First what is merged: a plan that is made afterwards sees the table as it is then.
@@ -89,4 +116,4 @@ class Compaction:
         with self._database.begin() as tx:
             records.prune(tx, now - self._retention)
             workers.forget_silent_workers(tx)
-        return clean(self._database, self._catalog, grace=self._grace)
+        return clean(self._database, self._catalog, grace=self._grace, jobs=self._cleaning)

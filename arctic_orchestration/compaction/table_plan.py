@@ -35,7 +35,7 @@ class PlanState:
     held_files: frozenset[str] = frozenset()
     #: names of the partitions in which such a task is a major one: they are left out whole
     held_partitions: frozenset[str] = frozenset()
-    #: data files that rest after a quarantine, and until when: they are left out
+    #: data files that rest, and until when: they are left out
     resting: Mapping[str, datetime] = field(default_factory=dict)
     #: tasks that wait until they are attempted again
     retried: tuple[Retried, ...] = ()
@@ -51,7 +51,7 @@ class Left(StrEnum):
     UNPAIRED = "no two of the small files fit into one of the target size"
     GROWING = "the rest would rewrite a file that is larger than all others together"
     HELD = "its files are in tasks under way"
-    RESTING = "its files rest after a quarantine"
+    RESTING = "its files rest after a quarantine, or as a person canceled their task"
     TOO_LARGE = "more than arctic.compaction.max-task-size at once"
 
 

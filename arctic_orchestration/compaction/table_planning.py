@@ -59,7 +59,7 @@ def plan_table(
     state = PlanState()
     if database is not None:
         with database.read() as tx:
-            state = state_of(tx, identifier, now)
+            state = state_of(tx, identifier, now, forced=forced)
     table = load_table(catalog, identifier)
     policy = Policy.of(table.properties, identifier)
     return plan_loaded(table, policy, replace(state, forced=forced), now)
@@ -90,9 +90,16 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
     return plan(files, policy, state, now, name_of=partition_names(table))
 
 
-def state_of(tx: sa.Connection, table: str, now: datetime) -> PlanState:
+def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = False) -> PlanState:
     """What the table's tasks mean for a plan: files that are taken or rest, and when they were
     merged.
+
+    Args:
+        tx: the transaction.
+        table: its name.
+        now: the moment.
+        forced: a person asks for the plan, which replaces waiting tasks that were asked for
+            before: their files are planned again.
     """
     paths: dict[str, set[str]] = defaultdict(set)
     for path, task_id in task_rows.live_paths(tx, table).items():
@@ -101,7 +108,7 @@ def state_of(tx: sa.Connection, table: str, now: datetime) -> PlanState:
     held_partitions = set()
     retried = []
     for task in task_rows.tasks(tx, table=table, states=LIVE):
-        if task.state is TaskState.PLANNED and not task.forced:
+        if task.state is TaskState.PLANNED and (forced or not task.forced):
             continue
         if task.state is TaskState.FAILED:
             retried.append(
@@ -113,6 +120,7 @@ def state_of(tx: sa.Connection, table: str, now: datetime) -> PlanState:
             held_partitions.add(task.partition)
     return PlanState(
         merged_at=tables.partitions_merged_at(tx, table),
+        forced=forced,
         held_files=frozenset(held_files),
         held_partitions=frozenset(held_partitions),
         resting={path: one.until for path, one in rests.resting(tx, table, now).items()},

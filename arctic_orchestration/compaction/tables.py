@@ -53,6 +53,10 @@ class CompactionTable:
     looked_reason: str | None
     #: counts what makes a plan stale: see ``offers.offer``
     version: int
+    #: what an observer found last, which offers nothing; none: the planner has looked since
+    observed_at: datetime | None
+    observed_snapshot_id: int | None
+    observed_reason: str | None
     #: how many rests there were since the last commit
     failures: int
     rests_until: datetime | None
@@ -160,7 +164,13 @@ def looked(
     table = sa.update(compaction_tables).where(here.name == name)
     tx.execute(
         table.values(
-            looked_at=now, looked_snapshot_id=snapshot_id, looked_reason=reason, refused=refused
+            looked_at=now,
+            looked_snapshot_id=snapshot_id,
+            looked_reason=reason,
+            refused=refused,
+            observed_at=None,
+            observed_snapshot_id=None,
+            observed_reason=None,
         )
     )
     if still_due:
@@ -172,6 +182,17 @@ def looked(
         tx.execute(
             table.where(here.due_number == due_number).values(due_since=None, due_reason=None)
         )
+
+
+def observed(
+    tx: sa.Connection, name: str, *, snapshot_id: int | None, reason: str, now: datetime
+) -> None:
+    """Notes what an observer would merge; the planner plans the table as if nobody had looked."""
+    tx.execute(
+        sa.update(compaction_tables)
+        .where(compaction_tables.c.name == name)
+        .values(observed_at=now, observed_snapshot_id=snapshot_id, observed_reason=reason)
+    )
 
 
 def partitions_merged_at(tx: sa.Connection, table: str) -> dict[tuple[TaskKind, str], datetime]:

@@ -33,6 +33,9 @@ compaction_queues = sa.Table(
     sa.Column("share", sa.Integer, nullable=False),
     # How many workers are wanted for it, with those that people start.
     sa.Column("max_workers", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False, server_default="open"),
+    # How long an attempt at a task may take.
+    sa.Column("execution_timeout_seconds", sa.Integer, nullable=False, server_default="7200"),
     sa.Column("created_at", UtcTime, nullable=False),
 )
 
@@ -56,6 +59,10 @@ compaction_tables = sa.Table(
     sa.Column("looked_at", UtcTime),
     sa.Column("looked_snapshot_id", sa.BigInteger),
     sa.Column("looked_reason", Told),
+    # What an observer would merge; null: the planner has looked since.
+    sa.Column("observed_at", UtcTime),
+    sa.Column("observed_snapshot_id", sa.BigInteger),
+    sa.Column("observed_reason", Told),
     # Counts what makes a plan stale: another plan, a commit of ours.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
@@ -104,6 +111,8 @@ compaction_tasks = sa.Table(
     sa.Column("rank", sa.BigInteger, nullable=False),
     sa.Column("offered_at", UtcTime, nullable=False),
     sa.Column("waiting_since", UtcTime, nullable=False),
+    # How many tasks of its table were live or offered before it.
+    sa.Column("place", sa.Integer, nullable=False, server_default="0"),
     sa.Column("not_before", UtcTime),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("max_attempts", sa.Integer, nullable=False),

@@ -49,6 +49,7 @@ def flights_compaction() -> dg.Definitions:
     """
     return compaction_definitions(
         tables=[FLIGHTS.identifier, DELAYS_BY_ROUTE.identifier],
+        mode="run",
         interval_seconds=5,
         until_idle=timedelta(seconds=20),
     )

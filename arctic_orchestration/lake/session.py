@@ -1,6 +1,7 @@
 """The Spark session of the lake: which Java, which master, and the settings its files need."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake.java import find_java
+from arctic_orchestration.lake.java_errors import one_line
 from arctic_orchestration.settings import Settings
 
 #: Without these, files would be written or read wrongly; a session without them is refused.
@@ -35,6 +37,9 @@ _PREFERRED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+_STANDALONE = "spark://"
+#: how long a standalone master may take to accept a connection
+_ANSWER_SECONDS = 5.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -73,14 +78,44 @@ def spark_session(settings: Settings, properties: Mapping[str, str] | None = Non
 
     Errors:
         JavaNotFound: there is no Java that can run Spark.
-        ConfigurationError: a property contradicts one that the lake needs.
+        ConfigurationError: a property contradicts one that the lake needs, or Spark does not
+            start; the message says why on one line.
     """
     configuration = spark_properties(settings, properties)
+    _require_answer(configuration["spark.master"])
     prepare_environment(settings.spark_master)
     builder = SparkSession.builder
     for key, value in configuration.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise ConfigurationError(
+            f"Spark at {configuration['spark.master']} did not start: {one_line(str(error))}. "
+            "Check ARCTIC_SPARK_MASTER, and the Spark properties (--conf)"
+        ) from error
+
+
+def _require_answer(master: str) -> None:
+    """Refuses a standalone cluster that does not answer, before a JVM tries for a minute.
+
+    Errors:
+        ConfigurationError: none of its masters accepts a connection.
+    """
+    if not master.startswith(_STANDALONE) or SparkContext._active_spark_context is not None:
+        return
+    why = "no address"
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+            return
+        except (OSError, ValueError) as error:
+            why = str(error)
+    raise ConfigurationError(
+        f"Spark at {master} does not answer: {why}. Check ARCTIC_SPARK_MASTER, and that the "
+        "cluster's master is up"
+    )
 
 
 def prepare_environment(master: str) -> None:

@@ -29,12 +29,13 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
     assert (said.code, said.err) == (0, "")
     assert said.out == (
         "compaction queue fast is added: capacity 5, level -2, share 3, "
-        "at most 0 workers requested\n"
+        "at most 0 workers requested, execution timeout 2h\n"
     )
     assert list(listed(arctic)) == ["default", "fast"]
     said = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
     assert json.loads(said.out)["queue"] == {
-        "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0
+        "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0,
+        "execution_timeout_seconds": 7200, "state": "open",
     }  # fmt: skip
     # The higher level first.
     assert list(listed(arctic)) == ["fast", "default"]
@@ -49,6 +50,8 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
         (("add", "fast", "--capacity", "0"), "capacity: got 0, expected a whole number, 1 to"),
         (("add", "a b"), "name: got 'a b', expected a name of 1 to 40"),
         (("add", "default"), "name: got 'default', expected a name that no compaction queue"),
+        (("add", "fast", "--execution-timeout", "0s"), "--execution-timeout: got '0s', expected a"),
+        (("pause", "lost"), "no compaction queue lost; there is: default"),
         (("add", "fast", "--share", "0"), "share: got 0, expected a whole number, 1 to"),
         (("update", "default"), "expected one of --capacity, --level, --share, --max-workers"),
         (("update", "lost", "--level", "1"), "no compaction queue lost; there is: default"),
@@ -133,3 +136,22 @@ def test_names_that_nothing_has_are_refused(lake: SmallLake, arctic: Command) ->
         assert refused.code == 2
         assert said in " ".join(refused.err.split())
     assert listed(arctic)["default"]["tables"] == 0
+
+
+def test_queues_are_paused_drained_and_resumed(lake: SmallLake, arctic: Command) -> None:
+    """The list says so, and so does what waits."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    said = arctic("compaction", "queues", "pause", "default")
+    assert said.out == "compaction queue default is paused: no worker claims its tasks\n"
+    assert listed(arctic)["default"]["state"] == "paused"
+    assert "paused: no worker claims its tasks" in arctic("compaction", "queues", "list").out
+    explained = " ".join(arctic("compaction", "explain", "lake.flights").out.split())
+    assert "default is paused: arctic compaction queues resume default" in explained
+    drained = json.loads(arctic("compaction", "queues", "drain", "default", "--json").out)
+    assert drained == {"queue": "default", "state": "draining", "before": "paused"}
+    assert listed(arctic)["default"]["room"] == 0
+    resumed = arctic("compaction", "queues", "resume", "default")
+    assert resumed.out == "compaction queue default takes tasks, and workers claim them\n"
+    arctic("compaction", "queues", "update", "default", "--execution-timeout", "30m")
+    assert listed(arctic)["default"]["execution_timeout_seconds"] == 1800

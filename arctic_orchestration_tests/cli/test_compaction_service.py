@@ -24,17 +24,18 @@ from arctic_orchestration_tests.compaction.test_records import recorded
 __all__ = ["lake"]
 
 Command = Callable[..., Outcome]
+RUN = ("--tables", "*", "--mode", "run")
 
 
 def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
     """For people what happened, for programs all counts."""
     lake.table("lake.flights", 3, days=2)
     lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
-    said = arctic("compaction", "tick")
+    said = arctic("compaction", "tick", *RUN)
     assert (said.code, said.out) == (0, "2 tasks offered, 1 table refused\n")
     assert len(lake.tasks(TaskState.PLANNED)) == 2
-    assert arctic("compaction", "tick").out == "nothing was to be done\n"
-    counts = json.loads(arctic("compaction", "tick", "--json").out)
+    assert arctic("compaction", "tick", *RUN).out == "nothing was to be done\n"
+    counts = json.loads(arctic("compaction", "tick", *RUN, "--json").out)
     assert (counts["lost"], counts["committed"]["snapshots"]) == (0, 0)
     assert counts["planned"]["tables"] == 2
 
@@ -44,7 +45,7 @@ def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
 def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, told: signal.Signals) -> None:
     """First it plans what there is; then it ends at once, whatever its pause."""
     lake.table("lake.flights", 3)
-    with arctic_process("compaction", "serve", "--every", "1h", "--json") as process:
+    with arctic_process("compaction", "serve", *RUN, "--every", "1h", "--json") as process:
         first = json.loads(process.until(lambda line: '"round"' in line))
         assert first["planned"]["offered"] == 1
         assert [task.table for task in lake.tasks(TaskState.PLANNED)] == ["lake.flights"]
@@ -56,7 +57,7 @@ def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, told: signal.S
 @ON_SQLITE
 def test_a_pause_that_is_none_is_refused(lake: SmallLake, arctic: Command) -> None:
     """It would leave nobody else a turn."""
-    refused = arctic("compaction", "serve", "--every", "0s")
+    refused = arctic("compaction", "serve", *RUN, "--every", "0s")
     assert refused.code == 2
     assert "--every: got '0s', expected a duration longer than 0s" in refused.err
 
@@ -70,7 +71,7 @@ def test_records_are_kept_for_as_long_as_it_is_told(
     with lake.database.begin() as tx:
         for days in (1, 3):
             records.write(tx, recorded("lake.a", days, now - timedelta(days=days)))
-    assert arctic("compaction", "tick", *options).code == 0
+    assert arctic("compaction", "tick", *RUN, *options).code == 0
     with lake.database.read() as tx:
         assert [one.snapshot_id for one in records.records(tx)] == left
 
@@ -80,7 +81,7 @@ def test_records_are_kept_for_as_long_as_it_is_told(
 def test_a_retention_of_less_than_a_day_is_refused(
     lake: SmallLake, arctic: Command, command: str
 ) -> None:
-    refused = arctic("compaction", command, "--retention", "23h")
+    refused = arctic("compaction", command, *RUN, "--retention", "23h")
     assert refused.code == 2
     assert "--retention: got '23h', expected a duration of at least 1d" in refused.err
 
@@ -124,3 +125,36 @@ def test_trouble_is_said_once_and_so_is_its_end(
         ("ended", None),
     ]
     assert said[4]["lost"] == 2
+
+
+@pytest.mark.parametrize("command", ["tick", "serve"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--tables: got (), expected names or patterns of tables, one or more"),
+        (["--tables", "*", "--mode", "watch"], "--mode: got 'watch', expected observe or run"),
+    ],
+)
+@ON_SQLITE
+def test_the_tables_and_the_mode_have_to_be_said(
+    lake: SmallLake, arctic: Command, command: str, options: list[str], message: str
+) -> None:
+    """Nothing is planned by accident."""
+    refused = arctic("compaction", command, *options)
+    assert refused.code == 2
+    assert message in " ".join(refused.err.split())
+
+
+def test_without_a_mode_tables_are_only_observed(lake: SmallLake, arctic: Command) -> None:
+    """The plan is shown; no task is offered, and a table that no pattern matches is left alone."""
+    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.other", 3)
+    said = arctic("compaction", "tick", "--tables", "lake.f*")
+    assert (said.code, said.out) == (0, "2 tasks would be offered (--mode run)\n")
+    assert lake.tasks() == []
+    status = json.loads(arctic("compaction", "status", "--json").out)
+    told = {one["table"]: one["observed"] for one in status["tables"]}
+    assert told == {"lake.flights": "6 of 6 files in 2 tasks", "lake.other": None}
+    assert arctic("compaction", "tick", *RUN).out == "3 tasks offered\n"
+    status = json.loads(arctic("compaction", "status", "--json").out)
+    assert [one["observed"] for one in status["tables"]] == [None, None]

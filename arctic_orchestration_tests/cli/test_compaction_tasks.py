@@ -143,12 +143,34 @@ def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> N
     claimed = lake.claim().task
     (waiting,) = lake.tasks(TaskState.PLANNED)
     said = arctic("compaction", "cancel", waiting.id)
-    assert said.out == f"task {waiting.id} of lake.flights is canceled\n"
+    assert f"task {waiting.id} of lake.flights is canceled; its 3 files rest until" in said.out
+    assert "arctic compaction wake lake.flights" in " ".join(said.out.split())
     assert [task.id for task in lake.tasks(TaskState.CANCELED)] == [waiting.id]
     refused = arctic("compaction", "cancel", claimed.id)
     assert refused.code == 2
     assert "is claimed; what can be canceled waits" in refused.err
     assert [task.id for task in lake.tasks(TaskState.CLAIMED)] == [claimed.id]
+
+
+def test_what_was_canceled_is_not_planned_again(lake: SmallLake, arctic: Command) -> None:
+    """Its files rest, and a run of them says by its exit code that it could do nothing; until they
+    are woken.
+    """
+    lake.table("lake.flights", 3)
+    lake.tick()
+    (waiting,) = lake.tasks(TaskState.PLANNED)
+    arctic("compaction", "cancel", waiting.id)
+    arctic("compaction", "plan", "lake.flights")
+    assert lake.tasks(TaskState.PLANNED) == []
+    run = arctic("compaction", "run", "lake.flights")
+    assert run.code == 1
+    assert "nothing could be merged" in run.out
+    status = json.loads(arctic("compaction", "status", "--json").out)["tables"][0]
+    assert status["resting_files"] == 3
+    assert "canceled by a person" in status["says"][0]
+    arctic("compaction", "wake", "lake.flights")
+    lake.tick()
+    assert [task.digest for task in lake.tasks(TaskState.PLANNED)] == [waiting.digest]
 
 
 def test_records_are_listed_newest_first(lake: SmallLake, arctic: Command) -> None:
@@ -219,6 +241,9 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
     with lake.database.read() as tx:
         row = tables.table_named(tx, "lake.flights")
     assert (row.commit_owner, row.commit_trouble) == (None, "access denied")
+    lake.tick()
+    assert lake.tasks(TaskState.PLANNED) == []
+    arctic("compaction", "wake", "lake.flights")
     lake.tick()
     assert len(lake.tasks(TaskState.PLANNED)) == 1
 

@@ -140,6 +140,13 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     )
     serving(lake)
     assert "queue default" not in found()
+    with lake.database.begin() as tx:
+        queues.set_state(tx, "default", queues.QueueState.PAUSED)
+    assert found()["queue default"] == (
+        WARNING,
+        "paused, 1 task waiting",
+        "if that is over: arctic compaction queues resume default",
+    )
 
 
 @ON_SQLITE

@@ -115,7 +115,8 @@ def compacted(place: Place, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Comp
 
 
 def a_location(*assets: dg.AssetSpec, **options: Any) -> dg.Definitions:
-    """A code location that compacts its lake."""
+    """A code location that compacts its lake: all tables, unless the options say otherwise."""
+    chosen: dict[str, Any] = {"tables": ["*"], "mode": "run", **options}
     return dg.Definitions.merge(
-        dg.Definitions(assets=list(assets)), compaction_definitions(**options)
+        dg.Definitions(assets=list(assets)), compaction_definitions(**chosen)
     )

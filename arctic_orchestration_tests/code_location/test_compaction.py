@@ -114,6 +114,25 @@ def test_small_files_become_a_request_of_a_run(lake: CompactedPlace) -> None:
     assert told.skip_message == "queue default has 1 tasks to claim, and 1 workers"
 
 
+def test_without_a_mode_tables_are_planned_and_left_alone(lake: CompactedPlace) -> None:
+    """No task, no run, no file is changed; the table's asset says what would be merged."""
+    lake.append("nyc.small", files=3)
+    lake.append("nyc.other", files=3)
+    location = a_location(
+        dg.AssetSpec("fills", metadata={"arctic/table": "nyc.small"}),
+        tables=["nyc.s*"],
+        mode="observe",
+        numbers_every=timedelta(seconds=1),
+    )
+    lake.tick(location)
+    lake.place.instance.report_runless_asset_event(dg.AssetMaterialization("fills"))
+    told = lake.tick(location)
+    assert (states(lake), lake.requests, lake.files("nyc.small")) == ([], [], 3)
+    assert "due" not in (told.skip_message or "")
+    assert lake.reported("nyc.small")[-1]["would be merged"] == "3 of 3 files in 1 task"
+    assert lake.reported("nyc.other") == []
+
+
 def test_a_request_names_the_queue_and_its_level(lake: CompactedPlace) -> None:
     """So that rules of the run queue find it; each request has a key of its own."""
     with lake.place.database.begin() as tx:
@@ -304,6 +323,7 @@ def test_options_that_cannot_be_used_are_refused_by_name() -> None:
     with pytest.raises(InvalidDefinition) as refused:
         compaction_definitions(
             tables="nyc.flights",
+            mode="watch",
             interval_seconds=0,
             parallelism=True,
             until_idle=timedelta(seconds=-1),

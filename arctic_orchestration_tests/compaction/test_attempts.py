@@ -281,3 +281,28 @@ def test_a_worker_can_keep_to_one_table(database: Database) -> None:
         assert claim is not None
         assert claim.task.table == "lake.a"
         assert attempts.claim(tx, [], "w", table="lake.a", time=clock) is None
+
+
+def test_an_attempt_that_takes_too_long_is_lost_though_it_is_renewed(database: Database) -> None:
+    """At the execution timeout of its queue, not before; what it reports later is refused."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.update_queue(tx, "default", execution_timeout_seconds=600)
+    claim = claimed(database, clock)
+    with database.begin() as tx:
+        for _ in range(19):
+            clock.passes(seconds=30)
+            assert attempts.renew(tx, claim.attempt_id, claim.token, time=clock)
+            assert attempts.expire(tx, time=clock) == 0
+        clock.passes(seconds=30)
+        assert attempts.renew(tx, claim.attempt_id, claim.token, time=clock)
+        assert attempts.expire(tx, time=clock) == 1
+        assert not attempts.renew(tx, claim.attempt_id, claim.token, time=clock)
+        with pytest.raises(Refused, match="is lost since"):
+            attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
+    assert state_of(database, claim) == (
+        TaskState.PLANNED,
+        1,
+        "attempt 1 of 3 was lost: worker w had it for longer than 10m, the execution timeout of "
+        "queue default",
+    )

@@ -6,10 +6,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import records, task_rows
-from arctic_orchestration.compaction.now import compact_now
+from arctic_orchestration.compaction import queues, records, task_rows
+from arctic_orchestration.compaction.now import compact_now, offer_now
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.task import LIVE, TaskState
 from arctic_orchestration.compaction.worker import Worker
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
@@ -111,3 +111,44 @@ def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
         assert sum(record.files_in for record in records.records(tx)) >= 12
         states = {task.state for task in task_rows.tasks(tx)}
     assert TaskState.QUARANTINED not in states
+
+
+def live(state: Database) -> list[tuple[str, TaskState]]:
+    with state.read() as tx:
+        return [(task.id, task.state) for task in task_rows.tasks(tx, states=LIVE)]
+
+
+def test_to_force_a_plan_twice_offers_the_same_task(state: Database, catalog: Catalog) -> None:
+    """The second one keeps what the first one offered."""
+    table_of(catalog, files=3)
+    _, first = offer_now(state, catalog, "lake.words", NOW, force=True)
+    _, second = offer_now(state, catalog, "lake.words", NOW, force=True)
+    assert first is not None and second is not None
+    assert (second.taken, second.kept, second.superseded) == ((), first.taken, ())
+    assert live(state) == [(first.taken[0], TaskState.PLANNED)]
+
+
+def test_to_force_a_run_after_one_that_failed_merges(state: Database, catalog: Catalog) -> None:
+    """At once: the failed task does not wait for its retry interval."""
+
+    def breaks(group: object) -> None:
+        raise OSError("no space left on device")
+
+    table = table_of(catalog, files=3)
+    failed = compact_now(state, catalog, Merging(breaks), "lake.words", NOW, force=True)
+    assert [task.state for task in failed.left] == [TaskState.FAILED]
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW, force=True)
+    assert [one.files_in for one in done.records] == [3]
+    assert len(list(table.refresh().scan().plan_files())) == 1
+
+
+def test_a_run_of_a_paused_queue_says_so_at_once(state: Database, catalog: Catalog) -> None:
+    """And leaves the task that it offered."""
+    table_of(catalog, files=3)
+    with state.begin() as tx:
+        queues.set_state(tx, "default", queues.QueueState.PAUSED)
+    done = compact_now(state, catalog, Merging(), "lake.words", NOW, force=True)
+    assert done.trouble == (
+        "queue default is paused; end that with: arctic compaction queues resume default"
+    )
+    assert [task.state for task in done.left] == [TaskState.PLANNED]

@@ -15,7 +15,10 @@ from arctic_orchestration.compaction.table_planning import state_of
 from arctic_orchestration.compaction.tables import table_named
 from arctic_orchestration.compaction.task import LIVE, TaskKind, TaskState
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.compaction_tables import compaction_task_files
+from arctic_orchestration.database.compaction_tables import (
+    compaction_task_files,
+    compaction_tasks,
+)
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration_tests.compaction.stored import (
@@ -332,3 +335,51 @@ def _ages(tx: sa.Connection) -> list[object]:
 
 def _paths(tx: sa.Connection, id: str) -> list[str]:
     return [file.path for file in task_rows.group_of(tx, id).files]
+
+
+def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database: Database) -> None:
+    """A failed task does not wait for its retry interval; a plan by thresholds does not take it."""
+    clock = Clock()
+    with database.begin() as tx:
+        (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
+        claim = attempts.claim(tx, [], "w", time=clock)
+        attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
+        again = offer(tx, "lake.a", [planned("a", "b")], NOON + MINUTE, forced=True)
+        assert (again.taken, again.kept, again.superseded) == ((), (id,), ())
+        stored = task_rows.task_by_id(tx, id)
+        assert (stored.state, stored.not_before, stored.forced) == (TaskState.PLANNED, None, True)
+        assert stored.reason == "asked for by a person, before its retry interval was over"
+        assert offer(tx, "lake.a", [], NOON + MINUTE).superseded == ()
+
+
+def test_the_tables_of_a_queue_take_turns(database: Database) -> None:
+    """Eight tasks of one table, and a minute later eight of another: one of each in turn.
+
+    All have the same benefit, so half a level, 1800 s, is divided by the places: the n-th of a
+    table comes n / (n + 8) * 1800 s later than its first: 0, 200, 360, 490, 600, 692, 771, 840.
+    Up to the sixth a minute is less than from one to the next (692 - 600 = 92, 771 - 692 = 79).
+    """
+    clock = Clock()
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        seen(tx, "lake.b")
+        for table, at in (("lake.a", NOON), ("lake.b", NOON + MINUTE)):
+            offer(tx, table, [planned(f"{number}x", f"{number}y") for number in range(8)], at)
+        claimed = []
+        while claim := attempts.claim(tx, [], "w", time=clock):
+            claimed.append(claim.task.table)
+    assert claimed == ["lake.a", "lake.b"] * 8
+
+
+def test_a_place_is_given_once(database: Database) -> None:
+    """It stays when a task is planned again, and goes to the task that replaces it."""
+    places = {}
+    with database.begin() as tx:
+        offer(tx, "lake.a", [planned("a"), planned("b"), planned("c")], NOON)
+        plan = [planned("c"), planned("b", "x"), planned("d")]
+        offer(tx, "lake.a", plan, NOON + MINUTE)
+        query = sa.select(compaction_tasks.c.id, compaction_tasks.c.place)
+        for id, place in tx.execute(query.where(compaction_tasks.c.ended_at.is_(None))):
+            places[tuple(file.path for file in task_rows.group_of(tx, id).files)] = place
+    # One other task, c, is live when b with x and d are offered: d is the second of these.
+    assert places == {("c",): 2, ("b", "x"): 1, ("d",): 2}

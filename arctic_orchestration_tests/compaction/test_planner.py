@@ -136,6 +136,18 @@ def test_fragments_that_each_outweigh_the_smaller_ones_are_kept() -> None:
     assert found.partitions[0].left is Left.GROWING
 
 
+def test_two_unequal_fragments_are_merged_once_they_have_waited() -> None:
+    """Of 1, 10 and 100 kB the two smallest: what is written again is as little as it can be."""
+    files = [data_file("a", 1000), data_file("b", 10_000), data_file("c", 100_000)]
+    waited = PlanState(merged_at={(TaskKind.MAJOR, ""): NOW - HOUR})
+    (task,) = planned(files[:2], waited).tasks
+    assert (task.kind, set(task.paths)) == (TaskKind.MINOR, {"a", "b"})
+    assert task.reason == "2 fragments, not merged for 1h"
+    (task,) = planned(files, waited).tasks
+    assert set(task.paths) == {"a", "b"}
+    assert planned(files).tasks == ()
+
+
 def test_eight_undersized_files_are_a_major() -> None:
     """Packed to the target with the fragments: 30 + 30 + 30 + 5, then 30 + 30 + 30, then 30 + 30"""
     files = [*data_files(8, 30 * MB), data_file("z", 5 * MB, sequence=2)]
@@ -360,15 +372,13 @@ def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
     found = planned(files, replace(FRESH, resting=resting))
     (task,) = found.tasks
     assert set(task.paths) == {f"f{number:04}" for number in range(14, 30)}
-    assert found.partitions[0].notes == (
-        "14 files at rest after a quarantine, until 2026-01-02 13:00:00Z",
-    )
+    assert found.partitions[0].notes == ("14 files at rest, until 2026-01-02 13:00:00Z",)
     assert found.look_again_at == NOW + HOUR
     found = planned(files[:14], replace(FRESH, resting=resting))
     assert found.tasks == ()
     (left,) = found.left_alone()
     assert left.left is Left.RESTING
-    assert left.examples == ("14 files at rest after a quarantine, until 2026-01-02 13:00:00Z",)
+    assert left.examples == ("14 files at rest, until 2026-01-02 13:00:00Z",)
     forced = planned(files, replace(FORCED, resting=resting))
     assert sum(len(task.paths) for task in forced.tasks) == 30
 

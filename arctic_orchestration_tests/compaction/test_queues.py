@@ -7,12 +7,19 @@ import pytest
 
 from arctic_orchestration.compaction import attempts, queues, task_rows
 from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.queues import CompactionQueue
+from arctic_orchestration.compaction.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.tables import table_gone, table_named
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
+from arctic_orchestration_tests.compaction.stored import (
+    MERGE,
+    MINUTE,
+    NOON,
+    Clock,
+    planned,
+    seen,
+)
 
 
 def test_the_queue_default_is_always_there(database: Database) -> None:
@@ -257,3 +264,46 @@ def test_who_maps_to_a_queue_that_is_being_deleted_waits_and_then_is_refused(
             names = {queue.name for queue in queues.queues(tx)}
             assert table_named(tx, "lake.a").queue in names
     assert len(outcomes) == 10
+
+
+def test_of_a_paused_queue_nothing_is_claimed(database: Database) -> None:
+    """It takes tasks; what a worker has is finished; other queues go on; it can be resumed."""
+    clock = Clock()
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="other"), NOON)
+        seen(tx, "lake.a")
+        seen(tx, "lake.b", queue="other")
+        offer(tx, "lake.a", [planned("a"), planned("b")], NOON)
+        offer(tx, "lake.b", [planned("a")], NOON)
+        begun = attempts.claim(tx, ["default"], "w", time=clock)
+        assert begun is not None
+        assert queues.set_state(tx, "default", QueueState.PAUSED) is QueueState.OPEN
+        assert attempts.claim(tx, ["default"], "w", time=clock) is None
+        other = attempts.claim(tx, [], "w", time=clock)
+        assert other is not None and other.task.table == "lake.b"
+        attempts.merged(tx, begun.attempt_id, begun.token, **MERGE, time=clock)
+        assert len(offer(tx, "lake.a", [planned("b"), planned("c")], NOON).taken) == 1
+        assert queues.set_state(tx, "default", QueueState.OPEN) is QueueState.PAUSED
+        assert attempts.claim(tx, [], "w", time=clock) is not None
+
+
+def test_a_queue_that_drains_takes_no_new_task(database: Database) -> None:
+    """What waits stays and is claimed; a table that finds no room stays due."""
+    clock = Clock()
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        (first,) = offer(tx, "lake.a", [planned("a")], NOON).taken
+        queues.set_state(tx, "default", QueueState.DRAINING)
+        offered = offer(tx, "lake.a", [planned("a"), planned("b")], NOON)
+        assert (offered.taken, offered.kept, len(offered.blocked)) == ((), (first,), 1)
+        assert queues.queues_with_room(tx) == frozenset()
+        assert [one.room for one in queues.counted(tx)] == [0]
+        claim = attempts.claim(tx, [], "w", time=clock)
+        assert claim is not None and claim.task.id == first
+        queues.set_state(tx, "default", QueueState.OPEN)
+        assert queues.queues_with_room(tx) == {"default"}
+
+
+def test_the_state_of_a_queue_that_is_none(database: Database) -> None:
+    with database.begin() as tx, pytest.raises(NotFound, match="no compaction queue x"):
+        queues.set_state(tx, "x", QueueState.PAUSED)

@@ -56,7 +56,9 @@ def test_a_rank_is_the_age_less_level_and_benefit() -> None:
     assert rank_of(NOON, 0, 0, MIB) == noon
     assert rank_of(NOON, 2, 0, MIB) == noon - 7_200_000_000
     assert rank_of(NOON, -1, 0, MIB) == noon + 3_600_000_000
-    assert rank_of(NOON, 0, 2, 32 * MIB) == noon - 211_764_705
+    assert rank_of(NOON, 0, 2, 32 * MIB) == noon - 105_882_352
+    # The ninth task of a table: half of half an hour.
+    assert rank_of(NOON, 0, 0, MIB, place=8) == noon + 900_000_000
     assert rank_of(NOON + HOUR, 1, 0, MIB) == noon
     assert rank_of(NOON, 1, 0, MIB, seconds_per_level=60) == noon - 60_000_000
 
@@ -81,7 +83,7 @@ def test_more_small_files_for_fewer_bytes_never_come_later(
 @given(
     level=_levels, small=_smalls, size=_bytes, since=_ages,
     other=st.tuples(_smalls, _bytes), below=st.integers(0, 2000),
-    later=st.timedeltas(timedelta(0), timedelta(days=1)),
+    later=st.timedeltas(timedelta(0), timedelta(days=1)), place=st.integers(0, 10**6),
 )  # fmt: skip
 def test_nobody_overtakes_after_the_moment_that_is_promised(
     level: int,
@@ -91,11 +93,12 @@ def test_nobody_overtakes_after_the_moment_that_is_promised(
     other: tuple[int, int],
     below: int,
     later: timedelta,
+    place: int,
 ) -> None:
     """A task of any level up to the highest that begins to wait then, or later, is behind."""
     highest = level + below // 2
     until = overtaken_until(since, level, highest)  # type: ignore[arg-type]
-    mine = rank_of(since, level, small, size)  # type: ignore[arg-type]
+    mine = rank_of(since, level, small, size, place=place)  # type: ignore[arg-type]
     assert rank_of(until + later, highest - below, *other) > mine
     assert rank_of(until + later, highest, *other) > mine
 

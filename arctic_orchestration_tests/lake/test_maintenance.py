@@ -156,6 +156,24 @@ def test_a_file_under_another_spelling_is_the_same_file(table: Table) -> None:
     assert FileKind.DATA not in {file.kind for file in done.files}
 
 
+def test_checksums_go_with_their_files(table: Table) -> None:
+    """Hadoop's local file system leaves one beside each file; that of a file that stays, stays."""
+    table.append(rows(1))
+    table.overwrite(rows(2))
+    gone, stays = (
+        next(iter(table.scan(snapshot_id=id).plan_files())).file.file_path
+        for id in (snapshot_ids(table)[0], snapshot_ids(table)[-1])
+    )
+    for path in (gone, stays):
+        Path(path).with_name(f".{Path(path).name}.crc").write_bytes(b"crc")
+
+    expired = expire_snapshots(table, older_than=LATER, keep_last=1)
+
+    assert gone in {file.path for file in expired.files}
+    left = {path.name for path in Path(gone).parent.iterdir()}
+    assert left == {Path(stays).name, f".{Path(stays).name}.crc"}
+
+
 def test_statistics_go_with_their_snapshot(table: Table) -> None:
     """Those of the table and those of its partitions; the head keeps its own."""
     files = {}

@@ -1,19 +1,26 @@
 """``arctic compaction queues``: where merge tasks wait for workers."""
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from arctic_orchestration.cli.compaction.opened import opened_compaction
+from arctic_orchestration.cli.compaction.opened import opened_compaction, positive_duration
 from arctic_orchestration.cli.display import Rows, console, counted, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues
-from arctic_orchestration.compaction.queues import CAPACITY, CompactionQueue, QueueCounts
+from arctic_orchestration.compaction.queues import (
+    CAPACITY,
+    CompactionQueue,
+    QueueCounts,
+    QueueState,
+)
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.compaction.workers import Worker, live_workers
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration
 
 app = typer.Typer(help="Queues of merge tasks.", no_args_is_help=True)
 
@@ -21,6 +28,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's n
 _CAPACITY = "How many live tasks it takes; a table that finds no room stays due."
 _LEVEL = "Of two queues that have had their shares alike, the higher level goes first."
 _SHARE = "Workers that serve several queues divide themselves by it."
+_TIMEOUT = "How long an attempt at a task may take: 2h. Then it counts as lost."
 _MAX_WORKERS = "How many worker runs are requested for it at once; 0: people start its workers."
 
 
@@ -63,11 +71,17 @@ def add(
     level: Annotated[int, typer.Option(help=_LEVEL)] = 0,
     share: Annotated[int, typer.Option(help=_SHARE)] = 1,
     max_workers: Annotated[int, typer.Option("--max-workers", help=_MAX_WORKERS)] = 1,
+    execution_timeout: Annotated[str, typer.Option(help=_TIMEOUT)] = "2h",
     as_json: JsonOption = False,
 ) -> None:
     """Adds a queue; tables come to it by their property, or by: arctic compaction map."""
     queue = CompactionQueue(
-        name=name, capacity=capacity, level=level, share=share, max_workers=max_workers
+        name=name,
+        capacity=capacity,
+        level=level,
+        share=share,
+        max_workers=max_workers,
+        execution_timeout_seconds=_timeout(execution_timeout),
     )
     with opened_compaction(makes=True) as state, state.database.begin() as tx:
         queues.add_queue(tx, queue, utc_now())
@@ -81,17 +95,63 @@ def update(
     level: Annotated[int | None, typer.Option(help=_LEVEL)] = None,
     share: Annotated[int | None, typer.Option(help=_SHARE)] = None,
     max_workers: Annotated[int | None, typer.Option("--max-workers", help=_MAX_WORKERS)] = None,
+    execution_timeout: Annotated[str | None, typer.Option(help=_TIMEOUT)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Changes what is given. A smaller capacity takes nothing away that is there."""
-    if capacity is level is share is max_workers is None:
-        expected = "one of --capacity, --level, --share, --max-workers; nothing was changed"
+    seconds = None if execution_timeout is None else _timeout(execution_timeout)
+    if capacity is level is share is max_workers is seconds is None:
+        expected = (
+            "one of --capacity, --level, --share, --max-workers, --execution-timeout; "
+            "nothing was changed"
+        )
         raise InvalidInput("options", None, expected)
     with opened_compaction() as state, state.database.begin() as tx:
         queue = queues.update_queue(
-            tx, name, capacity=capacity, level=level, share=share, max_workers=max_workers
+            tx,
+            name,
+            capacity=capacity,
+            level=level,
+            share=share,
+            max_workers=max_workers,
+            execution_timeout_seconds=seconds,
         )
     _say(queue, "is changed", as_json)
+
+
+@app.command()
+def pause(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let no worker claim tasks of a queue. Merges under way are finished and committed."""
+    _set_state(name, QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
+
+
+@app.command()
+def drain(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let a queue take no new tasks. What waits is merged; its tables stay due."""
+    _set_state(name, QueueState.DRAINING, "takes no new tasks; what waits is merged", as_json)
+
+
+@app.command()
+def resume(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let a queue that was paused or drained take tasks, and workers claim them."""
+    _set_state(name, QueueState.OPEN, "takes tasks, and workers claim them", as_json)
+
+
+def _set_state(name: str, state: QueueState, does: str, as_json: bool) -> None:
+    with opened_compaction() as opened, opened.database.begin() as tx:
+        before = queues.set_state(tx, name, state)
+    if as_json:
+        print_json({"queue": name, "state": state.value, "before": before.value})
+        return
+    already = " already" if before is state else ""
+    console().print(f"compaction queue {escape(name)}{already} {does}")
+
+
+def _timeout(text: str) -> int:
+    duration = positive_duration("--execution-timeout", text)
+    if duration < timedelta(seconds=1):
+        raise InvalidInput("--execution-timeout", text, "a duration of at least 1s")
+    return int(duration.total_seconds())
 
 
 @app.command()
@@ -112,7 +172,8 @@ def _say(queue: CompactionQueue, done: str, as_json: bool) -> None:
     console().print(
         f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
         f"level {queue.level}, share {queue.share}, "
-        f"at most {counted(queue.max_workers, 'worker')} requested"
+        f"at most {counted(queue.max_workers, 'worker')} requested, execution timeout "
+        f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}"
     )
 
 
@@ -122,7 +183,11 @@ def _waiting(one: QueueCounts) -> int:
 
 def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
     said = []
-    if not one.room:
+    if one.queue.state is QueueState.PAUSED:
+        said.append("paused: no worker claims its tasks")
+    if one.queue.state is QueueState.DRAINING:
+        said.append("draining: it takes no new tasks")
+    elif not one.room:
         said.append("full: tables that find no room stay due")
     if _waiting(one) and not workers:
         said.append("no worker serves it")
@@ -136,6 +201,8 @@ def _queue_json(queue: CompactionQueue) -> dict[str, Any]:
         "level": queue.level,
         "share": queue.share,
         "max_workers": queue.max_workers,
+        "execution_timeout_seconds": queue.execution_timeout_seconds,
+        "state": queue.state.value,
     }
 
 

@@ -22,7 +22,7 @@ from arctic_orchestration.errors import InvalidInput
 
 if TYPE_CHECKING:
     from arctic_orchestration.compaction.now import RunResult
-    from arctic_orchestration.compaction.table_plan import TablePlan
+    from arctic_orchestration.compaction.table_plan import LeftAlone, TablePlan
     from arctic_orchestration.compaction.worker import Merge, WorkerEvent
     from arctic_orchestration.lake.merging.ways import Way
 
@@ -48,7 +48,8 @@ def run(
 ) -> None:
     """Plans, merges and commits a table in this process, and prints what was recorded.
 
-    Tasks of the table that other workers have are waited for. Exit code 1 when something is left.
+    Tasks of the table that other workers have are waited for. Exit code 1 when something is left,
+    or when files rest, are in tasks of others or are too large, and so nothing could be merged.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     with opened_compaction(makes=True) as state:
@@ -175,7 +176,16 @@ def _is_done(result: "RunResult") -> bool:
         and not result.left
         and result.trouble is None
         and not (result.counts.wrong or result.counts.conflicts)
+        and (bool(result.records) or not _barred(result))
     )
+
+
+def _barred(result: "RunResult") -> list["LeftAlone"]:
+    """The partitions that cannot be merged now, though there may be something to merge."""
+    from arctic_orchestration.compaction.table_plan import Left
+
+    barred = (Left.HELD, Left.RESTING, Left.TOO_LARGE)
+    return [one for one in result.plan.left_alone() if one.left in barred]
 
 
 def _print(table: str, result: "RunResult") -> None:
@@ -197,9 +207,13 @@ def _print(table: str, result: "RunResult") -> None:
     if result.records:
         print_records(None, list(result.records))
     elif offered is not None and not result.plan.tasks:
+        barred = _barred(result)
+        if barred:
+            out.print("[yellow]nothing could be merged[/]")
         for left in result.plan.left_alone():
             where = counted(left.partitions, "partition")
-            out.print(f"[dim]left alone:[/] {where}: {escape(left.left.value)}")
+            mark = "[yellow]left alone:[/]" if left in barred else "[dim]left alone:[/]"
+            out.print(f"{mark} {where}: {escape(left.left.value)}")
 
 
 def _json(table: str, result: "RunResult") -> dict[str, Any]:

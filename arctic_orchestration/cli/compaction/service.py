@@ -20,6 +20,7 @@ from arctic_orchestration.cli.ending import when_told_to_end
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape, json_text
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling.views.texts import iso
@@ -36,13 +37,36 @@ RetentionOption = Annotated[
 ]
 
 
-def tick(retention: RetentionOption = "30d", as_json: JsonOption = False) -> None:
-    """One round: lost attempts, commits, plans, housekeeping. As the sensor does it."""
+TablesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tables",
+        metavar="PATTERN",
+        help="Plan the tables that match: lake.flights, 'lake.*', '*' for all; repeatable.",
+    ),
+]
+ModeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MODE",
+        help="observe: plan and show, change nothing. run: compact the tables.",
+    ),
+]
+
+
+def tick(
+    tables: TablesOption = None,
+    mode: ModeOption = Mode.OBSERVE.value,
+    retention: RetentionOption = "30d",
+    as_json: JsonOption = False,
+) -> None:
+    """Make one round: lost attempts, commits, plans, housekeeping. As the sensor does it."""
+    scope = Scope.of(tables or (), mode, field="--{}")
     kept = _retention(retention)
     with opened_compaction(makes=True) as state:
         from arctic_orchestration.compaction.service import Compaction
 
-        engine = Compaction(state.database, state.catalog, retention=kept)
+        engine = Compaction(state.database, state.catalog, retention=kept, scope=scope)
         with working("looking at the tables"):
             counts = engine.tick(utc_now())
     if as_json:
@@ -52,22 +76,25 @@ def tick(retention: RetentionOption = "30d", as_json: JsonOption = False) -> Non
 
 
 def serve(
+    tables: TablesOption = None,
+    mode: ModeOption = Mode.OBSERVE.value,
     every: Annotated[str, typer.Option(help="From the end of a round to the next.")] = "10s",
     retention: RetentionOption = "30d",
     as_json: JsonOption = False,
 ) -> None:
-    """A round every few seconds, until SIGTERM or Ctrl-C: for where no Dagster sensor ticks.
+    """Make a round every few seconds, until SIGTERM or Ctrl-C: for where no Dagster sensor ticks.
 
     A line is printed for each round that did something; with --json, a document on a line.
     """
+    scope = Scope.of(tables or (), mode, field="--{}")
     pause = positive_duration("--every", every)
     kept = _retention(retention)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     with opened_compaction(makes=True) as state:
         from arctic_orchestration.compaction.service import Compaction
 
-        engine = Compaction(state.database, state.catalog, retention=kept)
-        Service(state, engine, as_json).run(pause)
+        engine = Compaction(state.database, state.catalog, retention=kept, scope=scope)
+        Service(state, engine, as_json, scope).run(pause)
 
 
 def _retention(text: str) -> timedelta:
@@ -82,7 +109,10 @@ def _retention(text: str) -> timedelta:
 class Service:
     """Rounds, one after the other."""
 
-    def __init__(self, state: Opened, engine: Any, as_json: bool) -> None:
+    def __init__(
+        self, state: Opened, engine: Any, as_json: bool, scope: Scope = EVERYTHING
+    ) -> None:
+        self._scope = scope
         self._state = state
         self._engine = engine
         self._as_json = as_json
@@ -94,11 +124,19 @@ class Service:
         """Makes rounds until it is told to end."""
         catalog = self._state.settings.catalog
         database = self._state.database.shown
+        does = "tables " + ", ".join(self._scope.tables)
+        if self._scope.mode is Mode.OBSERVE:
+            does += " (only observed; --mode run compacts them)"
         self._say(
             "began",
-            f"a round every {format_duration(pause)} for the tables of catalog {catalog}; "
+            f"a round every {format_duration(pause)} for {does} of catalog {catalog}; "
             f"state in {database}",
-            {"catalog": catalog, "database": database},
+            {
+                "catalog": catalog,
+                "database": database,
+                "mode": self._scope.mode,
+                "tables": self._scope.tables,
+            },
         )
         with when_told_to_end(self.end):
             while not self._told_to_end:
@@ -151,6 +189,7 @@ def counts_text(counts: "CompactionCounts") -> str:
         (committed.conflicts, f"{counted(committed.conflicts, 'task')} came too late"),
         (committed.wrong, f"{counted(committed.wrong, 'task')} with wrong outputs"),
         (committed.troubled, f"{counted(committed.troubled, 'table')} could not be committed to"),
+        (planned.wanted, f"{counted(planned.wanted, 'task')} would be offered (--mode run)"),
         (planned.offered, f"{counted(planned.offered, 'task')} offered"),
         (planned.superseded, f"{planned.superseded} replaced"),
         (planned.blocked, f"{planned.blocked} without room in a queue"),

@@ -51,7 +51,7 @@ class Seen:
     tasks: Mapping[TaskState, int]
     committed_at: datetime | None
     enabled: bool
-    #: files that rest after a quarantine, the first to wake first
+    #: files that rest, the first to wake first
     resting: Sequence[Rest] = ()
 
     @property
@@ -84,6 +84,10 @@ class Seen:
             said.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
         if row.due_since is not None:
             said.append(f"due since {format_moment(row.due_since)}: {row.due_reason}")
+        if row.observed_at is not None:
+            said.append(
+                f"only observed, at {format_moment(row.observed_at)}: {row.observed_reason}"
+            )
         if said:
             return said
         if row.looked_at is None:
@@ -196,7 +200,7 @@ def due(
 
 
 def wake(table: TableArgument, as_json: JsonOption = False) -> None:
-    """Ends the rest of a table, and of its files that were in quarantine, and makes it due."""
+    """End the rest of a table and of its files (quarantine, cancel), and make it due."""
     now = utc_now()
     with opened_compaction() as state, state.database.begin() as tx:
         before = tables.lock_table(tx, table)
@@ -335,6 +339,8 @@ def _json(one: Seen, now: datetime) -> dict[str, Any]:
         "gone_at": iso(row.gone_at) if row else None,
         "looked_at": iso(row.looked_at) if row else None,
         "looked": row and row.looked_reason,
+        "observed_at": iso(row.observed_at) if row else None,
+        "observed": row and row.observed_reason,
         "waiting": one.waiting,
         "claimed": one.tasks.get(TaskState.CLAIMED, 0),
         "merged": one.tasks.get(TaskState.MERGED, 0),

@@ -40,7 +40,7 @@ from arctic_orchestration.compaction.task import (
 )
 from arctic_orchestration.database.compaction_tables import compaction_tasks
 from arctic_orchestration.errors import ArcticError, InvalidInput, TransitionRefused
-from arctic_orchestration.quantities import format_bytes
+from arctic_orchestration.quantities import format_bytes, format_moment
 from arctic_orchestration.scheduling.views.texts import iso
 
 IdArgument = Annotated[
@@ -141,9 +141,9 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
-    """Takes back a task that waits for a worker, or for a committer that does not get on with it.
+    """Take back a task that waits for a worker, or for a committer that does not get on with it.
 
-    Its files are planned again when its table is looked at.
+    Its files rest for a day, so that the next plan does not offer them again.
     """
     with opened_compaction() as opened:
         with opened.database.begin() as tx:
@@ -157,8 +157,12 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
             after = task_rows.task_by_id(tx, found.id)
     if as_json:
         print_json(task_json(after))
-    else:
-        console().print(f"task {found.id} of {escape(found.table)} is canceled")
+        return
+    until = format_moment((after.ended_at or utc_now()) + rests.CANCELED_REST)
+    console().print(
+        f"task {found.id} of {escape(found.table)} is canceled; its {counted(found.files, 'file')} "
+        f"rest until {until}; end that with: arctic compaction wake {escape(found.table)}"
+    )
 
 
 def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
@@ -167,8 +171,12 @@ def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
             f"Compaction task {task.id} is {task.state}; what can be canceled waits: it is "
             "planned, failed or merged; nothing was changed"
         )
+    now = utc_now()
+    # Before the task ends: then it lets its files go.
+    reason = f"task {task.id}: {_CANCELED}"
+    rests.rest_files_of(tx, task, reason, now, length=rests.CANCELED_REST)
     task_rows.move(
-        tx, [(task.id, task.state)], TaskState.CANCELED, _CANCELED, utc_now(),
+        tx, [(task.id, task.state)], TaskState.CANCELED, _CANCELED, now,
         values={"not_before": None},
     )  # fmt: skip
 

@@ -49,7 +49,8 @@ class QueueNow:
         For as long as the workers that there are have no pause, no merge takes longer than those
         of late, and nobody changes the queue or the levels.
         """
-        if not self.slots or self.longest is None:
+        paused = self.queue.state is queues.QueueState.PAUSED
+        if not self.slots or self.longest is None or paused:
             return None
         return task.waiting_since + ranking.waits_at_most(
             task.level,
@@ -167,6 +168,8 @@ def _planned_text(
     said = [
         f"waits for a worker since {span(task.waiting_since, now)}, {ahead} ahead of it in {name}"
     ]
+    if queue.queue.state is queues.QueueState.PAUSED:
+        said.append(f"{name} is paused: arctic compaction queues resume {name}")
     if until > now:
         said.append(f"after {format_moment(until)} nothing new goes before it")
     else:

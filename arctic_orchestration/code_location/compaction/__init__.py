@@ -1,4 +1,4 @@
-"""`compaction_definitions`: lets the tables of a lake compact themselves.
+"""`compaction_definitions`: plans and compacts the tables of a lake.
 
 The sensor ``arctic_compaction`` is planner, committer and housekeeping: its tick is a round of
 :class:`arctic_orchestration.compaction.service.Compaction`. The merging is done by runs of the job
@@ -14,6 +14,7 @@ from arctic_orchestration.code_location.compaction.numbers import table_asset
 from arctic_orchestration.code_location.compaction.sensor import CompactionSensor
 from arctic_orchestration.code_location.compaction.worker import worker_job
 from arctic_orchestration.compaction.records import RETENTION, SHORTEST_RETENTION
+from arctic_orchestration.compaction.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 from arctic_orchestration.settings import Settings
@@ -24,7 +25,8 @@ COMPACTION = "arctic_compaction"
 def compaction_definitions(
     settings: Settings | None = None,
     *,
-    tables: Sequence[str] = (),
+    tables: Sequence[str],
+    mode: str = Mode.OBSERVE,
     spark: LakeSparkResource | None = None,
     interval_seconds: int = 10,
     parallelism: int = 2,
@@ -36,16 +38,22 @@ def compaction_definitions(
 
     ::
 
-        defs = dg.Definitions.merge(my_definitions, arctic.definitions(), compaction_definitions())
+        compaction = compaction_definitions(tables=["nyc.*"], mode="run")
+        defs = dg.Definitions.merge(my_definitions, arctic.definitions(), compaction)
 
     One code location is enough for all tables of a catalog; several do no harm. An asset whose
     metadata or tags say ``arctic/table: nyc.flights`` makes that table due when it arrives.
 
     Args:
         settings: none: read from the environment by each tick and run.
-        tables: tables whose numbers are assets of this location, ``arctic/compaction/nyc/flights``,
-            with a description and a button to observe them. The numbers of all others are
-            reported too; Dagster shows those as assets without a definition.
+        tables: patterns of the names of the tables that are planned: ``nyc.flights``, ``nyc.*``,
+            ``*`` for all. The numbers of these are reported. A table that is named in full has
+            them as an asset of this location, ``arctic/compaction/nyc/flights``, with a
+            description and a button to observe it; Dagster shows the others as assets without a
+            definition.
+        mode: ``observe``: the tables are planned and the plans are shown (``arctic compaction
+            status``, the table's asset); nothing is merged, committed or removed. ``run``: they
+            are compacted.
         spark: where the runs have their session from; none: ``pyspark_resource()``.
         interval_seconds: the least time between two ticks of the sensor.
         parallelism: how many tasks a run works on at once.
@@ -55,10 +63,13 @@ def compaction_definitions(
         retention: how long records, and tasks that ended, are kept; a day at least.
 
     Errors:
-        InvalidDefinition: a number or a span of time is out of its range, or a name is none.
+        InvalidDefinition: a number or a span of time is out of its range, there is no pattern, or
+            the mode is another one.
         ConfigurationError: a Spark property contradicts one that the lake needs.
     """
-    _check(tables, interval_seconds, parallelism, until_idle, numbers_every, retention)
+    scope = _checked(
+        tables, mode, interval_seconds, parallelism, until_idle, numbers_every, retention
+    )
     job = worker_job(settings, spark or pyspark_resource(settings))
     sensor = CompactionSensor(
         name=COMPACTION,
@@ -69,28 +80,30 @@ def compaction_definitions(
         until_idle=until_idle,
         numbers_every=numbers_every,
         retention=retention,
+        scope=scope,
     )
     return dg.Definitions(
-        assets=[table_asset(name, settings) for name in dict.fromkeys(tables)],
+        assets=[table_asset(name, settings) for name in scope.names],
         jobs=[job],
         sensors=[sensor],
     )
 
 
-def _check(
+def _checked(
     tables: Sequence[str],
+    mode: str,
     interval_seconds: int,
     parallelism: int,
     until_idle: timedelta,
     numbers_every: timedelta | None,
     retention: timedelta,
-) -> None:
+) -> Scope:
     problems = []
-    if isinstance(tables, str) or not all(
-        isinstance(name, str) and all(name.split(".")) for name in tables
-    ):
-        expected = "a list of names of tables, as in the catalog: nyc.flights"
-        problems.append(InvalidInput("tables", tables, expected))
+    scope = EVERYTHING
+    try:
+        scope = Scope.of(tables, mode)
+    except InvalidInput as problem:
+        problems.append(problem)
     for field, number in (("interval_seconds", interval_seconds), ("parallelism", parallelism)):
         if type(number) is not int or number < 1:
             problems.append(InvalidInput(field, number, "a whole number, at least 1"))
@@ -105,3 +118,4 @@ def _check(
         problems.append(InvalidInput("retention", retention, "a timedelta of at least a day"))
     if problems:
         raise InvalidDefinition(problems)
+    return scope

@@ -7,7 +7,7 @@ tables: an observation of those would count as an arrival, and fire schedules.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: Labels that say of what state of the table an observation is.
 SNAPSHOT, RECORD, TASKS = "snapshot", "last commit of compaction", "tasks"
 REFUSED = "not compacted"
+OBSERVED = "would be merged"
 
 Metadata = dict[str, int | float | str | dg.TimestampMetadataValue]
 
@@ -94,9 +95,10 @@ def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadat
         live = _live_tasks(tx).get(table, 0)
         last = records.records(tx, table=table, limit=1)
         try:
-            refused = tables.table_named(tx, table).refused
+            row = tables.table_named(tx, table)
+            refused, observed = row.refused, row.observed_reason
         except NotFound:
-            refused = None
+            refused = observed = None
     snapshot = loaded.current_snapshot()
     metadata: Metadata = {SNAPSHOT: str(snapshot.snapshot_id) if snapshot else "none", TASKS: live}
     try:
@@ -114,6 +116,8 @@ def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadat
     }
     if refused is not None:
         metadata[REFUSED] = refused
+    if observed is not None:
+        metadata[OBSERVED] = observed
     return metadata | (_of_record(last[0]) if last else {})
 
 
@@ -163,9 +167,15 @@ class ReportClock:
         self._told: dict[str, _Told] = {}
 
     def due(
-        self, database: Database, instance: dg.DagsterInstance, now: datetime
+        self,
+        database: Database,
+        instance: dg.DagsterInstance,
+        now: datetime,
+        covers: Callable[[str], bool],
     ) -> Mapping[str, "_State"]:
         """The tables whose turn it is, the longest silent first, with what will be told of them.
+
+        Only tables whose name ``covers`` takes.
 
         Cost: three statements; and one in Dagster's storage the first time a table is seen, as
         another code server may have told of it.
@@ -174,7 +184,11 @@ class ReportClock:
             DatabaseUnavailable: the state database did not answer.
         """
         with database.read() as tx:
-            known = [table for table in tables.known_tables(tx) if table.gone_at is None]
+            known = [
+                table
+                for table in tables.known_tables(tx)
+                if table.gone_at is None and covers(table.name)
+            ]
             live = _live_tasks(tx)
             last = _last_snapshots(tx)
         found: list[tuple[datetime, str, _State]] = []
@@ -227,7 +241,7 @@ def _is_due(told: _Told, state: _State, every: timedelta, now: datetime) -> bool
 
 
 def _state(table: CompactionTable, record: int | None, tasks: int) -> _State:
-    looked = table.looked_snapshot_id
+    looked = table.looked_snapshot_id if table.observed_at is None else table.observed_snapshot_id
     return _State(
         snapshot="none" if looked is None else str(looked),
         record="" if record is None else str(record),

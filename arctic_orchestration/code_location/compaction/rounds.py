@@ -87,6 +87,7 @@ def told(counts: "CompactionCounts") -> Mapping[str, int]:
         "tasks with wrong outputs": committed.wrong,
         "tables not committed to": committed.troubled,
         "tables planned": planned.planned,
+        "tasks not offered, as tables are only observed": planned.wanted,
         "tasks offered": planned.offered,
         "tasks superseded": planned.superseded,
         "tasks without room": planned.blocked,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, RunRecord
 
 from arctic_orchestration.compaction import queues, workers
-from arctic_orchestration.compaction.queues import CompactionQueue
+from arctic_orchestration.compaction.queues import CompactionQueue, QueueState
 from arctic_orchestration.database.compaction_tables import (
     compaction_tasks,
     is_claimed,
@@ -65,7 +65,11 @@ def work_of(tx: sa.Connection) -> Mapping[str, Work]:
         counts.append(Counter({row.queue: row[1] for row in tx.execute(query)}))
     claimable, claimed = counts
     return {
-        queue.name: Work(queue=queue, claimable=claimable[queue.name], claimed=claimed[queue.name])
+        queue.name: Work(
+            queue=queue,
+            claimable=0 if queue.state is QueueState.PAUSED else claimable[queue.name],
+            claimed=claimed[queue.name],
+        )
         for queue in queues.queues(tx)
     }
 

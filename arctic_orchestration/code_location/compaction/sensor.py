@@ -23,6 +23,7 @@ from arctic_orchestration.code_location.compaction.runs import (
     wanted_runs,
 )
 from arctic_orchestration.code_location.compaction.worker import OP
+from arctic_orchestration.compaction.scope import Mode, Scope
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.identifiers import new_id
@@ -68,6 +69,7 @@ class _Place:
         log: DagsterLog,
         numbers_every: timedelta | None,
         retention: timedelta,
+        scope: Scope,
     ) -> None:
         self.database = Database.open(settings.database_url)
         self.log = log
@@ -77,6 +79,7 @@ class _Place:
         self.has_new_tables = False
         self._settings = settings
         self._retention = retention
+        self._scope = scope
         self._catalog: Catalog | None = None
         self._compaction: Compaction | None = None
 
@@ -89,10 +92,13 @@ class _Place:
         if self._catalog is None:
             # Here, beside the ticks, since a catalog that is away may be long in saying so.
             self._catalog = open_catalog(self._settings)
-        if self._compaction is None or self.has_new_tables:
-            # A new one asks the catalog at once which tables it has.
-            self.has_new_tables = False
-            self._compaction = Compaction(self.database, self._catalog, retention=self._retention)
+        if self._compaction is None:
+            self._compaction = Compaction(
+                self.database, self._catalog, retention=self._retention, scope=self._scope
+            )
+        elif self.has_new_tables:
+            self._compaction.discover()
+        self.has_new_tables = False
         counts, error = None, None
         try:
             counts = self._compaction.tick(now)
@@ -116,7 +122,9 @@ class CompactionSensor(dg.SensorDefinition):
         until_idle: timedelta,
         numbers_every: timedelta | None,
         retention: timedelta,
+        scope: Scope,
     ) -> None:
+        self._scope = scope
         self._settings = settings
         self._retention = retention
         self._worker_job = job.name
@@ -144,7 +152,8 @@ class CompactionSensor(dg.SensorDefinition):
         else:
             self._mark(tick, place)
             self._go_round(tick, place)
-            self._ask_for_workers(tick, place)
+            if self._scope.mode is Mode.RUN:
+                self._ask_for_workers(tick, place)
         if tick.requests:
             if tick.said:
                 context.log.info("; ".join(tick.said))
@@ -180,7 +189,11 @@ class CompactionSensor(dg.SensorDefinition):
             if not rounds.underway:
                 reports = {}
                 if place.clock is not None:
-                    reports = dict(place.clock.due(place.database, tick.context.instance, tick.now))
+                    reports = dict(
+                        place.clock.due(
+                            place.database, tick.context.instance, tick.now, self._scope.covers
+                        )
+                    )
                     for name, state in reports.items():
                         place.clock.asked(name, state, tick.now)
                 rounds.begin(tick.now, list(reports))
@@ -247,7 +260,12 @@ class CompactionSensor(dg.SensorDefinition):
     def _filled(self, context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         if self._tables is None:
             repository = context.repository_def
-            self._tables = tables_of(repository.asset_graph) if repository is not None else {}
+            found = tables_of(repository.asset_graph) if repository is not None else {}
+            # Of tables that are only observed, no planner would take up that they are due.
+            runs = self._scope.mode is Mode.RUN
+            self._tables = {
+                asset: table for asset, table in found.items() if runs and self._scope.covers(table)
+            }
         return self._tables
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
@@ -259,5 +277,7 @@ class CompactionSensor(dg.SensorDefinition):
         if key not in self._places:
             # The instance of a tick ends with it; the log has connections of its own.
             log = DagsterLog(context.instance)
-            self._places[key] = _Place(settings, log, self._numbers_every, self._retention)
+            self._places[key] = _Place(
+                settings, log, self._numbers_every, self._retention, self._scope
+            )
         return self._places[key]

@@ -45,6 +45,7 @@ from arctic_orchestration.lake.upkeep.removing import (
     FailedRemoval,
     FileKind,
     RemovedFile,
+    checksums_of,
     name_of,
     nothing,
     read_again,
@@ -199,7 +200,8 @@ def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
     except Exception:
         left = True
     else:
-        left = any(table.snapshot_by_id(number) for number in over.snapshot_ids) or any(
+        there = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+        left = not there.isdisjoint(over.snapshot_ids) or any(
             name in table.metadata.refs for name in over.refs
         )
     if left:
@@ -276,11 +278,12 @@ def _expired(
 
 
 def _removal_fails(table: Table, path: str) -> str | None:
-    try:
-        table.io.delete(path)
-    except FileNotFoundError:
-        return None
-    except Exception as error:
-        # Stores have errors of their own; the other files are to go all the same.
-        return str(error) or type(error).__name__
+    for one in (path, *checksums_of(path)):
+        try:
+            table.io.delete(one)
+        except FileNotFoundError:
+            continue
+        except Exception as error:
+            # Stores have errors of their own; the other files are to go all the same.
+            return str(error) or type(error).__name__
     return None

@@ -46,6 +46,14 @@ def nothing(_path: str) -> bool:
     return False
 
 
+def checksums_of(path: str) -> tuple[str, ...]:
+    """Where Hadoop's local file system keeps the checksum of a file; none in other stores."""
+    if not path.startswith(("/", "file:")):
+        return ()
+    directory, _, name = path.rpartition("/")
+    return (f"{directory}/.{name}.crc",)
+
+
 def name_of(table: Table) -> str:
     return ".".join(table.name())
 

@@ -1,0 +1,32 @@
+"""Errors of Spark and its JVM as people read them: one line, without the stack."""
+
+from collections.abc import Iterator
+
+_LINES, _LETTERS = 4, 1_000
+_CAUSE = "Caused by:"
+#: what lines of a stack, and of Spark's notes about it, begin with
+_STACK = ("at ", "... ", "Driver stacktrace", "JVM stacktrace", _CAUSE)
+
+
+def one_line(text: str) -> str:
+    """The first lines of an error without those of a stack, and the root cause."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(_STACK)][:_LINES]
+    causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
+    if causes and not any(causes[-1] in line for line in said):
+        said.append(f"({_CAUSE.lower()} {causes[-1]})")
+    return " ".join(said)[:_LETTERS] or "no reason was given"
+
+
+def is_of_java(error: BaseException) -> bool:
+    """Whether an error, or one that caused it, is of Spark or of the bridge to its JVM."""
+    return any(
+        type(one).__module__.partition(".")[0] in ("py4j", "pyspark") for one in _chain(error)
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

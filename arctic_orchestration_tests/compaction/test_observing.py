@@ -1,0 +1,92 @@
+"""Tables that are only observed: planned and shown, and left as they are."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import tables, task_rows
+from arctic_orchestration.compaction.planning import Planner
+from arctic_orchestration.compaction.scope import Mode, Scope
+from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration_tests.compaction.planned_lake import Lake
+
+
+class World:
+    """A lake that is observed, and a clock that is set by hand."""
+
+    def __init__(self, lake: Lake, database: Database) -> None:
+        self.lake, self.database = lake, database
+        self.now: datetime = utc_now()
+        scope = Scope(tables=("lake.b*",), mode=Mode.OBSERVE)
+        self.compaction = Compaction(database, lake.catalog, scope=scope)
+
+    def tick(self, **passed: float):
+        """The counts of a round, after so much time."""
+        self.now += timedelta(**passed)
+        return self.compaction.tick(self.now).planned
+
+    def row(self, name: str) -> CompactionTable:
+        with self.database.read() as tx:
+            return tables.table_named(tx, name)
+
+
+@pytest.fixture
+def world(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
+    return World(Lake.at(tmp_path / "lake"), database)
+
+
+def test_a_plan_is_made_and_shown_and_nothing_is_offered(world: World) -> None:
+    """Of the tables that a pattern matches; one that is not to be compacted says so."""
+    world.lake.table("lake.busy", files=12)
+    world.lake.table("lake.barred", files=12, enabled="false")
+    world.lake.table("lake.other", files=12)
+    counts = world.tick()
+    assert (counts.tables, counts.planned, counts.wanted, counts.offered) == (2, 2, 1, 0)
+    assert world.row("lake.busy").observed_reason == "12 of 12 files in 1 task"
+    assert world.row("lake.barred").observed_reason == (
+        "not compacted: arctic.compaction.enabled is false"
+    )
+    with world.database.read() as tx:
+        assert task_rows.tasks(tx) == []
+        assert [row.name for row in tables.known_tables(tx)] == ["lake.barred", "lake.busy"]
+
+
+def test_a_table_is_planned_again_when_it_has_changed(world: World) -> None:
+    """Not at each look; but after an append, and once fragments have waited for an hour."""
+    world.lake.table("lake.busy", files=3)
+    assert world.tick().planned == 1
+    assert world.row("lake.busy").observed_reason == "nothing to merge in 3 files"
+    counts = world.tick(seconds=61)
+    assert (counts.looked, counts.planned) == (1, 0)
+    assert (world.tick(hours=1).planned, world.row("lake.busy").observed_reason) == (
+        1,
+        "3 of 3 files in 1 task",
+    )
+    world.lake.append("lake.busy")
+    assert world.tick(seconds=61).planned == 1
+    assert world.row("lake.busy").observed_reason == "4 of 4 files in 1 task"
+
+
+def test_who_compacts_later_finds_it_as_if_nobody_had_looked(world: World) -> None:
+    """Also when nothing has changed in the table since."""
+    world.lake.table("lake.busy", files=12)
+    world.tick(minutes=10)
+    planner = Planner(world.database, world.lake.catalog)
+    assert planner.tick(world.now + timedelta(seconds=1)).offered == 1
+    row = world.row("lake.busy")
+    assert (row.observed_at, row.looked_reason) == (None, "12 of 12 files in 1 task")
+
+
+def test_a_table_that_cannot_be_read_does_not_keep_others_from_being_planned(world: World) -> None:
+    """Whichever comes first."""
+    world.lake.table("lake.b1", files=12)
+    world.lake.table("lake.b2", files=12)
+    world.lake.catalog.down_for = frozenset({"lake.b1"})
+    counts = world.tick()
+    assert (counts.troubled, counts.wanted) == (1, 1)
