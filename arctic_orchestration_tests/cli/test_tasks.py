@@ -145,7 +145,7 @@ def test_an_explanation_follows_the_life_of_a_task(three: Tasked, arctic: Comman
     found = document(arctic, "explain", "top")
     assert found["runs"] == ["middle", "top"]
     assert found["waits"] == {"top": ["middle"]}
-    assert found["nothing_renews"] == {}
+    assert found["nothing_renews"] == found["will_not_run"] == {}
     text = arctic("tasks", "explain", "middle").out
     assert "submitted now, it would not run: made 1d6h" in text
     assert "by run run-7 of cluster west" in text
@@ -162,7 +162,15 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
         skips.skip(tx, "middle", "the source is wrong", by="ann", cluster="default")
     found = arctic("tasks", "explain", "top").out
     assert "it is skipped, so the task will fail" in found
-    assert "middle is skipped" in found
+    assert "2 tasks will not run" in found
+    assert "middle: skipped: the source is wrong (by ann)" in found
+    assert "top: middle is skipped" in found
+    assert "until it is fresh, in this order" not in found
+    would = document(arctic, "explain", "top")
+    assert would["runs"] == []
+    assert would["will_not_run"] == {
+        "middle": "skipped: the source is wrong (by ann)", "top": "middle is skipped",
+    }  # fmt: skip
     three.made("middle", 60)
     assert "would be skipped: the source is wrong" in arctic("tasks", "explain", "middle").out
     own = arctic("tasks", "explain", "middle").out
@@ -174,6 +182,10 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     three.made("raw", 7)
     found = arctic("tasks", "explain", "middle").out
     assert "it is of location feeds of cluster default, and is waited for 30m" in found
+    assert "1 task that nobody submits here" in found
+    would = document(arctic, "explain", "middle")
+    assert would["runs"] == ["middle"]
+    assert would["waited_for"] == {"raw": "of location feeds of cluster default, and waited for"}
     three.acquired("raw", run="run-8", location="feeds")
     found = arctic("tasks", "explain", "middle").out
     assert "raw: made 7h" in found

@@ -1,11 +1,13 @@
 """What people are shown of tasks."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness.views.explanation import Explanation, explain
+from arctic_orchestration.freshness.views.roots import Root, roots
 from arctic_orchestration.freshness.views.tasks import task_views
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
@@ -86,3 +88,81 @@ def test_an_explanation_says_what_a_submission_waits_for_and_who_has_the_task(
     )
     assert [event.step.value for event in parent.events] == ["submitted", "acquired", "requested"]
     assert parent.latest[0].wanted_by == asked.id
+
+
+def test_the_root_of_a_wait_is_named_in_one_line(world: World) -> None:
+    """Four generations: what the last one waits for is what the first one does just then."""
+    names = ["flights", "delays", "routes", "report"]
+    east = world.place(
+        spec("flights", batch="night", concurrency=1),
+        *(spec(name, [parent], batch="night", concurrency=1) for parent, name in pairwise(names)),
+        spec("before", batch="night", concurrency=1),
+    )
+    east.submit("before")
+    east.tick()
+    (asked,) = east.submit("report")
+
+    def root() -> Root | None:
+        with world.state.read() as tx:
+            (view,) = task_views(tx, world.clock.now, names=["report"])
+        return view.roots.get(asked.id)
+
+    assert root() is None
+    east.tick()
+    found = root()
+    assert found is not None
+    assert found.text == (
+        "waits for flights, which is waiting: 1 tasks of batch night run, and 1 may "
+        "(through routes, delays)"
+    )
+    assert east.make_all() == ["before"]
+    east.tick()
+    east.tick()
+    found = root()
+    assert found is not None
+    assert found.text == (
+        "waits for flights, which run east-lake-2 of cluster east, location lake makes (through "
+        "routes, delays)"
+    )
+    assert f"Now it {found.text}." in explained(world, "report").lines()
+    assert east.make_all() == ["flights"]
+    east.tick()
+    found = root()
+    assert found is not None
+    assert (found.submission.task, found.through) == ("delays", ("routes",))
+    assert world.settle() == ["delays", "routes", "report"]
+    assert root() is None
+
+
+def test_the_way_to_a_far_root_is_shown_in_part(world: World) -> None:
+    """The nearest three, and how many more there are; only the last of them was asked about."""
+    names = [f"t{number:02}" for number in range(40)]
+    children = [spec(name, [parent]) for parent, name in pairwise(names)]
+    east = world.place(*children)
+    world.place(spec("t00"), location="hills")
+    (asked,) = east.submit("t39")
+    for _ in range(3):
+        east.tick()
+    with world.state.read() as tx:
+        found = roots(tx, [world.again(asked)])[asked.id]
+    assert found.text == (
+        "waits for t01, which is waiting: waits for t00 (never made, to be made since the start of "
+        "today (UTC)); until 2026-01-01 12:30:00Z (through t38, t37, t36 and 34 more)"
+    )
+
+
+def test_the_root_of_a_wait_names_what_nobody_here_makes_too(world: World) -> None:
+    """A task of another location, on which the one in the middle waits besides."""
+    east = world.place(
+        spec("flights"), spec("delays", ["flights", "weather"]), spec("report", ["delays"])
+    )
+    world.place(spec("weather"), location="hills")
+    (asked,) = east.submit("report")
+    for _ in range(3):
+        east.tick()
+    with world.state.read() as tx:
+        found = roots(tx, [world.again(asked)])[asked.id]
+    assert found.text == (
+        "waits for flights, which run east-lake-1 of cluster east, location lake makes (through "
+        "delays), and for weather, which nobody here makes"
+    )

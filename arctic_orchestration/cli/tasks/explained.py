@@ -1,5 +1,6 @@
 """``arctic tasks explain``: why a task is made or not, along the steps of its life."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.tree import Tree
@@ -82,7 +83,9 @@ def _tree(known: Known, found: Explanation, plan: Resolution) -> Tree:
     else:
         tree.add(f"{_YES} nobody makes it")
     for submission in view.live:
-        tree.add(f"{_WAITS} {escape(_live_text(submission))}")
+        branch = tree.add(f"{_WAITS} {escape(_live_text(submission))}")
+        if submission.id in view.roots:
+            branch.add(escape(view.roots[submission.id].text))
     last = next((one for one in found.latest if one.state.ended), None)
     if not view.live and last is not None:
         text = f"the last submission, by {last.by} at {format_moment(last.submitted_at)}, "
@@ -123,13 +126,21 @@ def _what_is_done(known: Known, edge: EdgeView) -> str:
     parent = known.views[edge.parent]
     if parent.skipped is not None:
         return "; it is skipped, so the task will fail"
-    parents = known.places[edge.parent]
+    if _is_submitted_for(known, edge.parent, edge.child):
+        return "; it is submitted first"
+    return f"; it is of location {_where(known, edge.parent)}, and is waited for {patience}"
+
+
+def _is_submitted_for(known: Known, parent: str, child: str) -> bool:
+    """Whether a stale parent is submitted for a child: it is of the same location or batch."""
+    children, parents = known.places[child], known.places[parent]
     here = {(one.cluster, one.location) for one in children}
     batches = {one.spec.batch for one in children if one.spec.batch}
-    if any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents):
-        return "; it is submitted first"
-    where = ", ".join(f"{one.location} of cluster {one.cluster}" for one in parents)
-    return f"; it is of location {where}, and is waited for {patience}"
+    return any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents)
+
+
+def _where(known: Known, task: str) -> str:
+    return ", ".join(f"{one.location} of cluster {one.cluster}" for one in known.places[task])
 
 
 def _live_text(one: Submission) -> str:
@@ -158,26 +169,76 @@ def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
 
 
 def _add_plan(tree: Tree, known: Known, plan: Resolution) -> None:
-    """What a submission now would run, in order."""
-    runs = plan.runs
-    if not runs:
+    """What a submission now would run, in order, and what it would not."""
+    never, waited = _never(known, plan), _waited_for(known, plan)
+    runs = [name for name in plan.runs if name not in never and name not in waited]
+    if not plan.runs:
         tree.add("[dim]nothing has to run[/]")
-        return
-    branch = tree.add(f"{counted(len(runs), 'run')} until it is fresh, in this order")
-    for name in runs[:_SHOWN]:
-        waits = ", ".join(edge.parent for edge in plan.stale.get(name, ()))
-        text = escape(name) + (f" [dim]after {escape(waits)}[/]" if waits else "")
-        if known.views[name].holder is not None:
-            text += " [dim](runs already)[/]"
-        for edge in plan.stuck.get(name, ()):
-            reason = "is skipped" if edge.parent in known.views else "is made by no task"
-            text += f" [red]{escape(edge.parent)} {reason}[/]"
+    if runs:
+        branch = tree.add(f"{counted(len(runs), 'run')} until it is fresh, in this order")
+        _add_some(branch, [_run_text(known, plan, name) for name in runs])
+    if waited:
+        branch = tree.add(f"[yellow]{counted(len(waited), 'task')} that nobody submits here[/]")
+        _add_some(branch, [f"{escape(name)}: {escape(why)}" for name, why in waited.items()])
+    if never:
+        branch = tree.add(f"[red]{counted(len(never), 'task')} will not run[/]")
+        _add_some(branch, [f"{escape(name)}: {escape(why)}" for name, why in never.items()])
+
+
+def _add_some(branch: Tree, texts: Sequence[str]) -> None:
+    for text in texts[:_SHOWN]:
         branch.add(text)
-    if len(runs) > _SHOWN:
-        branch.add(f"[dim]and {len(runs) - _SHOWN} more[/]")
+    if len(texts) > _SHOWN:
+        branch.add(f"[dim]and {len(texts) - _SHOWN} more[/]")
+
+
+def _run_text(known: Known, plan: Resolution, name: str) -> str:
+    waits = ", ".join(edge.parent for edge in plan.stale.get(name, ()))
+    text = escape(name) + (f" [dim]after {escape(waits)}[/]" if waits else "")
+    if known.views[name].holder is not None:
+        text += " [dim](runs already)[/]"
+    for edge in plan.stuck.get(name, ()):
+        if edge.parent not in known.views:
+            text += f" [yellow]{escape(edge.parent)} is made by no task[/]"
+    return text
+
+
+def _never(known: Known, plan: Resolution) -> dict[str, str]:
+    """The tasks that a submission now would not run, parents before children, each with why.
+
+    A parent that is no task may be made in time; one that is skipped will not.
+    """
+    never = {name: f"skipped: {known.views[name].skipped}" for name in plan.skipped}
+    for name in plan.runs:
+        lost = [edge.parent for edge in plan.stale.get(name, ()) if edge.parent in never]
+        if lost and known.views[name].holder is None:
+            what = "is skipped" if lost[0] in plan.skipped else "will not run"
+            never[name] = f"{lost[0]} {what}"
+    return never
+
+
+def _waited_for(known: Known, plan: Resolution) -> dict[str, str]:
+    """The tasks that are to be made by others: those of no location or batch of a child."""
+    submitted = {name for name in plan.runs if known.views[name].live}
+    needed = {edge.parent for edges in plan.stale.values() for edge in edges}
+    submitted |= set(plan.runs) - needed
+    for name in reversed(plan.runs):
+        if name in submitted:
+            parents = [edge.parent for edge in plan.stale.get(name, ())]
+            submitted |= {
+                parent
+                for parent in parents
+                if parent in known.views and _is_submitted_for(known, parent, name)
+            }
+    return {
+        name: f"of location {_where(known, name)}, and waited for"
+        for name in plan.runs
+        if name not in submitted and known.views[name].holder is None
+    }
 
 
 def _document(known: Known, found: Explanation, plan: Resolution) -> dict[str, Any]:
+    never, waited = _never(known, plan), _waited_for(known, plan)
     return {
         **task_json(known, found.task),
         "would": [
@@ -194,7 +255,9 @@ def _document(known: Known, found: Explanation, plan: Resolution) -> dict[str, A
             for place in found.locations
         ],
         "submissions": [submission_json(one) for one in found.latest],
-        "runs": list(plan.runs),
+        "runs": [name for name in plan.runs if name not in never and name not in waited],
+        "waited_for": waited,
+        "will_not_run": never,
         "waits": {name: [edge.parent for edge in edges] for name, edges in plan.stale.items()},
         "nothing_renews": {
             name: [edge.parent for edge in edges] for name, edges in plan.stuck.items()

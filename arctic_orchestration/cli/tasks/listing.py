@@ -103,7 +103,8 @@ def why(view: TaskView) -> str:
         return f"{view.holder} makes it; {view.age}"
     if said:
         more = f" (and {counted(len(said) - 1, 'more submission')})" if len(said) > 1 else ""
-        return f"{said[0].reason}{more}"
+        root = view.roots.get(said[0].id)
+        return f"{root.text if root is not None else said[0].reason}{more}"
     if view.skipped is not None:
         return f"{view.skipped}; {view.age}"
     if view.failed is not None:
@@ -139,6 +140,16 @@ def task_json(known: Known, view: TaskView) -> dict[str, Any]:
         ],
         "parents": [edge_json(known, edge) for edge in view.parents],
         "live_submissions": [submission_json(one) for one in view.live],
+        "roots": [
+            {
+                "of": id,
+                "submission": root.submission.id,
+                "task": root.submission.task,
+                "state": root.submission.state.value,
+                "reason": root.submission.reason,
+            }
+            for id, root in view.roots.items()
+        ],
         "failed_submission": None if view.failed is None else submission_json(view.failed),
     }  # fmt: skip
 

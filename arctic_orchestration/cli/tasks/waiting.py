@@ -12,6 +12,7 @@ from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.views.roots import Root, roots
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -30,7 +31,8 @@ def until_ended(opened: OpenedTasks, made: Sequence[Submission]) -> list[Submiss
             with opened.database.read() as tx:
                 found = submissions.by_ids(tx, ids)
                 places, now = definitions.locations(tx), database_time(tx)
-            waiting = [found[id] for id in ids if not found[id].state.ended]
+                waiting = [found[id] for id in ids if not found[id].state.ended]
+                root = next(iter(roots(tx, waiting[:1]).values()), None)
             if not waiting:
                 return [found[id] for id in ids]
             wanted = {(one.cluster, one.location) for one in waiting} - told
@@ -40,7 +42,7 @@ def until_ended(opened: OpenedTasks, made: Sequence[Submission]) -> list[Submiss
                     told.add((place.cluster, place.location))
                     console.print(f"[yellow]{escape(silence)}[/]")
             if status is not None:
-                status.update(_progress(len(ids), waiting))
+                status.update(_progress(len(ids), waiting, root))
             sleep(_LOOK_EVERY_SECONDS)
 
 
@@ -53,8 +55,9 @@ def _status(console: Console) -> Iterator[Status | None]:
         yield status
 
 
-def _progress(of: int, waiting: Sequence[Submission]) -> str:
+def _progress(of: int, waiting: Sequence[Submission], root: Root | None) -> str:
     first = waiting[0]
-    why = f": {first.reason}" if first.reason else ""
+    reason = root.text if root is not None else first.reason
+    why = f": {reason}" if reason else ""
     ended = f"{of - len(waiting)} of {counted(of, 'task')} ended"
     return f"{ended}; {escape(f'{first.task} is {first.state.value}{why}')}"

@@ -45,10 +45,11 @@ class Explanation:
         if view.skipped is not None:
             texts.append(f"It is skipped: {view.skipped}.")
         texts += [edge_line(edge) for edge in view.parents]
-        texts += [
-            f"Submission {one.id} is {one.state.value}: {one.reason}." + _looked_at(one)
-            for one in view.live
-        ]
+        for one in view.live:
+            texts.append(f"Submission {one.id} is {one.state.value}: {one.reason}.")
+            texts[-1] += _looked_at(one)
+            if one.id in view.roots:
+                texts.append(f"Now it {view.roots[one.id].text}.")
         if not view.live:
             texts += [f"Submitted in {place}, it {_would(one)}." for place, one in self.would]
         for place in self.locations:

@@ -23,6 +23,7 @@ from arctic_orchestration.freshness.criteria import (
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.owning import TaskRow
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.views.roots import Root, roots
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +80,7 @@ class TaskView:
         holder: whose run makes it now; none: nobody's.
         skipped: why it is not to be made; none: it may be.
         live: its submissions that have not ended, oldest first.
+        roots: by the ids of those that wait for others, where their waits end.
         failed: its newest submission that has ended, if that did not make it and nobody did since.
         parents: how fresh each is for it; with the needs of all locations that declare it.
     """
@@ -94,6 +96,7 @@ class TaskView:
     holder: str | None
     skipped: str | None
     live: tuple[Submission, ...]
+    roots: Mapping[str, Root]
     failed: Submission | None
     parents: tuple[EdgeView, ...]
 
@@ -161,6 +164,7 @@ class _Known:
             one.task: f"{one.reason} (by {one.by})" for one in skips.skips(tx, list(names))
         }
         self.live = submissions.live_of(tx, names)
+        self.roots = roots(tx, [one for found in self.live.values() for one in found])
         self.failed = submissions.failed_last(tx, names)
         others = [name for name in names if name not in self.places]
         self.made = assets.materialized_at(others) if others else {}
@@ -181,6 +185,7 @@ def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
     since = required_since(spec.freshness_hours, spec.timezone, now)
     until = fresh_until(at, spec.freshness_hours, spec.timezone) if at is not None else None
     failed = known.failed.get(name)
+    live = tuple(known.live.get(name, ()))
     return TaskView(
         name=name,
         spec=spec,
@@ -192,7 +197,8 @@ def _view(name: str, places: Sequence[Definition], known: _Known) -> TaskView:
         fresh_until=until,
         holder=known.holder(name),
         skipped=known.skips.get(name) or spec.skip,
-        live=tuple(known.live.get(name, ())),
+        live=live,
+        roots={one.id: known.roots[one.id] for one in live if one.id in known.roots},
         failed=failed if failed is not None and _is_later(failed.ended_at, at) else None,
         parents=_edges(places, known),
     )
