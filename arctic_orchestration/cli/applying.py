@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.cli.catching_up import changing
@@ -21,6 +22,7 @@ from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.difference import ABSENT, Difference, FieldChange
+from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_file import read_schedule, read_schedules
@@ -69,11 +71,12 @@ def diff(
     wanted = read_schedules(_text_of(file), name=_name_of(file))
     with opened(location) as state, state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
+        warnings = _warnings(tx, place, wanted)
     if as_json:
-        print_json(_document(difference, wanted, applied=False))
+        print_json(_document(difference, warnings, applied=False))
     else:
         show(difference)
-        _warn(wanted)
+        _warn(warnings)
     if not difference.is_empty:
         raise typer.Exit(1)
 
@@ -148,9 +151,10 @@ def _apply(
 ) -> None:
     with state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
+        warnings = _warnings(tx, place, wanted)
     if not as_json:
         show(difference)
-        _warn(wanted)
+        _warn(warnings)
     applied = not (dry_run or difference.is_empty)
     if applied:
         confirm("Apply?", yes=yes, as_json=as_json)
@@ -167,24 +171,26 @@ def _apply(
                     "now; look at the difference again"
                 )
     if as_json:
-        print_json(_document(difference, wanted, applied=applied))
+        print_json(_document(difference, warnings, applied=applied))
     elif applied:
         console().print("[green]applied[/]")
     elif dry_run and not difference.is_empty:
         console().print("nothing was changed: --dry-run")
 
 
-def _warn(wanted: Sequence[Schedule]) -> None:
-    for schedule in wanted:
-        for text in cautions(schedule):
-            console().print(f"[yellow]warning:[/] {escape(text)}")
+def _warnings(tx: sa.Connection, location: Location, wanted: Sequence[Schedule]) -> list[str]:
+    """What is seldom meant, and names that may be typos."""
+    found = [text for schedule in wanted for text in cautions(schedule)]
+    return found + control.remarks(tx, location, wanted)
 
 
-def _document(
-    difference: Difference, wanted: Sequence[Schedule], *, applied: bool
-) -> dict[str, Any]:
-    warnings = [text for schedule in wanted for text in cautions(schedule)]
-    return {"applied": applied, "difference": difference.to_json(), "warnings": warnings}
+def _warn(warnings: Sequence[str]) -> None:
+    for text in warnings:
+        console().print(f"[yellow]warning:[/] {escape(text)}")
+
+
+def _document(difference: Difference, warnings: Sequence[str], *, applied: bool) -> dict[str, Any]:
+    return {"applied": applied, "difference": difference.to_json(), "warnings": list(warnings)}
 
 
 def _change_text(field: FieldChange) -> str:

@@ -1,6 +1,7 @@
 """The state database as ``arctic doctor`` finds it, and what it is used for."""
 
 import shlex
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -18,8 +19,14 @@ from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.database.freshness_tables import task_definitions, tasks
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.scheduling.names import location_named
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.unknown_names import remarks_of_location
 from arctic_orchestration.scheduling.views.locations import list_locations
 from arctic_orchestration.settings import Settings
+
+#: remarks on schedules that one line shows
+_SHOWN = 5
 
 
 class Use(StrEnum):
@@ -86,9 +93,25 @@ def locations() -> list[Finding]:
     try:
         with database.read() as tx:
             found = list_locations(tx, settings.cluster, utc_now())
+            in_vain = {
+                listed.name: remarks_of_location(
+                    tx, ScheduleStore(), location_named(tx, settings.cluster, listed.name)
+                )
+                for listed in found
+            }
     finally:
         database.close()
-    return [
+    unknown = [
+        Finding(
+            check=f"schedules of {name}",
+            status=WARNING,
+            found=_some(remarks),
+            advice="mend the schedule or the code: it waits for, or runs, what is not there",
+        )
+        for name, remarks in in_vain.items()
+        if remarks
+    ]
+    return unknown + [
         Finding(
             check=f"location {listed.name}",
             status=WARNING,
@@ -100,6 +123,12 @@ def locations() -> list[Finding]:
         for listed in found
         if not listed.alive
     ]
+
+
+def _some(remarks: Sequence[tuple[str, str]]) -> str:
+    more = len(remarks) - _SHOWN
+    shown = "; ".join(text for _, text in remarks[:_SHOWN])
+    return shown + (f"; and {more} more" if more > 0 else "")
 
 
 def uses() -> frozenset[Use]:

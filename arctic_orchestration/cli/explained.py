@@ -33,6 +33,8 @@ def print_explanation(explained: Explanation) -> None:
         status += f" ({stored.schedule.suspend_mode})"
     tree = Tree(f"[bold]{escape(stored.name)}[/]  {status}, version {stored.version}")
     tree.add(escape(explained.summary))
+    for text in explained.unknown:
+        tree.add(f"[red]not there:[/] {escape(text)}")
     if job is not None:
         since = f"{colored(job.state.value)} job {job.id}, made {moment(job.created_at)}"
         tree.add(since + (f", priority {job.priority}" if job.priority else ""))

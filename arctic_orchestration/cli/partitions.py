@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.known_partitions import check_names
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
@@ -31,6 +32,9 @@ def add(
     metadata: Annotated[
         list[str] | None, typer.Option(help="More metadata, key=value; repeatable.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Announce it, though no code location has it.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Announces that a partition of ASSET has arrived.
@@ -64,6 +68,7 @@ def add(
         raise InvalidInput("KEY", key, "a partition key")
     _check_text("ASSET", asset)
     _check_text("KEY", key)
+    unchecked = None if force else check_names(asset, key)
     try:
         found = dg.DagsterInstance.get()
     except dg.DagsterError as error:
@@ -79,6 +84,8 @@ def add(
         print_json({"asset": asset, "partition": key})
         return
     Console().print(f"announced {escape(asset)} {escape(key)}", highlight=False)
+    if unchecked is not None:
+        Console(stderr=True).print(f"[dim]not checked: {escape(unchecked)}[/]", highlight=False)
 
 
 def _check_text(field: str, text: str) -> None:

@@ -21,6 +21,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.every_job import EveryJobSensor
+from arctic_orchestration.code_location.inventory import inventory_of
 from arctic_orchestration.code_location.load import LoadProbes
 from arctic_orchestration.code_location.run_requests import ASSET_JOB, RunRequests, new_partitions
 from arctic_orchestration.code_location.targets import (
@@ -226,6 +227,7 @@ class DispatcherSensor(EveryJobSensor):
                 cluster=settings.cluster,
                 location=location,
                 owner=f"{origin.location_name}/{repository.name}" if origin else None,
+                inventory=inventory_of(repository),
                 feed=log,
                 lookup=log,
                 targets=targets,

@@ -6,6 +6,7 @@ concurrency is counted, belong to all clusters that share the database.
 
 ===========================  ===============================================================
 ``arctic_locations``         feed position, digest of the deployed definitions
+``arctic_location_inventories`` the jobs, assets and partitions that each location's code has
 ``arctic_schema_upgrades``   which version of the package upgraded the schema, and when
 ``arctic_schedules``         what fires, as data
 ``arctic_deleted_schedules`` what the code declares and a person deleted, until it changes there
@@ -60,6 +61,15 @@ locations = sa.Table(
     # The code location and repository that deploy under this name; null: the next to tick binds it.
     sa.Column("owner", sa.Text),
     sa.UniqueConstraint("cluster", "name"),
+)
+
+location_inventories = sa.Table(
+    "arctic_location_inventories",
+    metadata,
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), primary_key=True),
+    # The jobs, assets and partitions of the code, as JSON.
+    sa.Column("inventory", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
 )
 
 schema_upgrades = sa.Table(

@@ -18,6 +18,7 @@ from arctic_orchestration.scheduling import deletions, suspension
 from arctic_orchestration.scheduling.difference import Difference, differences
 from arctic_orchestration.scheduling.discards import with_discard
 from arctic_orchestration.scheduling.firing import fire
+from arctic_orchestration.scheduling.inventory import inventories
 from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
@@ -31,6 +32,7 @@ from arctic_orchestration.scheduling.store import (
     ScheduleStore,
     StoredSchedule,
 )
+from arctic_orchestration.scheduling.unknown_names import UnknownName, unknown_names
 
 BY_HAND = "by hand"
 
@@ -46,7 +48,8 @@ def compare(
     """What :func:`apply` would do.
 
     Errors:
-        InvalidDefinition: a name occurs twice.
+        InvalidDefinition: a name occurs twice; or what is new or differs has a target, or listens
+            to runs, that the code location does not have.
     """
     names = [schedule.name for schedule in wanted]
     twice = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
@@ -57,7 +60,36 @@ def compare(
     unreadable = [
         row for name, row in schedule_rows(tx, location.id).items() if name not in readable
     ]
-    return differences(stored, wanted, unreadable=unreadable, prune=prune)
+    difference = differences(stored, wanted, unreadable=unreadable, prune=prune)
+    changed = {one.name for one in difference.created}
+    changed |= {change.name for change in difference.updated}
+    problems = [
+        unknown.problem
+        for unknown in _unknown(tx, location, [one for one in wanted if one.name in changed])
+        if unknown.refused
+    ]
+    if problems:
+        raise InvalidDefinition(problems)
+    return difference
+
+
+def remarks(tx: sa.Connection, location: Location, wanted: Sequence[Schedule]) -> list[str]:
+    """What schedules name and is not there, as far as it is not refused; for people."""
+    if location.name not in inventories(tx, location.cluster):
+        return [
+            f"names were not checked: the code of {location.name} is not known yet. The first tick "
+            "of its dispatcher makes it known"
+        ]
+    return [str(one.problem) for one in _unknown(tx, location, wanted) if not one.refused]
+
+
+def _unknown(
+    tx: sa.Connection, location: Location, wanted: Sequence[Schedule]
+) -> list[UnknownName]:
+    known = inventories(tx, location.cluster) if wanted else {}
+    return [
+        unknown for schedule in wanted for unknown in unknown_names(schedule, location.name, known)
+    ]
 
 
 def apply(
@@ -80,7 +112,7 @@ def apply(
     Returns what was done.
 
     Errors:
-        InvalidDefinition: a name occurs twice; nothing was changed.
+        InvalidDefinition: as :func:`compare`; nothing was changed.
     """
     difference = compare(tx, store, location, wanted, prune=prune)
     by_name = {schedule.name: schedule for schedule in wanted}

@@ -43,6 +43,7 @@ from arctic_orchestration.scheduling import (
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.checker import CHECKED_AT_ONCE, Checker
 from arctic_orchestration.scheduling.facts import Surroundings
+from arctic_orchestration.scheduling.inventory import Inventory
 from arctic_orchestration.scheduling.jobs import JobMove, JobState
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.location import Location
@@ -53,6 +54,7 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.targets import Targets
 from arctic_orchestration.scheduling.ticks import NoTicks, Ticks
+from arctic_orchestration.scheduling.unknown_names import take_inventory
 
 #: events set aside in one tick, so that a tick stays short
 _ASIDE_PER_TICK = 100
@@ -112,6 +114,8 @@ class Engine:
     targets: Targets
     #: the code location and repository that declare the schedules; none: it is not checked
     owner: str | None = None
+    #: what the code has, for those who load none; none: it is not kept
+    inventory: Inventory | None = None
     #: what the code declares; none: nothing is deployed
     declared: Sequence[Schedule] | None = None
     #: whether a deployment changes what is stored, or only deletes what has no target any more
@@ -231,6 +235,8 @@ class Engine:
             done += reading.counts
             if deploys and not reading.more:
                 self._deploy(tx, location, now, done)
+            if self.inventory is not None and not (self._deployed or reading.more):
+                self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = _has_work(tx, location, now)
             # The last thing before the commit: what fails is not counted.
             counts.update(done)

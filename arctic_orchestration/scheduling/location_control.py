@@ -17,6 +17,7 @@ from arctic_orchestration.database.tables import (
     is_constrained,
     jobs,
     launches,
+    location_inventories,
     locations,
     notices,
     run_ends,
@@ -47,6 +48,7 @@ def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
     resources.release(tx, list(tx.execute(held).scalars()), now, {})
     # Timers, keys, jobs and what belongs to jobs go with the schedules.
     for table in (
+        location_inventories,
         schedules,
         deleted_schedules,
         timers,

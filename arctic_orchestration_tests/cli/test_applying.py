@@ -14,8 +14,9 @@ import sqlalchemy as sa
 
 from arctic_orchestration.cli import applying
 from arctic_orchestration.database.tables import schedules
-from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling import control, inventory
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.inventory import Inventory
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.triggers import on
@@ -38,6 +39,12 @@ schedules:
   trigger: {run: {job: x}}
 """
 
+CODE = Inventory(
+    jobs=frozenset({"rollup", "x"}),
+    assets={"raw/a": None, "b": None},
+    executable=frozenset({"b"}),
+)
+
 
 def schedule(name: str, **fields: Any) -> Schedule:
     fields = {"target": "rollup", "trigger": on.partitions("raw/a", count=3), **fields}
@@ -51,6 +58,7 @@ def here(world: MakeWorld) -> World:
     with made.database.begin() as tx:
         place = locations.locked(tx, "default", "here")
         control.apply(tx, ScheduleStore(), place, [schedule("by_hand")], at(1))
+        inventory.store(tx, place, CODE, at(1))
     return made
 
 
@@ -257,8 +265,8 @@ def test_what_is_seldom_meant_is_a_warning(here: World, arctic: Command, tmp_pat
     """Beside the difference, and for programs; it is applied all the same."""
     path = tmp_path / "slow.yaml"
     path.write_text(
-        "schedules: [{name: slow, target: {job: j}, constraints: [{delay: {duration: 6h}}],"
-        " trigger: {partitions: {asset: a, count: 3}}}]"
+        "schedules: [{name: slow, target: {job: x}, constraints: [{delay: {duration: 6h}}],"
+        " trigger: {partitions: {asset: raw/a, count: 3}}}]"
     )
     said = arctic("schedules", "diff", str(path))
     assert "warning: Schedule(slow).timeout: not set, so 1d from the first event." in said.out
@@ -266,3 +274,22 @@ def test_what_is_seldom_meant_is_a_warning(here: World, arctic: Command, tmp_pat
     (warning,) = json.loads(said.out)["warnings"]
     assert warning.startswith("Schedule(slow).timeout: not set")
     assert said.code == 0
+
+
+def test_a_target_that_is_not_there_is_refused(
+    here: World, arctic: Command, tmp_path: Path
+) -> None:
+    """By apply, update and diff, with the nearest name; nothing of the file is applied."""
+    path = tmp_path / "typo.yaml"
+    path.write_text(FILE.replace("  target: {assets: [b]}", "  target: {job: rolup}"))
+    for command in (["apply", str(path), "--yes"], ["diff", str(path)]):
+        refused = arctic("schedules", *command)
+        assert refused.code == 2
+        assert "Schedule(new).target.job: got 'rolup'" in refused.err
+        assert "did you mean rollup?" in refused.err
+    assert versions(here) == BEFORE
+    path.write_text(FILE.replace("asset: raw/a, count: 5", "asset: raw/aa, count: 5"))
+    said = arctic("schedules", "apply", str(path), "--yes")
+    assert said.code == 0
+    assert "warning: Schedule(changed).trigger.partitions.asset: got 'raw/aa'" in said.out
+    assert versions(here) == AFTER

@@ -1,14 +1,19 @@
 """``arctic partitions add``: announces a partition through Dagster's own event log."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
 
+from arctic_orchestration.database.engine import Database
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.event import EventKind
+from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.scheduling.simulated import World
 
 
 @pytest.fixture
@@ -122,3 +127,90 @@ def test_without_an_instance_the_message_says_what_to_set(
     assert said.code == 2
     assert "DAGSTER_HOME" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.fixture
+def known(
+    instance: dg.DagsterInstance, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    """A location whose code has two partitioned assets and one whose keys come as they come."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    database = Database(database_url)
+    waiting = Schedule(name="s", target="j", trigger=on.partitions("from/outside"))
+    here = World(database, [waiting])
+    assets = {
+        "raw/flights": Partitioning(format="%Y-%m-%d"),
+        "region": Partitioning(keys=("north", "south")),
+        "feeds": None,
+    }
+    here.engine.inventory = Inventory(assets=assets)
+    here.tick(0)
+    yield here
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("asset", "key", "message"),
+    [
+        (
+            "raw/fligths",
+            "2026-01-01",
+            "ASSET: got 'raw/fligths', expected an asset of a code location; did you mean "
+            "raw/flights? (to announce it all the same: --force)",
+        ),
+        (
+            "raw/flights",
+            "2026-01-32",
+            "KEY: got '2026-01-32', expected a moment written as %Y-%m-%d "
+            "(to announce it all the same: --force)",
+        ),
+        (
+            "region",
+            "nroth",
+            "KEY: got 'nroth', expected one of its partitions; did you mean north or south? "
+            "(to announce it all the same: --force)",
+        ),
+    ],
+)
+def test_a_typo_is_refused_unless_it_is_meant(
+    known: World, instance: dg.DagsterInstance, arctic: Callable[..., Outcome],
+    asset: str, key: str, message: str,
+) -> None:  # fmt: skip
+    """It would make an asset, or a partition, that nothing waits for, with a green tick."""
+    log = DagsterLog(instance)
+    before = log.end()
+    refused = arctic("partitions", "add", asset, key)
+    assert refused.code == 2
+    assert message in refused.err
+    assert log.read(before, 10).events == []
+    assert arctic("partitions", "add", asset, key, "--force").code == 0
+    assert [event.subject for event in log.read(before, 10).events] == [asset]
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("asset", "key"),
+    [("raw/flights", "2026-01-31"), ("region", "south"), ("feeds", "any"), ("from/outside", "1")],
+)
+def test_what_is_known_or_waited_for_is_announced(
+    known: World, arctic: Callable[..., Outcome], asset: str, key: str
+) -> None:
+    """An asset that no code defines may be one for which a schedule waits."""
+    said = arctic("partitions", "add", asset, key)
+    assert (said.code, said.err) == (0, "")
+
+
+def test_where_nothing_is_known_nothing_is_refused(
+    instance: dg.DagsterInstance, arctic: Callable[..., Outcome], database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """And it says so."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    said = arctic("partitions", "add", "raw/fligths", "1")
+    assert (said.code, said.out) == (0, "announced raw/fligths 1\n")
+    assert said.err == (
+        "not checked: no code location of cluster default has ticked with this version\n"
+    )
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", "sqlite:////tmp/there/is/none.db")
+    said = arctic("partitions", "add", "raw/fligths", "1", "--json")
+    assert (said.code, said.err) == (0, "")

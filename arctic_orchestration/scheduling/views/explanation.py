@@ -15,10 +15,12 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import job_events, job_history, jobs, timers
 from arctic_orchestration.errors import NotFound, TransitionRefused
+from arctic_orchestration.scheduling.inventory import inventories
 from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.unknown_names import unknown_names
 from arctic_orchestration.scheduling.views.texts import iso
 from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode, tree
 from arctic_orchestration.triggers.base import NOTHING
@@ -95,6 +97,8 @@ class Explanation:
     #: how many other jobs of the schedule wait
     others_waiting: int
     history: tuple[Move, ...]
+    #: names in the schedule that no code location has
+    unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A form for programs; its keys do not change."""
@@ -114,6 +118,7 @@ class Explanation:
             "more_partitions": self.more_partitions,
             "others_waiting": self.others_waiting,
             "history": [move.to_json() for move in self.history],
+            "unknown": list(self.unknown),
         }
 
 
@@ -155,7 +160,7 @@ def explain(
     if row is None:
         raise NotFound(f"location {location.name} has no job {job_id}")
     job = Job.from_row(dict(row))
-    return _explain(tx, _stored(tx, store, job.schedule_id), job, now)
+    return _explain(tx, location, _stored(tx, store, job.schedule_id), job, now)
 
 
 def explain_schedule(
@@ -181,7 +186,8 @@ def explain_schedule(
         .mappings()
         .one_or_none()
     )
-    return _explain(tx, stored, Job.from_row(dict(row)) if row is not None else None, now)
+    job = Job.from_row(dict(row)) if row is not None else None
+    return _explain(tx, location, stored, job, now)
 
 
 def _stored(tx: sa.Connection, store: ScheduleStore, schedule_id: str) -> StoredSchedule:
@@ -195,7 +201,7 @@ def _stored(tx: sa.Connection, store: ScheduleStore, schedule_id: str) -> Stored
 
 
 def _explain(
-    tx: sa.Connection, stored: StoredSchedule, job: Job | None, now: datetime
+    tx: sa.Connection, location: Location, stored: StoredSchedule, job: Job | None, now: datetime
 ) -> Explanation:
     same = job is None or (
         job.schedule_version == stored.version and len(job.arrivals) == len(stored.leaves)
@@ -216,7 +222,14 @@ def _explain(
         more_partitions=max(0, len(partitions) - _NAMED),
         others_waiting=waiting,
         history=_history(tx, job) if job is not None else (),
+        unknown=_unknown(tx, location, stored),
     )
+
+
+def _unknown(tx: sa.Connection, location: Location, stored: StoredSchedule) -> tuple[str, ...]:
+    known = inventories(tx, location.cluster)
+    found = unknown_names(stored.schedule, location.name, known)
+    return tuple(str(unknown.problem) for unknown in found)
 
 
 def _last_end(tx: sa.Connection, stored: StoredSchedule) -> str | None:

@@ -1,0 +1,37 @@
+"""Takes the inventory of a loaded code location."""
+
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+
+from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
+
+#: Static partitions beyond so many are not kept: each inventory is one text in the database.
+_MOST_KEYS = 10_000
+
+
+def inventory_of(repository: RepositoryDefinition) -> Inventory:
+    """The jobs and assets of a repository; costs no query."""
+    graph = repository.asset_graph
+    known: dict[Any, Partitioning | None] = {None: None}
+    assets: dict[str, Partitioning | None] = {}
+    for key in graph.get_all_asset_keys():
+        definition = graph.get(key).partitions_def
+        if definition not in known:
+            known[definition] = _partitioning(definition)
+        assets[key.to_user_string()] = known[definition]
+    return Inventory(
+        jobs=frozenset(name for name in repository.job_names if not name.startswith("__")),
+        assets=assets,
+        executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
+    )
+
+
+def _partitioning(definition: dg.PartitionsDefinition[Any] | None) -> Partitioning | None:
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        keys = tuple(definition.get_partition_keys())
+        return Partitioning(keys=keys) if len(keys) <= _MOST_KEYS else None
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return Partitioning(format=definition.fmt)
+    return None

@@ -1,0 +1,120 @@
+"""The inventory of a code location: the jobs, assets and partitions that schedules may name.
+
+The dispatcher stores it with its first tick, so that commands, which load no code, can tell a
+typo from a name. A location whose dispatcher has not ticked with this version has none: then
+nothing is checked.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import location_inventories, locations
+from arctic_orchestration.scheduling.location import Location
+
+#: of the JSON form; another one is not read
+_FORM = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Partitioning:
+    """Which partition keys an asset can have, as far as that is told without loading the code."""
+
+    #: all of them; none: they are not listed
+    keys: tuple[str, ...] | None = None
+    #: as ``%Y-%m-%d``, of keys that are moments
+    format: str | None = None
+
+    def problem(self, key: str) -> str | None:
+        """What was expected in place of a key that the asset cannot have; none: it can."""
+        if self.keys is not None and key not in self.keys:
+            return "one of its partitions"
+        if self.format is not None and not _is_moment(key, self.format):
+            return f"a moment written as {self.format}"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """What a code location has."""
+
+    jobs: frozenset[str] = frozenset()
+    #: all assets, and how each is partitioned; none: it is not, or its keys come as they come
+    assets: Mapping[str, Partitioning | None] = field(default_factory=dict)
+    #: those that a run can make
+    executable: frozenset[str] = frozenset()
+
+    def to_json(self) -> str:
+        """A compact text; :meth:`from_json` reads it back. Equal inventories have equal texts."""
+        partitionings: dict[Partitioning, int] = {}
+        for found in self.assets.values():
+            if found is not None:
+                partitionings.setdefault(found, len(partitionings))
+        assets = {
+            name: [int(name in self.executable), *([partitionings[of]] if of is not None else [])]
+            for name, of in sorted(self.assets.items())
+        }
+        form = {
+            "form": _FORM,
+            "jobs": sorted(self.jobs),
+            "assets": assets,
+            "partitions": [[one.keys, one.format] for one in partitionings],
+        }
+        return json.dumps(form, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Inventory | None":
+        """The inventory that a text holds; none: another version of the package wrote it."""
+        form: dict[str, Any] = json.loads(text)
+        if form.get("form") != _FORM:
+            return None
+        partitionings = [
+            Partitioning(keys=None if keys is None else tuple(keys), format=written)
+            for keys, written in form["partitions"]
+        ]
+        return cls(
+            jobs=frozenset(form["jobs"]),
+            assets={
+                name: partitionings[of[0]] if of else None
+                for name, (_, *of) in form["assets"].items()
+            },
+            executable=frozenset(name for name, (runs, *_) in form["assets"].items() if runs),
+        )
+
+
+def store(tx: sa.Connection, location: Location, inventory: Inventory, now: datetime) -> None:
+    """Keeps the inventory of a locked location in place of the one before."""
+    new = dialect.insert(tx, location_inventories).values(
+        location_id=location.id, inventory=inventory.to_json(), at=now
+    )
+    changed = {"inventory": new.excluded.inventory, "at": new.excluded.at}
+    tx.execute(new.on_conflict_do_update(index_elements=["location_id"], set_=changed))
+
+
+def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
+    """The inventories of a cluster by the name of the location; those without one are left out."""
+    query = (
+        sa.select(locations.c.name, location_inventories.c.inventory)
+        .join(locations, locations.c.id == location_inventories.c.location_id)
+        .where(locations.c.cluster == cluster)
+    )
+    read = {row.name: Inventory.from_json(row.inventory) for row in tx.execute(query)}
+    return {name: inventory for name, inventory in read.items() if inventory is not None}
+
+
+def assets_of(known: Mapping[str, Inventory]) -> Sequence[str]:
+    """The assets of several locations, by name."""
+    return sorted({asset for inventory in known.values() for asset in inventory.assets})
+
+
+def _is_moment(key: str, written: str) -> bool:
+    try:
+        # Compared as it is written; in which zone makes no difference.
+        return datetime.strptime(key, written).replace(tzinfo=UTC).strftime(written) == key
+    except ValueError:
+        return False

@@ -1,0 +1,85 @@
+"""The inventory of a real code location, as commands find it."""
+
+import dagster as dg
+
+from arctic_orchestration import Arctic
+from arctic_orchestration.cli import doctor_state
+from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling.inventory import Inventory, Partitioning, inventories
+from arctic_orchestration.scheduling.location import locked
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.triggers import on
+from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.scheduling.simulated import at
+
+
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-01-01"))
+def daily() -> None: ...
+
+
+@dg.asset(partitions_def=dg.StaticPartitionsDefinition(["north", "south"]))
+def region() -> None: ...
+
+
+@dg.asset(partitions_def=dg.DynamicPartitionsDefinition(name="feeds"))
+def feed() -> None: ...
+
+
+@dg.asset
+def whole() -> None: ...
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def rollup() -> None:
+    nothing()
+
+
+def definitions(*jobs: dg.JobDefinition) -> dg.Definitions:
+    outside = dg.AssetSpec("raw/a", partitions_def=daily.partitions_def)
+    assets = [daily, region, feed, whole, outside]
+    arctic = Arctic(schedules=[], location="lake", numbers_every=None)
+    return dg.Definitions.merge(dg.Definitions(assets=assets, jobs=jobs), arctic.definitions())
+
+
+def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
+    """Jobs by name, assets with their partitions, and which of them a run can make."""
+    place.tick(definitions(rollup))
+    days = Partitioning(format="%Y-%m-%d")
+    with place.database.read() as tx:
+        (kept,) = inventories(tx, "default").values()
+    assert kept == Inventory(
+        jobs=frozenset({"rollup"}),
+        assets={
+            "daily": days,
+            "raw/a": days,
+            "region": Partitioning(keys=("north", "south")),
+            "feed": None,
+            "whole": None,
+        },
+        executable=frozenset({"daily", "region", "feed", "whole"}),
+    )
+
+
+def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> None:
+    """The job that a schedule made by hand runs has left the code; another one waits for a typo."""
+    place.tick(definitions(rollup))
+    made = [
+        Schedule(name="runs", target="rollup", trigger=on.partitions("raw/a")),
+        Schedule(name="typo", target={"assets": ["whole"]}, trigger=on.partitions("raw/aa")),
+        Schedule(name="fine", target={"assets": ["whole"]}, trigger=on.partitions("raw/a")),
+    ]
+    with place.database.begin() as tx:
+        control.apply(tx, ScheduleStore(), locked(tx, "default", "lake"), made, at(1))
+    place.tick(definitions())
+    (found,) = doctor_state.locations()
+    assert (found.check, found.status) == ("schedules of lake", "warning")
+    assert found.found == (
+        "Schedule(runs).target.job: got 'rollup', expected a job of this code location; it has "
+        "none; Schedule(typo).trigger.partitions.asset: got 'raw/aa', expected an asset of a code "
+        "location of this cluster; did you mean raw/a?"
+    )
