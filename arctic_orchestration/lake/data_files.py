@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import SchemaMismatch
@@ -15,7 +14,7 @@ from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.fitting import fitted, null_found
 from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
-from arctic_orchestration.lake.spark_versions import rebalanced
+from arctic_orchestration.lake.spark_versions import JOB_FAILED, rebalanced
 
 _FOOTERS_AT_ONCE = 8
 _COPY_BYTES = 4 * 1024 * 1024
@@ -50,7 +49,7 @@ def write_files(
     )
     try:
         writer.parquet(directory)
-    except PySparkException as error:
+    except JOB_FAILED as error:
         if path := null_found(error):
             raise SchemaMismatch(
                 f"{'.'.join(table.name())}: column {path}: got a null, expected a value (required)"

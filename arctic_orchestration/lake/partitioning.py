@@ -5,7 +5,6 @@ computed by pyiceberg from a row of the finished file, so that both agree whatev
 functions think of dates before 1970 or of an empty string.
 """
 
-from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -32,6 +31,7 @@ from pyspark.sql import Column
 
 from arctic_orchestration.errors import UnsupportedTable
 from arctic_orchestration.lake.schema import column_at, path_of
+from arctic_orchestration.lake.spark_versions import arrow_function
 
 _NULL = "null"
 _UNITS: dict[type[Transform[Any, Any]], str] = {
@@ -160,6 +160,7 @@ def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.Icebe
             values = pa.array(values.to_pylist(), values.type)
         return transform.pyarrow_transform(kind)(values)
 
-    bucket_of: Callable[[Column], Column]
-    bucket_of = F.arrow_udf(bucket, "int")  # type: ignore[attr-defined]  # pyspark's stubs lack it
+    bucket_of = arrow_function(bucket, "int")
+    if bucket_of is None:
+        raise UnsupportedTable(f"{transform}: PySpark 3.5 cannot compute it, expected PySpark 4")
     return bucket_of(column)

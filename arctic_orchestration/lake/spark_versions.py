@@ -1,14 +1,23 @@
 """Everything that differs between PySpark 3.5 and 4.x. Nothing else asks for Spark's version."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pyarrow as pa
 import pyspark
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 
 _IS_4 = int(pyspark.__version__.partition(".")[0]) >= 4
+
+#: Spark 3.5 cannot read widened columns, and reads a struct of new fields only as null.
+READS_OLDER_SCHEMAS = _IS_4
+#: What PySpark raises when a job fails; 3.5 raises Py4J's error.
+JOB_FAILED: tuple[type[Exception], ...] = (
+    (PySparkException,) if _IS_4 else (PySparkException, Py4JJavaError)
+)
 _SQL_TYPES = {
     pa.string(): "string",
     pa.int64(): "bigint",
@@ -32,6 +41,23 @@ def rebalanced(rows: DataFrame, column: str) -> DataFrame:
     frame, session, by = cast(Any, rows), cast(Any, rows.sparkSession), cast(Any, F.col(column))
     parameters = session._jvm.PythonUtils.toSeq([by._jc.expr()])
     return DataFrame(frame._jdf.hint("rebalance", parameters), session)
+
+
+def arrow_function(
+    function: Callable[[pa.Array], pa.Array], returns: str
+) -> Callable[[Column], Column] | None:
+    """A function of a column that is given Arrow's arrays; none: PySpark 3.5 has none."""
+    if not hasattr(F, "arrow_udf"):
+        return None
+    made: Callable[[Column], Column] = F.arrow_udf(function, returns)
+    return made
+
+
+def file_metadata(rows: DataFrame) -> Column:
+    """Spark's hidden column ``_metadata`` of rows that were read from files."""
+    if _IS_4:
+        return rows.metadataColumn("_metadata")
+    return Column(cast(Any, rows)._jdf.metadataColumn("_metadata"))
 
 
 def small_frame(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -34,9 +34,15 @@ from arctic_orchestration.lake.merging.deletes import (
     plain_path,
 )
 from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.lake.merging.ways import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
-from arctic_orchestration.lake.spark_versions import session_settings, small_frame
+from arctic_orchestration.lake.spark_versions import (
+    READS_OLDER_SCHEMAS,
+    file_metadata,
+    session_settings,
+    small_frame,
+)
 
 #: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
 _MOST_HASHED = 1_000_000
@@ -111,6 +117,8 @@ def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: 
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
     require_readable(table, group, chains)
+    if not READS_OLDER_SCHEMAS:
+        require_current_schema(table, group)
     positions = deleted_positions(table.io, group.files)
     columns = _by_number(schema)
     rows = _read(session, columns, [file.path for file in group.files])
@@ -238,7 +246,7 @@ def _with_file_facts(
     }
     for number, chain in enumerate(chains):
         facts[f"need_{number}"] = pa.array([chain.need.get(path) for path in paths], pa.int64())
-    metadata = rows.metadataColumn("_metadata")
+    metadata = file_metadata(rows)
     return rows.select(
         "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
     ).join(F.broadcast(small_frame(spark, pa.table(facts))), F.col("file") == F.col("path"))
@@ -267,7 +275,7 @@ def _joined(
     ]
     names = [f"key_{number}_{field_id}" for field_id in chain.field_ids]
     values = (
-        deletes.select(*keys, deletes.metadataColumn("_metadata").file_path.alias("file"))
+        deletes.select(*keys, file_metadata(deletes).file_path.alias("file"))
         .join(F.broadcast(small_frame(spark, reach)), F.col("file") == F.col("path"))
         .groupBy(*names)
         .agg(F.max("reach").alias(f"reach_{number}"))

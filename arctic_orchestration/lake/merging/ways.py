@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from arctic_orchestration.errors import LakeError
+from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.footers import with_ids
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
@@ -146,6 +146,22 @@ def _loss(footers: Sequence[Footer], group: FileGroup) -> str | None:
 def _mean_row_group(footers: Sequence[Footer], group: FileGroup) -> float:
     count = sum(1 for footer in footers for rows, _ in footer.row_groups if rows)
     return sum(file.size for file in group.files) / max(1, count)
+
+
+def require_current_schema(table: Table, group: FileGroup) -> None:
+    """Refuses files whose columns are not as the table has them now.
+
+    Errors:
+        UnsupportedFile: a column was renamed, widened or dropped since the file was written.
+        LakeError: a file cannot be read.
+    """
+    for footer in read_footers(table.io, (file.path for file in group.files)):
+        problem = next(misfits(footer, table.schema()), None)
+        if problem is not None:
+            raise UnsupportedFile(
+                f"{'.'.join(table.name())}: {footer.path} was written with an earlier schema "
+                f"({problem}), which Spark 3.5 cannot merge: expected PySpark 4"
+            )
 
 
 def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
