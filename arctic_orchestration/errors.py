@@ -9,6 +9,7 @@
     ├── ConfigurationError      the surroundings are not as they must be
     │   ├── JavaNotFound        no Java that can run Spark
     │   ├── MissingExtra        a package is not installed that an extra brings
+    │   ├── LogWentBack         Dagster's event log is not the one that was read
     │   ├── SchemaOutdated      the state database has an older schema than this version
     │   └── SchemaTooNew        a newer version of the package has upgraded the state database
     ├── DatabaseUnavailable     the state database did not answer
@@ -125,6 +126,18 @@ class MissingExtra(ConfigurationError):
 
 class JavaNotFound(ConfigurationError):
     """No Java of at least version 17 was found for Spark."""
+
+
+class LogWentBack(ConfigurationError):
+    """Dagster's event log lacks, or has replaced, events that were read: it was restored."""
+
+    def __init__(self, why: str, advice: str = "") -> None:
+        self.why = why
+        text = (
+            f"Dagster's event log went back: {why}. It was restored from a backup, or made anew. "
+            "Nothing is read until a person decides where reading goes on"
+        )
+        super().__init__(f"{text}: {advice}" if advice else text)
 
 
 class SchemaOutdated(ConfigurationError):

@@ -95,6 +95,7 @@ def examine() -> list[Finding]:
         # First of those that ask for the run coordinator.
         findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
         findings += _guarded("feed", lambda: doctor_feed.mode(instance))
+        findings += _guarded("feed", lambda: doctor_feed.positions(instance))
         findings += _guarded("daemon", lambda: doctor_daemon.daemon(instance))
         findings += _guarded("dispatcher", lambda: doctor_daemon.sensors(instance))
         findings += _guarded("run monitoring", lambda: doctor_daemon.run_monitoring(instance))

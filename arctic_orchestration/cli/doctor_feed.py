@@ -2,10 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from arctic_orchestration.cli.display import counted
 from arctic_orchestration.cli.doctor_state import readable_database
-from arctic_orchestration.cli.findings import GOOD, WARNING, Finding
+from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.database import unreadable_events
+from arctic_orchestration.database.tables import locations
+from arctic_orchestration.errors import LogWentBack
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +27,36 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
     advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
     log.close()
     return [Finding(check="feed", status=status, found=found, advice=advice)]
+
+
+def positions(instance: "DagsterInstance") -> list[Finding]:
+    """Locations that stand still because the log went back."""
+    from arctic_orchestration.events.dagster_log import DagsterLog
+    from arctic_orchestration.events.feed import Position
+
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            here = locations.c
+            query = sa.select(here.name, here.position, here.storage_id)
+            rows = tx.execute(query.where(here.cluster == settings.cluster)).all()
+    finally:
+        database.close()
+    log = DagsterLog(instance)
+    found = []
+    for row in rows:
+        if row.position is None or row.storage_id != log.storage_id:
+            continue
+        try:
+            log.read(Position.from_json(row.position), 1)
+        except LogWentBack as error:
+            check, advice = f"feed of {row.name}", f"see: arctic feed restart {row.name} --help"
+            found.append(Finding(check=check, status=BAD, found=str(error), advice=advice))
+    log.close()
+    return found
 
 
 def unreadable() -> list[Finding]:

@@ -24,7 +24,7 @@ from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost, LogWentBack
 from arctic_orchestration.events.feed import Feed, Position
 from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.leases import Lease, Renewal
@@ -145,7 +145,11 @@ class ConsumerEngine:
 
     def _read_once(self, known: Consumer, narrowing: Narrowing) -> bool:
         position = None if known.position is None else Position.from_json(known.position)
-        batch = self.feed.read(position, narrowing.limit)
+        try:
+            batch = self.feed.read(position, narrowing.limit)
+        except LogWentBack as error:
+            command = f"arctic consumers reset {known.name} --start"
+            raise LogWentBack(error.why, f"{command} from_now, or another start") from error
         moved, at_end = batch.position.to_json(), not batch.more
         if moved == known.position and at_end == known.at_end:
             self._note_look(known)

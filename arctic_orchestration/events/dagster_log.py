@@ -61,6 +61,8 @@ class _Log(Protocol):
     def lag(self) -> timedelta | None: ...
     def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]: ...
     def end(self) -> dict[str, Any]: ...
+    def before(self, event_id: int) -> dict[str, Any]: ...
+    def first_since(self, moment: datetime) -> int | None: ...
 
 
 class DagsterLog:
@@ -148,6 +150,17 @@ class DagsterLog:
     def end(self) -> Position:
         """The position "from now on"; see ``Feed``."""
         return Position({"storage": self._log.kind, **self._log.end()})
+
+    def before(self, event_id: int) -> Position:
+        """The position after which the event with this id is the first that is read."""
+        return Position({"storage": self._log.kind, **self._log.before(event_id)})
+
+    def first_since(self, moment: datetime) -> int | None:
+        """The id of the first event that is not older than a moment; none: all are older.
+
+        On Postgres by the server's time zone, in which Dagster stores the moments.
+        """
+        return self._log.first_since(moment)
 
     def run_statuses(self, run_ids: Iterable[str]) -> Mapping[str, RunView]:
         """The runs with these ids; a run that was deleted is left out. One statement."""

@@ -89,6 +89,7 @@ class Feed(Protocol):
 
         Errors:
             InvalidInput: the position is not one of this kind of feed.
+            LogWentBack: the log lacks, or has replaced, events that were read before.
             DatabaseUnavailable: the storage did not answer.
         """
 

@@ -1,6 +1,7 @@
 """Dagster's event log in Postgres: the statements behind the questions of ``settled``."""
 
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from dagster_postgres.run_storage import PostgresRunStorage
 from dagster_postgres.utils import create_pg_engine
 from sqlalchemy.exc import DBAPIError
 
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.events import settled
 from arctic_orchestration.events.feed import FeedMode
 from arctic_orchestration.events.log_rows import COLUMNS, TYPES
@@ -62,6 +63,19 @@ _ROWS = f"""
     join event_logs on id >= low and id <= high
     where dagster_event_type = any(%s) order by id limit %s
 """
+
+
+#: how many of the last rows are remembered, to notice that ids were given out again
+_TAIL = 8
+_MARKED = """
+    select id, run_id, dagster_event_type, extract(epoch from "timestamp")::text, asset_key,
+           "partition" from event_logs
+"""
+_LAST = f"{_MARKED} where id <= %s order by id desc limit %s"
+_SAME = f"{_MARKED} where id = any(%s)"
+#: id and fingerprint of a row
+Mark = tuple[int, int]
+_SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
 
 
 class PostgresSql:
@@ -167,15 +181,47 @@ class PostgresLog:
     def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
         """Rows, next state, and whether more is there now."""
         start = SettledState.from_json(state) if state is not None else SettledState()
+        tail = _tail_of(state)
         with self.sql.session() as run:
+            self._check_tail(run, tail)
             outcome = self._converse(run, settled.poll(start, limit))
-        return list(outcome.rows), outcome.state.to_json(), outcome.more
+            if outcome.state.top != start.top or not tail:
+                tail = _tail(run, outcome.state.top)
+        return list(outcome.rows), _state_of(outcome.state, tail), outcome.more
 
     def end(self) -> dict[str, Any]:
         """The state "from now on"."""
         with self.sql.session() as run:
             state: SettledState = self._converse(run, settled.from_now())
-        return state.to_json()
+            return _state_of(state, _tail(run, state.top))
+
+    def before(self, event_id: int) -> dict[str, Any]:
+        """The state after which the event with this id is the first."""
+        with self.sql.session() as run:
+            state = SettledState(settled=max(event_id - 1, 0))
+            return _state_of(state, _tail(run, state.settled))
+
+    def first_since(self, moment: datetime) -> int | None:
+        """The id of the first event that is not older than a moment; none: all are."""
+        with self.sql.session() as run:
+            found = run(_SINCE, (moment,))[0][0]
+        return None if found is None else int(found)
+
+    def _check_tail(self, run: Any, tail: Sequence[Mark]) -> None:
+        """Whether the last rows are still what they were, as far as they are there.
+
+        An id is never given out a second time, unless the sequence went back. A row that is
+        missing was wiped, or deleted with its run.
+
+        Errors:
+            LogWentBack: one of them is another one.
+        """
+        if not tail:
+            return
+        known = dict(tail)
+        for row in run(_SAME, (list(known),)):
+            if _mark(row)[1] != known[row[0]]:
+                raise LogWentBack(f"the event with id {row[0]} is not the one that was read")
 
     def _converse(self, run: Any, dialogue: Any) -> Any:
         try:
@@ -226,6 +272,24 @@ class PostgresLog:
             return None
         value, is_called = run(f"select last_value, is_called from {name}")[0]
         return int(value) if is_called else int(value) - 1
+
+
+def _mark(row: Row) -> Mark:
+    return row[0], zlib.crc32(repr(tuple(row)).encode())
+
+
+def _tail(run: Any, top: int) -> list[Mark]:
+    """The last rows up to an id, of any type."""
+    return [_mark(row) for row in run(_LAST, (top, _TAIL))]
+
+
+def _state_of(state: SettledState, tail: Sequence[Mark]) -> dict[str, Any]:
+    return {**state.to_json(), "tail": [list(mark) for mark in tail]}
+
+
+def _tail_of(state: Any) -> list[Mark]:
+    found = state.get("tail", ()) if state is not None else ()
+    return [(int(number), int(fingerprint)) for number, fingerprint in found]
 
 
 def _why_inexact(run: Any) -> str | None:

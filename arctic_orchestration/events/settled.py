@@ -44,8 +44,10 @@ Four things that would break it, and what is done about them:
   every holder of the moment is taken for every zone.
 * *A savepoint that is rolled back* releases the locks that were taken inside it, together with
   the rows that were written inside it.
-* *The ids begin again* (the log was truncated or made anew): the head lies below ``settled``. If
-  the sequence says that it has not come that far, reading starts from the beginning.
+* *The ids begin again* (the log was restored, truncated or made anew): the head lies below
+  ``settled``, and the sequence says that it has not come that far. Reading stops with
+  ``LogWentBack``; so does ``postgres_log`` where the ids were given out again up to ``settled``,
+  which it knows by the last rows that were there.
 
 What it relies on, and what ``postgres_log`` checks: a sequence with cache 1 and increment 1, and
 a server that is not in recovery (a standby does not see the locks of its primary). Otherwise the
@@ -57,7 +59,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LogWentBack
 from arctic_orchestration.events.ranges import IdRanges
 
 #: How many ids one question about visibility may cover.
@@ -273,7 +275,9 @@ def _look_around(state: SettledState) -> Generator[Any, Any, SettledState]:
     if head < state.settled:
         issued: int | None = yield AskLastIssued()
         if issued is not None and issued < state.settled:
-            state = SettledState(basis=state.basis)
+            raise LogWentBack(
+                f"events up to id {state.settled} were read, and its ids have come to {issued} only"
+            )
     if head <= state.top and not state.zones:
         return state
     answer: Holders = yield AskHolders()

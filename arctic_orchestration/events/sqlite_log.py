@@ -15,8 +15,17 @@ for, and reading goes on above that. Then
 
 * nothing that came under a reused id is missed;
 * nothing is delivered twice, as long as one of the last 256 delivered rows is left;
-* otherwise, of the rows that were delivered and not wiped, those above the newest unchanged mark
-  are delivered a second time; when no mark is left, all that is in the log counts as new.
+* otherwise, when rows of wiped assets are all that is gone, of the rows that were delivered and
+  not wiped, those above the newest unchanged mark are delivered a second time; when no mark is
+  left, all that is in the log counts as new.
+
+A restored log. It lacks its newest rows, too, and its ids are given out again as well. It differs
+from a log in which assets were wiped or runs deleted: those take all rows of the asset or the run.
+So of the last 16 rows that were delivered, asset, run and moment are remembered. If one is gone
+or replaced, and its asset has older rows and its run has rows left, then the log was restored, and
+reading stops with ``LogWentBack``. What a restored log has lost with all rows of their runs looks
+like deleted runs: reading goes on above the newest unchanged row, which is right for both, as long
+as one of the last 256 is left. If none is, and older events would come again, it stops, too.
 """
 
 import os
@@ -28,7 +37,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidInput,
+    LogWentBack,
+)
 from arctic_orchestration.events.feed import FeedMode
 from arctic_orchestration.events.log_rows import COLUMNS, TYPES
 from arctic_orchestration.events.settled import Row
@@ -38,6 +52,10 @@ TRAIL = 256
 #: Below them, one row among so many ids is remembered, for so many times as many ids.
 MARK_EVERY = 1_024
 MARKS = 64
+#: Of so many of the last delivered rows, a position remembers what they were about.
+TAIL = 16
+
+_LARGEST_ID = 2**63 - 1
 
 _BUSY_SECONDS = 60
 _CHUNK = 500
@@ -140,7 +158,13 @@ class SqliteLog:
         trail = _trail_of(state)
         marks = ", ".join("?" * len(TYPES))
         with self.sql.session() as run:
-            trail = _still_true(run, trail)
+            kept = _still_true(run, trail)
+            tail = _tail_of(state)
+            if len(kept) < len(trail):
+                _check_went_back(run, tail, trail, kept)
+                still = {number for number, _ in kept}
+                tail = [witness for witness in tail if witness[0] in still]
+            trail = kept
             after = trail[-1][0] if trail else 0
             rows = run(
                 f"select {COLUMNS} from event_logs "
@@ -149,12 +173,18 @@ class SqliteLog:
             )
         more = len(rows) >= limit
         added = [_mark_of_row(row) for row in _remembered(rows)]
-        return rows, _state_of([*trail, *added]), more
+        tail = [*tail, *map(_witness_of_row, rows[-TAIL:])][-TAIL:]
+        return rows, _state_of([*trail, *added], tail), more
 
     def end(self) -> dict[str, Any]:
         """The state "from now on"."""
+        return self.before(_LARGEST_ID)
+
+    def before(self, event_id: int) -> dict[str, Any]:
+        """The state after which the event with this id is the first."""
         marks = ", ".join("?" * len(TYPES))
-        wanted = f"from event_logs where dagster_event_type in ({marks})"
+        below = f"id < {int(event_id)}"
+        wanted = f"from event_logs where {below} and dagster_event_type in ({marks})"
         with self.sql.session() as run:
             spaced = run(
                 f"select {_MARKED} from event_logs where id in "
@@ -163,10 +193,59 @@ class SqliteLog:
             )
             last = run(f"select {_MARKED} {wanted} order by id desc limit ?", (*TYPES, TRAIL))
         older = [row for row in spaced if row[0] < last[-1][0]] if last else []
-        return _state_of([_mark(row) for row in (*older, *reversed(last))])
+        tail = [_witness(row) for row in reversed(last[:TAIL])]
+        return _state_of([_mark(row) for row in (*older, *reversed(last))], tail)
+
+    def first_since(self, moment: datetime) -> int | None:
+        """The id of the first event that is not older than a moment; none: all are."""
+        query = 'select min(id) from event_logs where "timestamp" >= ?'
+        with self.sql.session() as run:
+            found = run(query, (self.sql.moment_before(moment),))[0][0]
+        return None if found is None else int(found)
 
 
 Mark = tuple[int, int]
+#: id, asset key, run id and time of a row
+Witness = tuple[int, str | None, str | None, str]
+
+
+def _check_went_back(
+    run: Any, tail: Sequence[Witness], trail: Sequence[Mark], kept: Sequence[Mark]
+) -> None:
+    """Whether what is gone of the last rows was wiped or deleted; see the head of this file.
+
+    Errors:
+        LogWentBack: it was not.
+    """
+    known = dict(trail)
+    there = {mark[0] for mark in kept}
+    by_runs = False
+    for number, asset, run_id, stamp in tail:
+        if number in there or number not in known:
+            continue
+        is_wiped = bool(asset) and not _has_rows(run, "asset_key", asset, stamp)
+        if not is_wiped and not (run_id and not _has_rows(run, "run_id", run_id, stamp)):
+            raise LogWentBack(f"the event with id {number} is not the one that was read")
+        by_runs |= not is_wiped
+    recent = {mark[0] for mark in trail[-TRAIL:]}
+    if by_runs and not recent & there and _is_old_left(run, max(there, default=0), tail[0][3]):
+        raise LogWentBack(f"more than {TRAIL} of the events that were read last are gone")
+
+
+def _is_old_left(run: Any, above: int, stamp: str) -> bool:
+    """Whether there are wanted rows above an id that are not younger than a moment."""
+    marks = ", ".join("?" * len(TYPES))
+    query = (
+        f'select 1 from event_logs where id > ? and "timestamp" <= ? '
+        f"and dagster_event_type in ({marks}) limit 1"
+    )
+    return bool(run(query, (above, stamp, *TYPES)))
+
+
+def _has_rows(run: Any, column: str, value: str | None, stamp: str) -> bool:
+    """Whether there are rows of an asset or a run that are not younger than a moment."""
+    query = f'select 1 from event_logs where {column} = ? and "timestamp" <= ? limit 1'
+    return bool(run(query, (value, stamp)))
 
 
 def _still_true(run: Any, trail: list[Mark]) -> list[Mark]:
@@ -187,6 +266,14 @@ def _mark(row: Row) -> Mark:
     return row[0], zlib.crc32(repr(row).encode())
 
 
+def _witness(row: Row) -> Witness:
+    return row[0], row[4], row[1], row[3]
+
+
+def _witness_of_row(row: Row) -> Witness:
+    return row[0], row[3], row[5], row[2]
+
+
 def _mark_of_row(row: Row) -> Mark:
     number, kind, stamp, asset, partition, run_id, _ = row
     return _mark((number, run_id, kind, stamp, asset, partition))
@@ -203,11 +290,19 @@ def _one_in(rows: Sequence[Any], span: int) -> list[Any]:
     return list({row[0] // span: row for row in rows}.values())
 
 
-def _state_of(marks: Sequence[Mark]) -> dict[str, Any]:
+def _state_of(marks: Sequence[Mark], tail: Sequence[Witness]) -> dict[str, Any]:
     recent = marks[-TRAIL:]
     spaced = _one_in(marks[:-TRAIL], MARK_EVERY)
     sparse = _one_in(spaced[:-MARKS], MARK_EVERY * MARKS)[-MARKS:]
-    return {"marks": [list(mark) for mark in (*sparse, *spaced[-MARKS:], *recent)]}
+    return {
+        "marks": [list(mark) for mark in (*sparse, *spaced[-MARKS:], *recent)],
+        "tail": [list(witness) for witness in tail],
+    }
+
+
+def _tail_of(state: Any) -> list[Witness]:
+    found = state.get("tail", ()) if state is not None else ()
+    return [(int(number), asset, run_id, stamp) for number, asset, run_id, stamp in found]
 
 
 def _trail_of(state: Any) -> list[Mark]:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.events.feed import Feed, Position
 from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.scheduling import location as locations
@@ -87,7 +87,10 @@ def read(
         ticks: whether ticks of time that are due are given to jobs, too.
     """
     before = Position.from_json(location.position or "")
-    batch = feed.read(before, narrowing.limit)
+    try:
+        batch = feed.read(before, narrowing.limit)
+    except LogWentBack as error:
+        raise _asked(location, error) from error
     events, aside = narrowing.begin(batch.events)
     unreadable_events.set_aside(tx, location.cluster, f"location {location.name}", aside, now)
     queue = JobQueue(tx, now)
@@ -197,6 +200,16 @@ def read_on(
             if not narrowing.narrow(error):
                 raise
     return unwanted
+
+
+def _asked(location: Location, error: LogWentBack) -> LogWentBack:
+    """The error with what a person can do about it."""
+    command = f"arctic feed restart {location.name}"
+    return LogWentBack(
+        error.why,
+        f"of what is in the log now, take nothing: {command}; all from an event on: {command} "
+        f"--from-event ID; all from a moment on: {command} --from-time 2026-01-01T00:00:00Z",
+    )
 
 
 def _check_log(location: Location, feed: Feed) -> None:

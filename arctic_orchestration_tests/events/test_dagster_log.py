@@ -23,6 +23,7 @@ from dagster._core.utils import make_new_run_id
 
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
+from arctic_orchestration.events.feed import Position
 from arctic_orchestration.events.log_rows import arrival, pack_of, plain
 from arctic_orchestration_tests.events.writers import entry
 
@@ -377,3 +378,14 @@ class TestStorageId:
         log.close()
         instance.dispose()
         assert log.storage_id
+
+
+def test_a_position_stays_what_it_was_while_nothing_is_new(instance: DagsterInstance) -> None:
+    """Also after it was stored: an idle tick writes nothing."""
+    instance.report_runless_asset_event(dg.AssetMaterialization("a", partition="1"))
+    log = DagsterLog(instance)
+    position = log.read(None, 10).position
+    for _ in range(2):
+        position = log.read(position, 10).position
+    stored = Position.from_json(position.to_json())
+    assert log.read(stored, 10).position == stored

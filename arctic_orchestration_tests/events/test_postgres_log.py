@@ -1,14 +1,14 @@
 """The exact method's statements on a real Postgres."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from dagster import DagsterInstance
 from dagster_postgres.event_log import PostgresEventLogStorage
 
-from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.errors import DatabaseUnavailable, LogWentBack
 from arctic_orchestration.events import postgres_log, settled
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.feed import FeedMode, Position
@@ -189,16 +189,62 @@ def test_select_on_the_table_is_enough(lake: Lake) -> None:
         lake.execute("drop role reader")
 
 
-def test_ids_that_begin_again_are_read_from_the_beginning(lake: Lake) -> None:
-    """After TRUNCATE ... RESTART IDENTITY id 1 is new; after a DELETE nothing is."""
+def test_ids_that_begin_again_stop_the_reader(lake: Lake) -> None:
+    """After a DELETE nothing is new; after TRUNCATE ... RESTART IDENTITY a person decides."""
     lake.arrive("a", "b", "c")
     assert lake.read() == ["a", "b", "c"]
     lake.execute("delete from event_logs where id >= 2")
     assert lake.read() == []
     lake.execute("truncate event_logs restart identity")
     lake.arrive("d")
+    with pytest.raises(LogWentBack, match="is not the one that was read"):
+        lake.read()
+    lake.stored = lake.log.before(1).to_json()
     assert lake.read() == ["d"]
     assert lake.read() == []
+
+
+@pytest.mark.parametrize("since", [1, 70])
+def test_a_restored_log_stops_the_reader(lake: Lake, since: int) -> None:
+    """454 rows, of which the last 50 are lost; then one new row, or 70, under ids that were used.
+
+    Without the remembered rows, one new row delivers all 405 again, and of 70 new ones 50 are lost.
+    """
+    lake.arrive("first")
+    lake.copy(453)
+    assert len(lake.read(limit=1_000)) == 454
+    lake.execute("delete from event_logs where id > 404")
+    lake.execute("select setval(pg_get_serial_sequence('event_logs', 'id'), 404)")
+    lake.arrive(*(f"new {number}" for number in range(since)))
+    before = lake.stored
+    for _ in range(2):
+        with pytest.raises(LogWentBack, match="Dagster's event log went back"):
+            lake.read(limit=1_000)
+    assert lake.stored == before
+    lake.stored = lake.log.before(405).to_json()
+    assert lake.read(limit=1_000) == [f"new {number}" for number in range(since)]
+    assert lake.read() == []
+
+
+def test_rows_that_are_wiped_or_deleted_do_not_stop_the_reader(lake: Lake) -> None:
+    """The newest ones, all of them; also when the location begins from now."""
+    lake.arrive(*map(str, range(20)))
+    assert len(lake.read()) == 20
+    lake.execute("delete from event_logs where id > 15")
+    assert lake.read() == []
+    lake.stored = lake.log.end().to_json()
+    lake.execute("delete from event_logs")
+    assert lake.read() == []
+    lake.arrive("next")
+    assert lake.read() == ["next"]
+
+
+def test_the_first_event_since_a_moment(lake: Lake) -> None:
+    """By the moments of events; none is younger than the last."""
+    begun = datetime.now(UTC) - timedelta(seconds=1)
+    lake.arrive("a", "b")
+    assert lake.log.first_since(begun) == 1
+    assert lake.log.first_since(datetime.now(UTC) + timedelta(seconds=1)) is None
 
 
 def test_a_sequence_with_a_cache_makes_the_feed_lagged(lake: Lake) -> None:

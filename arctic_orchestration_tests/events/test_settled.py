@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LogWentBack
 from arctic_orchestration.events import settled
 from arctic_orchestration.events.ranges import IdRanges
 from arctic_orchestration.events.settled import Holders, SettledState, Zone
@@ -232,8 +232,10 @@ class TestStoredForm:
         with pytest.raises(InvalidInput, match="a position of a Postgres log"):
             SettledState.from_json({"settled": "x", "basis": "", "zones": [], "seen": []})
 
-    def test_a_log_that_was_made_anew_is_read_from_the_beginning(self) -> None:
-        """Settled 50, but the sequence has come to 2 only: rows 1 and 2 are new."""
+    def test_a_log_that_was_made_anew_stops_the_reader(self) -> None:
+        """Settled 50, but the sequence has come to 2 only."""
         server = SimulatedPostgres(state=SettledState(settled=50, basis="1"))
-        run_script(server, [("lock", 0), ("insert", 0), ("insert", 0), ("show", 0), ("unlock", 0)])
-        assert server.delivered == [1, 2]
+        with pytest.raises(LogWentBack, match="up to id 50 were read, and its ids have come to 2"):
+            run_script(
+                server, [("lock", 0), ("insert", 0), ("insert", 0), ("show", 0), ("unlock", 0)]
+            )

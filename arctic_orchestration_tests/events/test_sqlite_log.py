@@ -2,17 +2,23 @@
 
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.errors import ConfigurationError, InvalidInput, LogWentBack
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.feed import Position
 from arctic_orchestration.events.log_rows import TYPES
 from arctic_orchestration.events.sqlite_log import MARK_EVERY, MARKS, TRAIL
+
+
+@dg.asset
+def seven() -> int:
+    return 7
 
 
 class Lake:
@@ -174,6 +180,62 @@ def test_after_a_large_wipe_nothing_new_is_missed(lake: Lake, from_now: bool) ->
     assert found[-100:] == [f"p{i}" for i in range(1, 101)]
     assert len(found) <= 100 + MARK_EVERY
     assert lake.read() == []
+
+
+def restore(lake: Lake, upto: int) -> None:
+    """Takes the log back to what it was when it had so many rows."""
+    with sqlite3.connect(lake.path) as connection:
+        connection.execute("delete from event_logs where id > ?", (upto,))
+    connection.close()
+
+
+@pytest.mark.parametrize("new", [0, 1, 70])
+@pytest.mark.parametrize("rows", [30, 454, 1_500])
+def test_a_restored_log_stops_the_reader(lake: Lake, rows: int, new: int) -> None:
+    """Half of the rows are lost, some come under ids that were used: a person decides."""
+    for number in range(10):
+        lake.arrive("ab"[number % 2], str(number))
+    lake.copy("a", 11, rows)
+    assert len(lake.read()) == rows
+    restore(lake, rows // 2)
+    lake.arrive("b", *(f"new {number}" for number in range(new)))
+    before = lake.stored
+    for _ in range(2):
+        with pytest.raises(LogWentBack, match="is not the one that was read"):
+            lake.read()
+    assert lake.stored == before
+    lake.stored = lake.log.before(rows // 2 + 1).to_json()
+    assert lake.read() == [f"new {number}" for number in range(new)]
+    assert lake.read() == []
+
+
+def test_wiped_assets_and_deleted_runs_do_not_stop_the_reader(lake: Lake) -> None:
+    """The newest rows go, one asset after the other, and their ids are given out again."""
+    for asset in "abc":
+        lake.arrive(asset, f"{asset}1", f"{asset}2")
+    assert len(lake.read()) == 6
+    lake.wipe("c")
+    lake.arrive("c", "c3")
+    assert lake.read() == ["c3"]
+    lake.wipe("b")
+    lake.wipe("c")
+    assert lake.read() == []
+    lake.arrive("b", "b3")
+    assert lake.read() == ["b3"]
+    made = dg.materialize([seven], instance=lake.instance)
+    assert len(lake.read()) == 3
+    lake.instance.delete_run(made.run_id)
+    assert lake.read() == []
+    lake.arrive("a", "a3")
+    assert lake.read() == ["a3"]
+
+
+def test_the_first_event_since_a_moment(lake: Lake) -> None:
+    """By the moments of events; none is younger than the last."""
+    begun = datetime.now(UTC) - timedelta(seconds=1)
+    lake.arrive("a", "a1", "a2")
+    assert lake.log.first_since(begun) == 1
+    assert lake.log.first_since(datetime.now(UTC) + timedelta(seconds=1)) is None
 
 
 def test_the_position_stays_small(lake: Lake) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from arctic_orchestration.compaction.tables import make_due
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LogWentBack
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.event import EventKind
 from arctic_orchestration.events.feed import Position
@@ -76,8 +76,9 @@ def mark_arrivals(
                     arrived[tables[event.subject]] = event.subject
             if not batch.more:
                 break
-    except InvalidInput as error:
-        # Of another storage: the planner's own looks make up for what arrived meanwhile.
+    except (InvalidInput, LogWentBack) as error:
+        # Of another storage, or of one that was restored: the planner's own looks make up for
+        # what arrived meanwhile.
         _log.warning("the position in the event log begins anew: %s", error)
         return Marked(cursor=log.end().to_json())
     unknown = set()
