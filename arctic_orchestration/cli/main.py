@@ -25,6 +25,7 @@ from arctic_orchestration.cli import (
     tasks,
     worker,
 )
+from arctic_orchestration.cli.checked_command import CheckedCommand
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, MissingExtra
 
@@ -52,17 +53,21 @@ app.command(name="schema")(schema.schema)
 app.command(name="doctor")(doctor.doctor)
 
 
-def _let_help_wrap(app: typer.Typer) -> None:
-    """Joins the lines of each paragraph: Typer breaks the later ones where the code does, too."""
+def _prepare(app: typer.Typer) -> None:
+    """Has arguments checked, and joins the lines of each paragraph of help.
+
+    Typer breaks the later paragraphs where the code does, too.
+    """
     for command in app.registered_commands:
+        command.cls = CheckedCommand
         text = command.help or inspect.getdoc(command.callback) or ""
         command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _let_help_wrap(group.typer_instance)
+            _prepare(group.typer_instance)
 
 
-_let_help_wrap(app)
+_prepare(app)
 
 
 def _print_version(wanted: bool) -> None:

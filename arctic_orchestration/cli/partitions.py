@@ -14,6 +14,9 @@ from arctic_orchestration.events.escaping import DEEPEST, is_storable, is_too_de
 
 app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
 
+#: what a column of whole numbers holds
+_LARGEST = 2**63 - 1
+
 
 @app.callback()
 def partitions() -> None:
@@ -50,8 +53,10 @@ def add(
         described["path"] = dg.MetadataValue.path(path)
     for name, value in (("bytes", size), ("rows", rows)):
         if value is not None:
-            if not (value.isascii() and value.isdecimal()):
-                raise InvalidInput(f"--{name}", value, "a whole number that is not negative")
+            known = value.isascii() and value.isdecimal() and len(value) <= len(str(_LARGEST))
+            if not known or int(value) > _LARGEST:
+                expected = f"a whole number from 0 to {_LARGEST}"
+                raise InvalidInput(f"--{name}", value, expected)
             described[name] = int(value)
     for entry in metadata or ():
         name, separator, text = entry.partition("=")

@@ -113,7 +113,7 @@ def load(text: str, *, name: str) -> object:
         except RecursionError:
             raise InvalidInput(name, "...", f"at most {_DEEPEST} levels") from None
     try:
-        document = yaml.load(text, _SchedulesLoader)
+        return _load_yaml(text, name)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
@@ -124,8 +124,17 @@ def load(text: str, *, name: str) -> object:
         raise InvalidInput(f"{name}:{line}", _line(text, line), "YAML without control characters")
     except RecursionError:
         raise InvalidInput(name, "...", f"at most {_DEEPEST} levels") from None
-    _measure(document, name)
-    return document
+
+
+def _load_yaml(text: str, name: str) -> object:
+    loader = _SchedulesLoader(text)
+    try:
+        node = loader.get_single_node()
+        # Before anything is made of it: to merge a mapping copies it.
+        _measure(node, name)
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 class _SchedulesLoader(_Loader):  # type: ignore[misc]
@@ -182,19 +191,47 @@ def _once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
     return made
 
 
-def _measure(document: object, name: str) -> None:
-    """Refuses what aliases have made too large or too deep to be worked with."""
-    nodes, waiting = 0, [(document, 0)]
+def _measure(root: object, name: str) -> None:
+    """Refuses what aliases make too large or too deep to be worked with.
+
+    Takes time for what is written, and not for what the aliases make of it.
+    """
+    expected = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
+    #: of each node that was measured, by its identity: values, levels
+    measured: dict[int, tuple[int, int]] = {}
+    begun: set[int] = set()
+    waiting = [root]
     while waiting:
-        node, depth = waiting.pop()
-        nodes += 1
-        if nodes > _MOST_NODES or depth > _DEEPEST:
-            expected = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
+        node = waiting[-1]
+        inner = _inside(node)
+        new = [one for one in inner if id(one) not in measured]
+        if id(node) not in begun and new:
+            begun.add(id(node))
+            waiting += new
+            continue
+        if id(node) in measured:
+            waiting.pop()
+            continue
+        if new:
+            # It is inside of itself.
             raise InvalidInput(name, "more", expected)
-        if isinstance(node, Mapping):
-            waiting += [(value, depth + 1) for value in node.values()]
-        elif isinstance(node, list):
-            waiting += [(value, depth + 1) for value in node]
+        values = 1 + sum(measured[id(one)][0] for one in inner)
+        levels = 1 + max((measured[id(one)][1] for one in inner), default=0)
+        if values > _MOST_NODES or levels > _DEEPEST + 1:
+            raise InvalidInput(name, "more", expected)
+        measured[id(node)] = values, levels
+        waiting.pop()
+
+
+def _inside(node: object) -> list[Any]:
+    """The values in a node of YAML, or in a mapping or list of JSON."""
+    if isinstance(node, yaml.MappingNode):
+        return [value for _, value in node.value]
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    if isinstance(node, Mapping):
+        return list(node.values())
+    return list(node) if isinstance(node, list) else []
 
 
 def _line(text: str, number: int) -> str:

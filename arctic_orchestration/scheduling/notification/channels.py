@@ -18,12 +18,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, PrivateAttr, field_validator
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import Duration
 from arctic_orchestration.scheduling.notices import Notice, StoredNotice
+from arctic_orchestration.scheduling.schedule_file import load
 from arctic_orchestration.specification import Specification
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -111,15 +111,7 @@ def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> t
     import apprise
 
     environment = os.environ if environment is None else environment
-    try:
-        form = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        # What the parser quotes from the file may be a secret.
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark else ""
-        kind = error.strerror if isinstance(error, OSError) else "it is no YAML"
-        expected = f"a readable YAML file; {kind}{where}"
-        raise InvalidInput("ARCTIC_NOTIFICATIONS", str(path), expected) from None
+    form = _form(path)
     try:
         written = Channels.parse(form)
     except InvalidDefinition as error:
@@ -143,6 +135,25 @@ def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> t
     if problems:
         raise InvalidDefinition(problems)
     return tuple(found)
+
+
+def _form(path: Path) -> object:
+    """What the file holds; without what the reader quotes from it, which may be a secret.
+
+    Errors:
+        InvalidInput: there is no such file, it is no YAML, or aliases make it too large.
+    """
+    try:
+        return load(path.read_text(encoding="utf-8"), name="file")
+    except InvalidInput as error:
+        line = re.match(r"file:([0-9]+)", error.field)
+        large = error.expected if error.expected.startswith("at most") else "it is no YAML"
+        problem = f"{large} (line {line[1]})" if line else large
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        problem = "it is no text in UTF-8"
+    raise InvalidInput("ARCTIC_NOTIFICATIONS", str(path), f"a readable YAML file; {problem}")
 
 
 def scheme(url: str) -> str:

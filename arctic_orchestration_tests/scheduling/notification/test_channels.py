@@ -95,3 +95,33 @@ def test_everything_about_a_channel_but_its_url_has_a_default(tmp_path: Path) ->
     assert channel.events == tuple(Notice)
     assert (channel.tags, channel.limit.count, channel.limit.per) == ({}, 10, HOUR)
     assert type(reach(channel)).__name__ == "AppriseSender"
+
+
+def _aliases(form: str) -> str:
+    """Forty levels, each with its predecessor ten times: 10^40 values."""
+    lines = ["a0: &a0 {k: [v]}"]
+    for level in range(1, 41):
+        below = ", ".join([f"*a{level - 1}"] * 10)
+        lines.append(f"a{level}: &a{level} {form.format(below)}")
+    return "\n".join([*lines, "channels: *a40"])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "text",
+    [
+        _aliases("[{}]"),
+        _aliases("{{<<: [{}]}}"),
+        "channels: &a [*a]",
+        "channels: &a {<<: *a}",
+        "channels:\n" + "\n".join(" " * level + "a:" for level in range(1, 3000)),
+    ],
+    ids=["lists", "merges", "a list in itself", "a merge of itself", "deep"],
+)
+def test_a_file_that_aliases_make_too_large_is_refused(tmp_path: Path, text: str) -> None:
+    """In a moment: it is also read by a thread of the code server, which nobody could end."""
+    path = tmp_path / "n.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="at most 2,000,000 values, 100 levels deep") as refusal:
+        read_channels(path, {})
+    assert refusal.value.field == "ARCTIC_NOTIFICATIONS"
