@@ -70,6 +70,24 @@ def test_a_run_that_fails_says_what_was_raised(
     assert tasks.row("nyc/delays").owner is None
 
 
+def test_a_run_that_dagster_could_not_start_is_asked_for_again(tasks: Tasks) -> None:
+    """It is no attempt of the task, which has no retries; the reason is the daemon's."""
+    asked = tasks.submit("flights")
+    (request,) = tasks.tick().run_requests or ()
+    run = tasks.instance.create_run_for_job(
+        tasks.repository.get_job(str(request.job_name)),
+        tags={**request.tags, "dagster/run_key": str(request.run_key)},
+    )
+    tasks.instance.report_run_failed(run, "the code server is away")
+    tasks.tick()
+    waiting = tasks.again(asked)
+    assert (waiting.state, waiting.silences) == ("retrying", 1)
+    assert waiting.reason == (
+        f"run {run.run_id} could not start: the code server is away; again, 1 of 3 times, in 1m"
+    )
+    assert tasks.row("flights").owner is None
+
+
 def test_a_run_from_dagsters_ui_acquires_for_itself(tasks: Tasks) -> None:
     """However fresh the task is; and its tags say what it was."""
     for token in (1, 2):

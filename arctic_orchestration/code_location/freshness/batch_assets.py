@@ -1,6 +1,6 @@
 """The assets that are made of the tasks of batch files.
 
-``@dg.asset`` inspects the signature of each function some twenty times. The tasks of a batch have
+``@dg.asset`` inspects the signature of each function again and again. The tasks of a batch have
 one function in common, so their definitions are put together here without that: a location of
 thousands of tasks is loaded by each of its processes.
 """
