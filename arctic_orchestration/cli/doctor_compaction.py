@@ -30,7 +30,10 @@ _NAMED = 5
 _PATIENCE = timedelta(minutes=5)
 #: what stays due after a look, for its queue is full, with the table's check interval.
 _LONG_PATIENCE = timedelta(hours=1)
-_ROUNDS = "let rounds be made: the sensor in Dagster's daemon, or arctic compaction serve"
+_ROUNDS = (
+    "let rounds be made: the sensor in Dagster's daemon, or arctic compaction serve "
+    "--tables '*' --mode run"
+)
 
 
 def compaction() -> list[Finding]:

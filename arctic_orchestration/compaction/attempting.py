@@ -107,6 +107,8 @@ class Held:
     #: until then, by this machine's steady clock, the lease holds for certain
     trusted_until: float
     lost: threading.Event = field(default_factory=threading.Event)
+    #: another thread works in place of the one that merges it
+    replaced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,8 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.lake.tables import list_tables, load_table
 
+#: how long a table is left alone that could not be planned
+_PAUSE = timedelta(minutes=1)
 _log = logging.getLogger("arctic.compaction.observer")
 
 
@@ -63,6 +65,8 @@ class Observer:
         self._discovered_at: datetime | None = None
         self._names: tuple[str, ...] = ()
         self._observed: dict[str, _Observed] = {}
+        #: tables that could not be planned, and until when they are left alone
+        self._paused: dict[str, datetime] = {}
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
         """Plans the tables that may have another plan than the last one.
@@ -85,6 +89,7 @@ class Observer:
                 error = ended.error
                 text = str(error) if isinstance(error, ArcticError) else repr(error)
                 _log.warning("%s could not be planned: %s", ended.table, text)
+                self._paused[ended.table] = now + _PAUSE
             counts = counts.plus(ended.result or PlanningCounts(troubled=1))
             return True
 
@@ -95,7 +100,9 @@ class Observer:
         return counts.plus(PlanningCounts(postponed=len(due) - len(begun)))
 
     def _is_due(self, name: str, now: datetime) -> bool:
-        last = self._observed.get(name)
+        last, paused_until = self._observed.get(name), self._paused.get(name)
+        if paused_until is not None and now < paused_until:
+            return False
         return last is None or now >= last.next_look_at
 
     def _look(self, name: str, now: datetime) -> PlanningCounts:

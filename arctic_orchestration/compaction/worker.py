@@ -9,7 +9,8 @@ back*, it drops what it has and says so, and the tasks can be claimed by others 
 
 A worker with which something is wrong must not take the tasks from those that could do them:
 when its attempts come to nothing, one after the other, it waits longer and longer before it claims
-again; when what it merges with is gone, it ends with an error.
+again; when what it merges with is gone, it ends with an error. A merge that takes longer than its
+queue allows cannot be ended from outside: its task is lost, and another thread works in its place.
 """
 
 import logging
@@ -25,7 +26,7 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import attempts, catalogs, workers
-from arctic_orchestration.compaction.attempt import Claim
+from arctic_orchestration.compaction.attempt import AttemptState, Claim
 from arctic_orchestration.compaction.attempting import (
     Blame,
     Held,
@@ -49,6 +50,8 @@ _log = logging.getLogger("arctic.compaction.worker")
 POLL = timedelta(seconds=2)
 #: how long it waits at most after attempts that came to nothing
 _LONGEST_PAUSE_SECONDS = 60.0
+#: So many merges that take longer than they may, and the worker is no use any more.
+_MOST_HANGING = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,11 @@ class Worker:
         self._cancel = cancel
         self._tell = on_event
         self._held: dict[str, Held] = {}
+        self._until_idle: timedelta | None = None
+        self._threads: list[threading.Thread] = []
+        #: the threads of attempts, by their ids, and those whose merge takes longer than it may
+        self._merging: dict[str, threading.Thread] = {}
+        self._hanging: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._draining = threading.Event()
         self._giving_back = threading.Event()
@@ -162,28 +170,61 @@ class Worker:
         renewing = threading.Event()
         renewer = threading.Thread(target=self._renew_all, args=(renewing,), name="renew")
         renewer.start()
-        threads = [
-            threading.Thread(target=self._work, args=(until_idle,), name=f"merge-{number}")
-            for number in range(self._parallelism)
-        ]
+        self._until_idle = until_idle
+        for _ in range(self._parallelism):
+            self._start_thread()
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                # In short pieces, so that a signal is heard meanwhile.
-                while thread.is_alive():
-                    thread.join(0.2)
-                    self._cancel_again()
+            # In short pieces, so that a signal is heard meanwhile.
+            while thread := self._at_work():
+                thread.join(0.2)
+                self._cancel_again()
         finally:
             self._draining.set()
-            for thread in threads:
-                thread.join()
+            while thread := self._at_work():
+                thread.join(0.2)
             renewing.set()
             renewer.join()
             self._forgotten()
         if self._broken is not None:
             raise WorkerBroken(f"worker {self.name} cannot go on: {self._broken}")
         return self._done
+
+    def _start_thread(self) -> None:
+        # A daemon: one whose merge hangs must not keep the process from ending.
+        name = f"merge-{len(self._threads)}"
+        thread = threading.Thread(
+            target=self._work, args=(self._until_idle,), name=name, daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _at_work(self) -> threading.Thread | None:
+        """A thread that has not ended, and whose merge does not hang."""
+        with self._lock:
+            threads = [one for one in self._threads if one not in self._hanging]
+        return next((one for one in threads if one.is_alive()), None)
+
+    def _replace(self, held: Held) -> None:
+        """Lets another thread work in place of one whose merge takes longer than it may."""
+        id = held.claim.attempt_id
+        with self._database.read() as tx:
+            tried = attempts.attempts_of(tx, held.claim.task.id)
+        if not any(one.id == id and one.state is AttemptState.LOST for one in tried):
+            # It has just reported.
+            return
+        with self._lock:
+            thread = self._merging.get(id)
+            if thread is None or held.replaced:
+                return
+            held.replaced = True
+            self._hanging.add(thread)
+            too_many = len(self._hanging) > _MOST_HANGING
+        _log.warning("task %s is lost: its merge takes longer than it may", held.claim.task.id)
+        if too_many:
+            self._broken = f"{len(self._hanging)} merges took longer than they may"
+            self._draining.set()
+        elif not self._draining.is_set():
+            self._start_thread()
 
     def _work(self, until_idle: timedelta | None) -> None:
         idle_since = time.monotonic()
@@ -192,6 +233,8 @@ class Worker:
                 claimed = self._claim()
                 if claimed is not None:
                     self._attempt(claimed)
+                    if claimed.replaced:
+                        return
                     idle_since = time.monotonic()
                     continue
             except Exception:
@@ -220,6 +263,7 @@ class Worker:
         claim = held.claim
         with self._lock:
             self._held[claim.attempt_id] = held
+            self._merging[claim.attempt_id] = threading.current_thread()
         try:
             self._say(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
             outcome = attempt(
@@ -227,7 +271,8 @@ class Worker:
             )
         finally:
             with self._lock:
-                del self._held[claim.attempt_id]
+                del self._held[claim.attempt_id], self._merging[claim.attempt_id]
+                self._hanging.discard(threading.current_thread())
         self._say(outcome.what, claim, outcome.text)
         self._heed(outcome)
 
@@ -274,6 +319,9 @@ class Worker:
                 one.trusted_until = asked + self._life.total_seconds()
             else:
                 one.lost.set()
+                if time.monotonic() < one.trusted_until and not one.replaced:
+                    # Not silent, but taken away: it took longer than its queue allows.
+                    self._replace(one)
 
     def _seen(self) -> None:
         with self._database.begin() as tx:

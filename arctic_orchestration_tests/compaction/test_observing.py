@@ -90,3 +90,6 @@ def test_a_table_that_cannot_be_read_does_not_keep_others_from_being_planned(wor
     world.lake.catalog.down_for = frozenset({"lake.b1"})
     counts = world.tick()
     assert (counts.troubled, counts.wanted) == (1, 1)
+    assert world.tick(seconds=30).troubled == 0
+    world.lake.catalog.down_for = frozenset()
+    assert world.tick(seconds=31).wanted == 1

@@ -19,6 +19,7 @@ from arctic_orchestration.compaction import (
     workers,
 )
 from arctic_orchestration.compaction import worker as worker_module
+from arctic_orchestration.compaction.attempt import AttemptState
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
 from arctic_orchestration.database.compaction_tables import compaction_attempts
@@ -32,6 +33,7 @@ from arctic_orchestration.errors import (
     WorkerBroken,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.leases import RENEWALS
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -378,3 +380,36 @@ def ends_in(state: Database, span: timedelta) -> datetime:
         at = database_time(tx) + span
         tx.execute(sa.update(compaction_attempts).values(expires_at=at))
     return at
+
+
+def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
+    state: Database, catalog: Catalog
+) -> None:
+    """Its task is taken away, as at the execution timeout; another thread of the worker merges it.
+
+    The worker ends though the first merge still hangs; when that goes on, what it wrote is removed.
+    """
+    goes_on, hangs = threading.Event(), threading.Lock()
+
+    def first_hangs(group: FileGroup) -> None:
+        if hangs.acquire(blocking=False):
+            with state.begin() as tx:
+                # The worker goes on to renew, and finds out by that.
+                assert attempts.expire(tx, time=lambda tx: database_time(tx) + LONG) == 1
+            assert goes_on.wait(2 * _PATIENCE_SECONDS)
+
+    offered(state, table_of(catalog, files=3))
+    merging = Merging(first_hangs)
+    worker = Worker(state, catalog, merging, life=timedelta(seconds=5 * RENEWALS))
+    done = worker.run(AT_ONCE)
+    (task,) = tasks_of(state)
+    with state.read() as tx:
+        tried = [one.state for one in attempts.attempts_of(tx, task.id)]
+    assert tried[0] is AttemptState.LOST
+    assert not goes_on.is_set()
+    assert task.state is TaskState.MERGED
+    assert (tried, done.of(What.MERGED)) == ([AttemptState.LOST, AttemptState.MERGED], 1)
+    hung, merged = (Path(directory) for directory in merging.directories)
+    goes_on.set()
+    until(lambda: not hung.exists(), _PATIENCE_SECONDS, "what the hanging merge wrote is removed")
+    assert merged.exists()
