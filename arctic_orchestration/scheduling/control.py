@@ -135,7 +135,7 @@ def apply(
             )
             continue
         old = stored[change.name]
-        lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now)
+        lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
         why = with_discard(reason, lost)
         store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor)
     # What the code declares and a person deleted is the code's again.

@@ -121,7 +121,7 @@ def _write(
         elif old.origin is not Origin.CODE:
             counts["name_taken"] += 1
         elif digest([old.schedule]) != digest([schedule]):
-            discard = discard_waiting(tx, old.id, "the schedule was updated", now)
+            discard = discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
             if discard is not None:
                 lost[name] = discard
             reason = with_discard("deployed", discard)

@@ -33,6 +33,19 @@ from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.store import ScheduleStore
 
+#: What is deleted with a location; jobs, and what belongs to them, go with their schedules.
+OF_LOCATION = (
+    location_inventories,
+    schedules,
+    deleted_schedules,
+    timers,
+    schedule_keys,
+    events,
+    runs,
+    notices,
+    schedule_history,
+)
+
 
 def unbind(tx: sa.Connection, location: Location) -> None:
     """Lets the next code location that ticks under the name deploy there, and only that one."""
@@ -46,18 +59,7 @@ def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
     """
     held = sa.select(holders.c.holder).where(holders.c.location_id == location.id)
     resources.release(tx, list(tx.execute(held).scalars()), now, {})
-    # Timers, keys, jobs and what belongs to jobs go with the schedules.
-    for table in (
-        location_inventories,
-        schedules,
-        deleted_schedules,
-        timers,
-        schedule_keys,
-        events,
-        runs,
-        notices,
-        schedule_history,
-    ):
+    for table in OF_LOCATION:
         tx.execute(sa.delete(table).where(table.c.location_id == location.id))
     for table in (launches, run_ends):
         for prefix in _prefixes(location.cluster, location.name):

@@ -45,7 +45,7 @@ def suspend(
         return False
     mode = stored.schedule.suspend_mode
     if mode == "drop":
-        lost = discard_waiting(tx, stored.id, _REASON, now)
+        lost = discard_waiting(tx, stored.id, _REASON, now, actor=actor)
         reason = with_discard(reason, lost)
     store.set_status(
         tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason, actor=actor
@@ -54,7 +54,7 @@ def suspend(
         timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
     if mode == "drop":
         timers.stop(tx, stored.id)
-        _cancel_launching(tx, stored.id, now)
+        _cancel_launching(tx, stored.id, now, actor)
         return True
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
@@ -100,11 +100,11 @@ def resume(
 
 
 def discard_waiting(
-    tx: sa.Connection, schedule_id: str, reason: str, now: datetime
+    tx: sa.Connection, schedule_id: str, reason: str, now: datetime, *, actor: str = ""
 ) -> Discard | None:
     """Discards the jobs of a schedule that wait; returns what was lost, if anything was."""
     lost = waiting_of(tx, [schedule_id]).get(schedule_id)
-    queue = JobQueue(tx, now)
+    queue = JobQueue(tx, now, actor=actor)
     waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
     for job in waiting:
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
@@ -112,9 +112,9 @@ def discard_waiting(
     return lost
 
 
-def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime) -> None:
+def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor: str) -> None:
     """Cancels jobs for which no run comes; a job that was requested once has its run soon."""
-    queue = JobQueue(tx, now)
+    queue = JobQueue(tx, now, actor=actor)
     has_no_run = jobs.c.run_id.is_(None) & jobs.c.begun_run_id.is_(None)
     in_vain = is_launching & has_no_run & (jobs.c.requests != 1)
     of_schedule = jobs.c.schedule_id == schedule_id

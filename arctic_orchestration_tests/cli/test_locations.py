@@ -10,8 +10,16 @@ from arctic_orchestration.cli import doctor_state, state
 from arctic_orchestration.cli import locations as command
 from arctic_orchestration.constraints import only
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import holders, launches, locations, schedules
+from arctic_orchestration.database.tables import (
+    holders,
+    jobs,
+    launches,
+    locations,
+    metadata,
+    schedules,
+)
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.scheduling.location_control import OF_LOCATION
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
@@ -196,3 +204,14 @@ def test_the_doctor_names_what_is_silent_and_what_to_do(
     assert found.found == "last tick 2025-12-31 23:54:59Z; 1 schedule, 0 jobs waiting"
     assert "arctic locations rename old NEW" in found.advice
     assert "arctic locations delete old" in found.advice
+
+
+def test_every_table_of_a_location_is_emptied_with_it() -> None:
+    """A new one is named there; jobs go with their schedules, and what is held is released."""
+    of_location = {
+        table
+        for table in metadata.sorted_tables
+        for key in table.foreign_keys
+        if key.column.table is locations
+    }
+    assert of_location == {*OF_LOCATION, jobs, holders}

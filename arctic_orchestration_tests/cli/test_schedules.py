@@ -306,8 +306,9 @@ def test_the_history_names_who_did_it_and_outlives_the_schedule(
     assert arctic("schedules", "history", "nobody").code == 2
 
 
+@pytest.mark.parametrize("by", [["jobs", "cancel", "JOB"], ["schedules", "suspend", "s"]])
 def test_a_job_that_a_person_cancels_says_who(
-    world: MakeWorld, arctic: Command, monkeypatch: Any
+    world: MakeWorld, arctic: Command, monkeypatch: Any, by: list[str]
 ) -> None:
     """In its history; what the scheduler did has no name."""
     monkeypatch.setenv("LOGNAME", "anna")
@@ -315,7 +316,7 @@ def test_a_job_that_a_person_cancels_says_who(
     here.feed.arrive("raw/a", "1")
     here.tick(1)
     job = json.loads(arctic("jobs", "list", "--json").out)["jobs"][0]["id"]
-    arctic("jobs", "cancel", job)
+    assert arctic(*(job if word == "JOB" else word for word in by)).code == 0
     history = json.loads(arctic("jobs", "show", job, "--json").out)["history"]
     assert [(line["state"], line["actor"]) for line in history] == [
         ("waiting_constraints", ""),
