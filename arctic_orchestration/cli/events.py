@@ -65,7 +65,9 @@ def tail(
 
 @app.command()
 def unreadable(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000)] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="At most so many.")
+    ] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Lists events of Dagster's log that could not be stored, newest first.
