@@ -1,7 +1,7 @@
 """Which runs claim a job before they begin."""
 
 from dagster import DagsterRun
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
 
 from arctic_orchestration.scheduling.runs import JOB_TAG
 
@@ -9,10 +9,13 @@ from arctic_orchestration.scheduling.runs import JOB_TAG
 def claims_its_job(run: DagsterRun) -> bool:
     """Whether a job asked for the run, or Dagster retries a run that a job asked for.
 
-    A run that a person executes again carries the tags of the first one, and is nobody's attempt:
-    Dagster numbers only the retries it makes itself.
+    A run that a person launches with copied tags is no attempt of the job. Executed again, it names
+    its parent, and Dagster numbers only the retries that it makes itself; launched with the tags of
+    another run, it lacks the key of a request.
     """
-    return JOB_TAG in run.tags and (PARENT_RUN_ID_TAG not in run.tags or is_retry(run))
+    job = run.tags.get(JOB_TAG)
+    was_requested = run.tags.get(RUN_KEY_TAG, "").startswith(f"{job}-")
+    return was_requested and (PARENT_RUN_ID_TAG not in run.tags or is_retry(run))
 
 
 def is_retry(run: DagsterRun) -> bool:

@@ -49,10 +49,14 @@ DAEMON = (
     "TICK_ENDING",  # all is submitted, the tick does not say so yet
     "TICK_ENDED",  # the tick is done and says so
 )
-#: Besides: TICK_LEFT comes at the end of every tick, and STARTING when a run says that it is
+#: Besides: TICK_LEFT comes at the end of every tick, ENQUEUING when the queue has looked at a run
+#: that it is about to take, and STARTING when a run says that it is
 #: being started and is not: Dagster gives such a run up, if its run monitoring is on.
 #: reached once for each run of a round
 FOR_EACH_RUN = frozenset({"RUN_CREATED", "RUN_LAUNCHED", "DEQUEUED", "LAUNCHED"})
+
+#: seconds
+_RUN_STARTS_WITHIN = 600
 
 _passed: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -196,11 +200,13 @@ def _surround(owner: Any, method: str, name: str, after: str, counted: str | Non
 def put_into_daemon() -> None:
     """Surrounds the daemon's handling of a sensor's tick, and the launching of runs."""
     from dagster._core.launcher import LaunchRunContext
+    from dagster._core.run_coordinator import QueuedRunCoordinator
     from dagster._daemon import sensor
     from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
         QueuedRunCoordinatorDaemon,
     )
     from dagster._daemon.sensor import SensorLaunchContext
+    from dagster._grpc.client import DagsterGrpcClient
 
     from arctic_orchestration_tests.proofs.instant_launcher import InstantRunLauncher
 
@@ -209,8 +215,8 @@ def put_into_daemon() -> None:
         SensorLaunchContext.update_state,
         SensorLaunchContext.__exit__,
     )
-    dequeue = QueuedRunCoordinatorDaemon._dequeue_run
-    launch = InstantRunLauncher.launch_run
+    dequeue, respond = QueuedRunCoordinatorDaemon._dequeue_run, DagsterGrpcClient._get_response
+    launch, submit = InstantRunLauncher.launch_run, QueuedRunCoordinator.submit_run
 
     def at_dagsters_own_point(flags: object, point: str) -> None:
         reach(point)
@@ -238,9 +244,21 @@ def put_into_daemon() -> None:
             reach("LAUNCHED")
         return was_launched
 
+    def submit_at_points(coordinator: Any, context: Any) -> Any:
+        reach("ENQUEUING")
+        return submit(coordinator, context)
+
     def launch_at_points(launcher: InstantRunLauncher, context: LaunchRunContext) -> None:
         reach("STARTING")
         launch(launcher, context)
+
+    def patient_response(
+        client: DagsterGrpcClient, method: str, request: Any, *rest: Any, **named: Any
+    ) -> Any:
+        # Where a machine is busy, the process of a run is not up within Dagster's 60 s.
+        if method == "StartRun":
+            rest, named = (), {"timeout": _RUN_STARTS_WITHIN}
+        return respond(client, method, request, *rest, **named)
 
     if os.environ[WITHOUT_RUN_KEY] == "dagster":
         _replace(sensor, "fetch_existing_runs", lambda *_: {})
@@ -251,7 +269,9 @@ def put_into_daemon() -> None:
     _replace(SensorLaunchContext, "update_state", end_at_points)
     _replace(SensorLaunchContext, "__exit__", leave_at_points)
     _replace(QueuedRunCoordinatorDaemon, "_dequeue_run", dequeue_at_points)
+    _replace(QueuedRunCoordinator, "submit_run", submit_at_points)
     _replace(InstantRunLauncher, "launch_run", launch_at_points)
+    _replace(DagsterGrpcClient, "_get_response", patient_response)
 
 
 def _replace(owner: object, name: str, value: object) -> None:

@@ -11,6 +11,7 @@ from dagster._core.execution.api import execute_run
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.run_launcher.job_runs import claims_its_job
 from arctic_orchestration.run_launcher.launcher import of_run_worker
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
 
@@ -119,18 +120,16 @@ def test_a_run_that_was_launched_twice_has_its_step_once(
     assert status(place, run) is DagsterRunStatus.SUCCESS
 
 
-def test_what_a_person_executes_again_begins_beside_the_run_of_the_job(
-    place: Place, tags: dict[str, str], worker: dg.DagsterInstance
+def test_what_a_person_launches_with_the_tags_of_a_run_begins_beside_it(
+    place: Place, tags: dict[str, str]
 ) -> None:
-    """It carries the tags of the first run, and is launched without a claim."""
-    from arctic_orchestration.run_launcher.job_runs import claims_its_job
-
-    first = run_of(place, tags)
-    again = run_of(place, tags, **{"dagster/parent_run_id": first.run_id})
-    retry = run_of(
-        place, tags, **{"dagster/parent_run_id": first.run_id, "dagster/retry_number": "1"}
-    )
-    assert [claims_its_job(run) for run in (first, again, retry)] == [True, False, True]
+    """Executed again, or as a new run with the same tags but Dagster's own: without a claim."""
+    parent = {"dagster/parent_run_id": run_of(place, tags).run_id}
+    again = run_of(place, tags, **parent)
+    copied = run_of(place, {key: tags[key] for key in tags if key.startswith("arctic/")})
+    retry = run_of(place, tags, **parent, **{"dagster/retry_number": "1"})
+    assert [claims_its_job(run) for run in (again, copied)] == [False, False]
+    assert [claims_its_job(run) for run in (run_of(place, tags), retry)] == [True, True]
 
 
 def test_dagsters_retry_begins_when_the_run_that_it_retries_has_ended(
