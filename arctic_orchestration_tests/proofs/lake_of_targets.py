@@ -14,6 +14,8 @@ from arctic_orchestration.code_location import every_job
 
 #: the job ``spare`` is gone
 WITHOUT_SPARE = "without_spare"
+#: followed by the id of a run: its first step was executed
+EXECUTED = "executed_"
 #: Dagster learns only of the jobs that declared schedules name
 DECLARED_ONLY = "declared_only"
 
@@ -23,8 +25,9 @@ if (_home / DECLARED_ONLY).exists():
 
 
 @dg.op
-def nothing() -> None:
-    """Never executed: the launcher of these tests only says that a run began and ended."""
+def nothing(context: dg.OpExecutionContext) -> None:
+    """Leaves a trace of each run that is executed, where the launcher starts a process."""
+    (_home / f"{EXECUTED}{context.run_id}").touch()
 
 
 @dg.job

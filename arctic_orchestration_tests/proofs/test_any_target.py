@@ -25,7 +25,11 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DagsterProcesses,
     until,
 )
-from arctic_orchestration_tests.proofs.lake_of_targets import DECLARED_ONLY, WITHOUT_SPARE
+from arctic_orchestration_tests.proofs.lake_of_targets import (
+    DECLARED_ONLY,
+    EXECUTED,
+    WITHOUT_SPARE,
+)
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
@@ -38,13 +42,15 @@ _MODULE = "arctic_orchestration_tests.proofs.lake_of_targets"
 class Lake:
     """A code location with a schedule in the code, and one made by hand of another job."""
 
-    def __init__(self, instance: dg.DagsterInstance, database_url: str, *files: str) -> None:
+    def __init__(
+        self, instance: dg.DagsterInstance, database_url: str, *files: str, **options: Any
+    ) -> None:
         self.instance = instance
         self.home = Path(instance.root_directory)
         self.database = Database(database_url)
         self.database.upgrade()
         self.processes = DagsterProcesses(
-            self.home, database_url, module=_MODULE, **{LEASE_SECONDS: _LEASE}
+            self.home, database_url, module=_MODULE, **{LEASE_SECONDS: _LEASE, **options}
         )
         for name in files:
             (self.home / name).touch()
@@ -78,6 +84,16 @@ class Lake:
     def succeeded(self, schedule: str) -> int:
         return sum(state == "succeeded" for state, _ in self.states(schedule))
 
+    def cancel_all(self) -> None:
+        """Cancels every job, as ``arctic jobs cancel`` does."""
+        with self.database.begin() as tx:
+            here = located.locked(tx, "default", HERE)
+            for id in tx.execute(sa.select(jobs.c.id)).scalars().all():
+                control.cancel_job(tx, here, id, utc_now())
+
+    def finished_runs(self) -> int:
+        return sum(run.is_finished for run in self.instance.get_runs())
+
     def ended(self, schedule: str) -> int:
         return sum(state in ("succeeded", "failed") for state, _ in self.states(schedule))
 
@@ -109,8 +125,8 @@ def lake(
     """Makes a lake whose Dagster and whose state are on one kind of database."""
     made: list[Lake] = []
 
-    def make(*files: str) -> Lake:
-        made.append(Lake(dagster_instance(backend), database_url, *files))
+    def make(*files: str, **options: Any) -> Lake:
+        made.append(Lake(dagster_instance(backend), database_url, *files, **options))
         return made[-1]
 
     yield make
@@ -161,3 +177,26 @@ def test_a_target_that_a_deployment_drops_after_the_tick_fails_alone(lake: MakeL
     until(lambda: here.succeeded("declared") == 2, _SECONDS, here.told())
     until(lambda: here.ended("by_hand") == 2, _SECONDS, here.told())
     assert here.states("by_hand") == [("failed", "job spare is not in this code location")] * 2
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("canceled", [True, False], ids=["canceled", "control"])
+def test_a_canceled_job_executes_nothing(lake: MakeLake, canceled: bool) -> None:
+    """The job is canceled between the sensor's answer and the run, which is made all the same.
+
+    A run that is terminated while its process starts is one that Dagster calls failed.
+    """
+    here = lake(launcher="arctic_orchestration.run_launcher.ArcticRunLauncher")
+    here.processes.arm("RUN_IDS_RESERVED")
+    here.announce("1")
+    here.daemon.join(_SECONDS)
+    assert here.processes.was_reached("RUN_IDS_RESERVED")
+    if canceled:
+        here.cancel_all()
+    here.processes.start(DAEMON)
+    until(lambda: here.finished_runs() == 2, 3 * _SECONDS, "two runs have ended")
+    executed = len(list(here.home.glob(f"{EXECUTED}*")))
+    assert executed == (0 if canceled else 2)
+    if canceled:
+        found = {state for name in ("declared", "by_hand") for state, _ in here.states(name)}
+        assert found == {"canceled"}
