@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from typer.main import get_command
 
+from arctic_orchestration.cli.compaction.service import Service
 from arctic_orchestration.cli.main import app
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
@@ -83,7 +84,7 @@ def cases() -> Iterator[Any]:
             values = {int: NUMBERS, float: FRACTIONS}.get(kind, TEXTS)  # type: ignore[call-overload]
             if path == WORKER and kind is not int:
                 continue
-            if FULL and values is TEXTS and path != ("compaction", "serve"):
+            if FULL and values is TEXTS:
                 values = TEXTS + MORE_TEXTS
             id = f"{' '.join(path)} {parameter.name}"
             yield pytest.param(path, command, parameter, values, id=id)
@@ -108,6 +109,8 @@ def surroundings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
+    # With a value that it takes, it would go on until it is told to end.
+    monkeypatch.setattr(Service, "run", lambda service, pause: None)
 
 
 @pytest.mark.parametrize(("path", "command", "parameter", "values"), list(cases()))
