@@ -28,6 +28,7 @@ def stored(of: Schedule, origin: Origin = Origin.API) -> StoredSchedule:
         notes_firings=False,
         restarted=(),
         status_at=at(0),
+        counts_from=None,
     )
 
 

@@ -85,7 +85,7 @@ def test_a_trigger_is_one_in_every_form(
     """YAML gives the one of Python; its own form is what stood there, and is read back."""
 
     def read(written: object) -> Schedule:
-        return Schedule.parse({"name": "s", "target": "j", "trigger": written})
+        return Schedule.parse({"name": "s", "target": "made", "trigger": written})
 
     loaded = yaml.safe_load(text)
     schedule = read(loaded)

@@ -81,7 +81,10 @@ LINES = st.one_of(
 
 @settings(max_examples=15, deadline=None)
 @given(
-    sorts=st.lists(st.sampled_from(SORTS), min_size=4, max_size=4),
+    # The job of the first is s0: its own runs must not set it off.
+    sorts=st.lists(st.sampled_from(SORTS), min_size=4, max_size=4).filter(
+        lambda sorts: "run" not in sorts[0]["trigger"]
+    ),
     lines=st.lists(st.tuples(st.integers(0, 600), LINES), min_size=1, max_size=12),
     duration=st.sampled_from([3, 20]),
 )
