@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from dagster import DagsterInstance
+from dagster import DagsterEventType, DagsterInstance
 
 from arctic_orchestration.database.tables import jobs
-from arctic_orchestration_tests.proofs import crash_points
+from arctic_orchestration_tests.proofs import crash_points, instant_launcher
 from arctic_orchestration_tests.proofs.dagster_processes import DAEMON, until
 from arctic_orchestration_tests.proofs.test_crashes import Lake
 
@@ -83,7 +83,16 @@ class TwoDaemons(Lake):
         self.wait_for_runs()
         self.end_daemons()
         assert self.runs_of_keys() == {}
+        assert self.begun_twice() == {}
         assert self.partitions_of_runs() == sorted(self.announced)
+
+    def begun_twice(self) -> Counter[str]:
+        """How often runs of a job began, for each job of which more than one did, or one twice."""
+        begun: Counter[str] = Counter()
+        for run in self.all_runs():
+            starts = self.instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_START)
+            begun[run.tags["arctic/job"]] += len(starts)
+        return Counter({job: starts for job, starts in begun.items() if starts > 1})
 
     def runs_of_keys(self) -> Counter[str]:
         """How many runs each run key has that has more than one."""
@@ -108,6 +117,7 @@ def lake(
     def make(**options: Any) -> TwoDaemons:
         # As long as otherwise: a daemon that is slow is not one that is gone.
         options.setdefault(crash_points.LEASE_SECONDS, "")
+        options.setdefault("launcher", f"{instant_launcher.__name__}.ClaimingRunLauncher")
         made.append(TwoDaemons(dagster_instance(backend), database_url, **options))
         made[-1].start()
         return made[-1]
