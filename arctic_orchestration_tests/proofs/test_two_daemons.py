@@ -162,6 +162,19 @@ def test_without_the_lease_two_daemons_make_double_runs(lake: MakeLake, backend:
     assert here.runs_of_keys()
 
 
+def test_without_the_claim_two_daemons_begin_runs_twice(lake: MakeLake) -> None:
+    """The control: both daemons launch the same queued run, and each launch executes it."""
+    here = lake(launcher=f"{instant_launcher.__name__}.InstantRunLauncher")
+    here.add_daemon()
+    for _ in range(30):
+        here.announce(OF_A_ROUND)
+        here.wait_for_runs()
+        if here.begun_twice():
+            break
+    print(f"without the claim: begun more than once {dict(here.begun_twice())}")
+    assert here.begun_twice()
+
+
 def test_a_daemon_that_is_killed_beside_its_successor_makes_no_second_run(
     lake: MakeLake, backend: str
 ) -> None:
