@@ -113,6 +113,8 @@ def test_who_does_not_ask_whether_a_task_is_free_begins_it_twice(
 ) -> None:
     """The control: the same crowd, with a statement that takes the task whoever has it."""
     monkeypatch.setattr(owning, "acquire", _taken_from_anybody)
+    # Whose task is held shares its run, and does not come to the statement.
+    monkeypatch.setattr(owning.TaskRow, "is_held", lambda row, now: False)
     crowd = Crowd(state)
     crowd.places[0].submit("t0_0")
     crowd.places[1].submit("t0_0")
