@@ -114,7 +114,7 @@ def test_what_was_committed_and_not_acknowledged_is_in_the_table_once(
         raise OSError("the machine is gone")
 
     with monkeypatch.context() as dying:
-        dying.setattr(carriers, "append", append)
+        dying.setattr(carriers.lake, "append", append)
         with pytest.raises(OSError, match="the machine is gone"):
             run(lake)
     assert held(lake) == expected(lake, FIRST)
