@@ -96,8 +96,7 @@ def hand_out(
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
             # What was handed out before may still become a run: the job must not end before it.
-            out = job.request_expires_at is not None and now < job.request_expires_at
-            if problem.lasting and not (out and job.requested_tick not in ended):
+            if problem.lasting and not _is_out(queue, job, ended, now):
                 fail_launch(queue, job, problem.text)
             else:
                 queue.wait(job, problem.text)
@@ -115,6 +114,15 @@ def hand_out(
         )
         requests.append(request)
     return requests
+
+
+def _is_out(queue: JobQueue, job: Job, ended: Collection[str], now: datetime) -> bool:
+    """Whether a request that was handed out may still become a run."""
+    if job.requested_tick is None:
+        # No daemon evaluated the sensor: there is no record, and the engine's time counts.
+        return job.requested_at is not None and queue.now - job.requested_at < LEASE
+    expires_at = job.request_expires_at
+    return job.requested_tick not in ended and expires_at is not None and now < expires_at
 
 
 def _unleased(

@@ -186,7 +186,9 @@ def test_a_run_that_is_superseded_while_it_works_materializes_nothing(tasks: Tas
 
 
 @ON_SQLITE
-def test_a_parent_that_is_only_named_does_not_exist(tasks: Tasks) -> None:
+def test_a_parent_that_is_only_named_is_waited_for_as_one_that_does_not_exist(
+    tasks: Tasks,
+) -> None:
     """Dagster shows it as an asset, because another one depends on it."""
 
     @fresh_parents({"fligths": 24})
@@ -197,7 +199,7 @@ def test_a_parent_that_is_only_named_does_not_exist(tasks: Tasks) -> None:
     tasks.tick()
     asked = tasks.submit("child")
     tasks.tick()
-    assert "fligths does not exist" in tasks.again(asked).reason
+    assert "waits for fligths, which does not exist yet" in tasks.again(asked).reason
 
 
 @ON_SQLITE
