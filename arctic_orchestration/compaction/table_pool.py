@@ -71,8 +71,8 @@ class TableJobs(Generic[T]):
     ) -> list[str]:
         """Works on tables in their order, and waits for them.
 
-        A table that is worked on already is passed over. Work that an earlier call started and
-        that has ended since is reported too.
+        A table that is worked on already, or whose work has just ended, is passed over. Work that
+        an earlier call started and that has ended since is reported too.
 
         Args:
             tables: the next is taken when a thread is free, so an iterator may choose that late.
@@ -89,11 +89,14 @@ class TableJobs(Generic[T]):
         """
         until = time.monotonic() + seconds
         waiting, begun, mine = iter(tables), list[str](), set[str]()
+        # The list of tables may have been made before the work on them ended.
+        over: set[str] = set()
         goes_on = True
         lost: BaseException | None = None
         while True:
             for one in self._take():
                 mine.discard(one.table)
+                over.add(one.table)
                 if one.ends_all:
                     goes_on, lost = False, one.error
                 elif not hear(one):
@@ -103,7 +106,7 @@ class TableJobs(Generic[T]):
             if goes_on and self._has_room():
                 table = next(waiting, None)
                 goes_on = table is not None
-                if table is not None and self._start(table, work):
+                if table is not None and table not in over and self._start(table, work):
                     begun.append(table)
                     mine.add(table)
                 continue
@@ -124,9 +127,9 @@ class TableJobs(Generic[T]):
             return len(self._pool.busy) < self._pool.at_once
 
     def _start(self, table: str, work: Callable[[str], T]) -> bool:
-        """Begins the work on a table; false: it is worked on already."""
+        """Begins the work on a table; false: it goes on, or its end was not reported yet."""
         with self._pool.changed:
-            if table in self._pool.busy:
+            if table in self._pool.busy or any(one.table == table for one in self._ended):
                 return False
             self._pool.busy.add(table)
         name = f"table {table}"
