@@ -70,8 +70,12 @@ def test_a_cluster_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert "\n" not in said and "\tat" not in said
 
 
-def test_no_jvm_is_started_for_a_master_that_does_not_answer() -> None:
+def test_no_jvm_is_started_for_a_master_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It would try for a minute, and print its stack each time."""
+    # The session of other tests of this process: with one, nothing is started.
+    monkeypatch.setattr(session.SparkContext, "_active_spark_context", None)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"spark://127.0.0.1:{closed.getsockname()[1]}"

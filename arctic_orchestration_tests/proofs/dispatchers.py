@@ -99,6 +99,8 @@ def dispatch(
         take_the_lock_away()
     database = Database(url)
     dispatcher = engine(home, database, assets)
+    # Errors of the control stand: they are not looked for in single events and tried again.
+    dispatcher.sets_aside = with_lock
     table = RunTable(database.engine)
     counts: Counter[str] = Counter()
     errors: list[str] = []
