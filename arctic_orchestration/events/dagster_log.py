@@ -19,18 +19,24 @@ from dagster._core.storage.legacy_storage import LegacyEventLogStorage, LegacyRu
 from dagster._core.storage.runs import SqliteRunStorage
 
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.events import arrival_lookup, check_lookup
+from arctic_orchestration.events.arrival_checks import ArrivalChecks
+from arctic_orchestration.events.check_rows import evaluation, freshness_change
 from arctic_orchestration.events.escaping import escaped, is_storable
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.events.log_rows import (
     ARRIVALS,
+    CHECK,
     COLUMNS,
+    FRESHNESS,
     OBSERVATION,
     RUN_STATUS_OF_TYPE,
     arrival,
     asset_name,
     run_moment,
 )
+from arctic_orchestration.events.ranges import IdRanges
 from arctic_orchestration.events.run_failure import FAILURES, why_failed
 from arctic_orchestration.events.runs import BulkSql, RunView, runs_by_id, runs_by_tag
 from arctic_orchestration.events.settled import Row
@@ -63,6 +69,7 @@ class _Log(Protocol):
     def end(self) -> dict[str, Any]: ...
     def before(self, event_id: int) -> dict[str, Any]: ...
     def first_since(self, moment: datetime) -> int | None: ...
+    def delivered(self, state: Any) -> tuple[int, IdRanges]: ...
 
 
 class DagsterLog:
@@ -212,6 +219,46 @@ class DagsterLog:
                     found[asset] = arrival(rows[0]).at
         return found
 
+    def backfills_of(self, run_ids: Iterable[str]) -> Mapping[str, str]:
+        """The backfill of each run that belongs to one; see ``ArrivalLookup``. One statement."""
+        return arrival_lookup.backfills_of(self._runs, run_ids)
+
+    def arrived(
+        self, asset: str, partitions: Collection[str], position: Position | None
+    ) -> set[str]:
+        """The partitions that have arrived up to a position; see ``ArrivalLookup``.
+
+        At most four statements, with one step in an index for each partition.
+        """
+        delivered = self._log.delivered(self._state_of(position))
+        return arrival_lookup.arrived(
+            self._log.sql, asset, partitions, delivered, observed_by_runs=self._observed_by_runs
+        )
+
+    def checks_of(self, arrivals: Sequence[Event]) -> Mapping[int, ArrivalChecks]:
+        """The checks of each arrival; see ``ArrivalLookup``. Two statements, and two an asset."""
+        return check_lookup.checks_of(self._log.sql, arrivals)
+
+    def changed(self, arrivals: Sequence[Event]) -> set[int]:
+        """The arrivals with another data version; see ``ArrivalLookup``. Three statements."""
+        return arrival_lookup.changed(
+            self._log.sql, arrivals, observed_by_runs=self._observed_by_runs
+        )
+
+    def latest_checks(
+        self, assets: Sequence[str], partition: str | None = None
+    ) -> Mapping[str, Mapping[str, Event | None]]:
+        """The latest evaluation of each check of some assets, by asset and check.
+
+        An asset without checks is left out; a check that was planned only has None. With a
+        partition, evaluations of other partitions do not count. Two statements, which read all
+        evaluations of the assets.
+
+        Errors:
+            DatabaseUnavailable: the storage did not answer.
+        """
+        return check_lookup.latest_checks(self._log.sql, assets, partition)
+
     def close(self) -> None:
         """Closes the connections that are kept."""
         self._log.sql.close()
@@ -249,10 +296,17 @@ class DagsterLog:
             for run_id, asset in self._log.sql.rows_in(_PLANNED, sorted(run_ids)):
                 if asset:
                     planned.setdefault(run_id, []).append(asset_name(asset))
-        return [
-            arrival(row) if row[1] in ARRIVALS else self._run_event(row, runs, planned)
-            for row in rows
-        ]
+        events = []
+        for row in rows:
+            if row[1] in ARRIVALS:
+                events.append(arrival(row))
+            elif row[1] == CHECK:
+                events.append(evaluation(row))
+            elif row[1] == FRESHNESS:
+                events.append(freshness_change(row))
+            else:
+                events.append(self._run_event(row, runs, planned))
+        return check_lookup.with_checked_partitions(self._log.sql, events)
 
     def _run_event(
         self, row: Row, runs: Mapping[str, RunView], planned: Mapping[str, list[str]]

@@ -19,6 +19,10 @@ class EventKind(StrEnum):
     RUN = "run"
     #: A moment of a schedule's cron expression has come.
     TICK = "tick"
+    #: An asset check was evaluated.
+    CHECK = "check"
+    #: The state of an asset's freshness policy changed.
+    FRESHNESS = "freshness"
 
 
 class RunStatus(StrEnum):
@@ -53,6 +57,8 @@ class EventKey(str):
     ``partition:<asset/key>``                 a partition of the asset arrived
     ``run:<location>:job:<job>:<status>``     a run of the job reached the status
     ``run:<location>:asset:<key>:<status>``   a run that was to materialize the asset did
+    ``check:<asset/key>``                     a check of the asset was evaluated
+    ``freshness:<asset/key>``                 the asset's freshness policy changed its state
     ========================================  ==============================================
 
     What databases cannot hold stands in it escaped, as in events.
@@ -75,6 +81,16 @@ class EventKey(str):
         """The key of the runs that were to materialize an asset."""
         return cls(escaped(f"run:{location or ''}:asset:{asset}:{status.value}"))
 
+    @classmethod
+    def of_check(cls, asset: str) -> "EventKey":
+        """The key of the evaluations of all checks of an asset."""
+        return cls(escaped(f"check:{asset}"))
+
+    @classmethod
+    def of_freshness(cls, asset: str) -> "EventKey":
+        """The key of the state changes of an asset's freshness policy."""
+        return cls(escaped(f"freshness:{asset}"))
+
 
 @lru_cache(maxsize=65_536)
 def _partition_key(asset: str) -> EventKey:
@@ -92,7 +108,8 @@ class Event:
         storage_id: the id in Dagster's event log; 0 for ticks.
         run_id: the run that wrote it or that it is about; None for what was reported without one.
         partition: the partition key: PARTITION events: if the asset is partitioned; RUN events: of
-            a run of one partition, as its tag ``dagster/partition`` says.
+            a run of one partition, as its tag ``dagster/partition`` says; CHECK events: the
+            partition that was checked, or that of the materialization that was.
         bytes: how much arrived, if the metadata says it.
         rows: how many rows arrived, if the metadata says it.
         status: RUN events: the status reached.
@@ -101,7 +118,15 @@ class Event:
         assets: RUN events: the assets that the run was to materialize.
         tags: RUN events: the run's tags.
         started: RUN events: the run got beyond the queue; its record has a start time.
-        metadata: PARTITION events: label to a JSON value.
+        metadata: PARTITION and CHECK events: label to a JSON value.
+        data_version: PARTITION events: the asset's data version, if Dagster stored one.
+        check: CHECK events: the name of the check.
+        passed: CHECK events: whether the check passed; None: the row does not say it.
+        severity: CHECK events: ``error`` or ``warn``.
+        blocking: CHECK events: whether a failure stops the steps downstream.
+        target_id: CHECK events: the storage id of the materialization that was checked.
+        state: FRESHNESS events: ``pass``, ``warn``, ``fail``, ``unknown`` or ``not_applicable``.
+        previous_state: FRESHNESS events: the state before.
         problem: what could not be understood: field, value and what was expected.
     """
 
@@ -119,6 +144,14 @@ class Event:
     tags: Mapping[str, str] = field(default_factory=dict)
     started: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    data_version: str | None = None
+    check: str | None = None
+    passed: bool | None = None
+    severity: str | None = None
+    blocking: bool | None = None
+    target_id: int | None = None
+    state: str | None = None
+    previous_state: str | None = None
     problem: str | None = None
 
     @property
@@ -132,6 +165,10 @@ class Event:
                 EventKey.of_job_run(location, self.subject, status),
                 *(EventKey.of_asset_run(location, asset, status) for asset in self.assets),
             )
+        if self.kind is EventKind.CHECK:
+            return (EventKey.of_check(self.subject),)
+        if self.kind is EventKind.FRESHNESS:
+            return (EventKey.of_freshness(self.subject),)
         return ()
 
     def to_json(self) -> dict[str, Any]:
@@ -177,4 +214,19 @@ class Event:
         )
 
 
-_PLAIN_FIELDS = ("run_id", "partition", "bytes", "rows", "location", "problem")
+_PLAIN_FIELDS = (
+    "run_id",
+    "partition",
+    "bytes",
+    "rows",
+    "location",
+    "data_version",
+    "check",
+    "passed",
+    "severity",
+    "blocking",
+    "target_id",
+    "state",
+    "previous_state",
+    "problem",
+)

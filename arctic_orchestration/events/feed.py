@@ -1,13 +1,14 @@
 """What a reader of events is promised, whatever storage the events are in."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.events.arrival_checks import ArrivalChecks
 from arctic_orchestration.events.event import Event
 
 
@@ -98,4 +99,34 @@ class Feed(Protocol):
 
         What was committed before the call is left out; what is not committed when it returns is
         delivered later, even if its id is smaller than others that are left out.
+        """
+
+
+class ArrivalLookup(Protocol):
+    """What is known of arrivals beyond their events, for many of them at once.
+
+    Each method raises ``DatabaseUnavailable`` when the storage does not answer.
+    """
+
+    def backfills_of(self, run_ids: Iterable[str]) -> Mapping[str, str]:
+        """The id of the backfill of each run that belongs to one, by run id."""
+
+    def arrived(
+        self, asset: str, partitions: Collection[str], position: Position | None
+    ) -> set[str]:
+        """The partitions of an asset that have arrived among the events up to a position.
+
+        An event that no reading up to ``position`` delivered does not count, even if it is
+        committed; one from before the asset was wiped does not count either. The empty text
+        stands for arrivals without a partition. Position ``None`` is the beginning.
+        """
+
+    def checks_of(self, arrivals: Sequence[Event]) -> Mapping[int, ArrivalChecks]:
+        """The planned checks and evaluations of each arrival, by its storage id."""
+
+    def changed(self, arrivals: Sequence[Event]) -> set[int]:
+        """The storage ids of the arrivals that brought another data version.
+
+        Another one than the arrival of the same asset partition before. An arrival without a
+        data version, and the first one of its asset partition, counts as changed.
         """

@@ -31,8 +31,13 @@ RUN_STATUS_OF_TYPE: Mapping[str, RunStatus] = {
     "PIPELINE_FAILURE": RunStatus.FAILURE,
     "PIPELINE_CANCELED": RunStatus.CANCELED,
 }
+CHECK = "ASSET_CHECK_EVALUATION"
+CHECK_PLANNED = "ASSET_CHECK_EVALUATION_PLANNED"
+FRESHNESS = "FRESHNESS_STATE_CHANGE"
 #: The types of rows that become events.
-TYPES = (*ARRIVALS, *RUN_STATUS_OF_TYPE)
+TYPES = (*ARRIVALS, *RUN_STATUS_OF_TYPE, CHECK, FRESHNESS)
+
+_DATA_VERSION_TAG = "dagster/data_version"
 
 #: Metadata labels that say how much arrived, the first that is there counts.
 BYTES_LABELS = ("bytes", "size_bytes")
@@ -46,7 +51,7 @@ _LARGEST = 2**63 - 1
 _WHOLE = "a whole number of at least 0, below 2^63"
 
 # NaN and Infinity are no JSON; as words they survive every database.
-_decode = json.JSONDecoder(parse_constant=str).decode
+decode = json.JSONDecoder(parse_constant=str).decode
 
 #: Where the value stands in the stored form of each plain kind of metadata.
 _VALUE_FIELD = {
@@ -88,32 +93,30 @@ def arrival(row: tuple[Any, ...]) -> Event:
     """
     storage_id, _, stamp, key, partition, run_id, body = row
     metadata: dict[str, Any] = {}
-    problem = None
+    version = problem = None
     at = None
     try:
-        document = _decode(body)
-        at = _moment(document["timestamp"])
+        document = decode(body)
+        at = moment(document["timestamp"])
         data = document["dagster_event"]["event_specific_data"]
         found = data.get("materialization") or data["asset_observation"]
+        version = _data_version(found)
         try:
             metadata = {
-                entry["label"]: _value(entry["entry_data"]) for entry in found["metadata_entries"]
+                entry["label"]: metadata_value(entry["entry_data"])
+                for entry in found["metadata_entries"]
             }
         except Exception:
             metadata, problem = _by_dagster(body, found)
     except Exception as error:
         # json, Dagster's classes and calendars each refuse in their own way.
-        problem = _body_problem(body, error)
+        problem = body_problem(body, error)
     size, problem = _amount(metadata, BYTES_LABELS, problem)
     rows, problem = _amount(metadata, ROWS_LABELS, problem)
     subject = asset_name(key) if key else ""
     if not key:
         problem = problem or f"asset_key: got {key!r}, expected an asset key"
-    if at is None:
-        at = _from_column(stamp)
-    within = _within(at)
-    if within != at:
-        problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected the years 1970 to 9000"
+    within, problem = within_calendar(at or from_column(stamp), problem)
     for name, text in (("asset_key", subject), ("partition", partition)):
         if text is not None and escaped(text) != text:
             problem = problem or f"{name}: got {text!r}, kept escaped as {escaped(text)}"
@@ -126,7 +129,8 @@ def arrival(row: tuple[Any, ...]) -> Event:
         partition=None if partition is None else escaped(partition),
         bytes=size,
         rows=rows,
-        metadata={escaped(str(label)): storable(value) for label, value in metadata.items()},
+        metadata=labelled(metadata),
+        data_version=None if version is None else escaped(version),
         problem=None if problem is None else escaped(problem),
     )
 
@@ -135,11 +139,11 @@ def run_moment(row: tuple[Any, ...]) -> tuple[datetime, str, str | None]:
     """When a run status row was written, the name of its job, and what was wrong with the row."""
     _, _, stamp, _, _, _, body = row
     try:
-        document = _decode(body)
-        at = _moment(document["timestamp"])
+        document = decode(body)
+        at = moment(document["timestamp"])
         return _within(at), str(document.get("pipeline_name") or ""), None
     except Exception as error:
-        return _within(_from_column(stamp)), "", _body_problem(body, error)
+        return _within(from_column(stamp)), "", body_problem(body, error)
 
 
 @lru_cache(maxsize=65_536)
@@ -153,6 +157,12 @@ def asset_name(column: str) -> str:
     return key.to_user_string() if key else column
 
 
+def _data_version(found: Any) -> str | None:
+    tags = found.get("tags") if isinstance(found, dict) else None
+    version = tags.get(_DATA_VERSION_TAG) if isinstance(tags, dict) else None
+    return version if isinstance(version, str) else None
+
+
 def plain(stored: Any) -> Any:
     """A stored form without the class names that Dagster adds."""
     if isinstance(stored, dict):
@@ -164,7 +174,17 @@ def plain(stored: Any) -> Any:
     return stored
 
 
-def _value(stored: dict[str, Any]) -> Any:
+def labelled(metadata: Mapping[Any, Any]) -> dict[str, Any]:
+    """Metadata as every database and JSON can hold it."""
+    return {escaped(str(label)): storable(value) for label, value in metadata.items()}
+
+
+def metadata_value(stored: dict[str, Any]) -> Any:
+    """A metadata value from its stored form.
+
+    Errors:
+        _UnknownShapeError, KeyError, TypeError: the form is not known.
+    """
     kind = stored["__class__"]
     name = _VALUE_FIELD.get(kind)
     if name is not None:
@@ -190,7 +210,7 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
         data = event.event_specific_data
         value = getattr(data, "materialization", None) or getattr(data, "asset_observation", None)
         return {
-            label: _value(pack_of(entry))
+            label: metadata_value(pack_of(entry))
             for label, entry in value.metadata.items()  # type: ignore[union-attr]
         }, None
     except Exception as error:
@@ -202,7 +222,7 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
     problem = f"metadata: could not be read ({reason})"
     for entry in entries:
         try:
-            metadata[entry["label"]] = _value(entry["entry_data"])
+            metadata[entry["label"]] = metadata_value(entry["entry_data"])
         except Exception:
             label = entry.get("label") if isinstance(entry, dict) else None
             problem = (
@@ -217,7 +237,7 @@ def pack_of(value: Any) -> dict[str, Any]:
     packed = pack_value(value)
     if not isinstance(packed, dict):
         raise _UnknownShapeError(type(value).__name__)
-    document: dict[str, Any] = _decode(json.dumps(packed))
+    document: dict[str, Any] = decode(json.dumps(packed))
     return document
 
 
@@ -237,8 +257,17 @@ def _amount(
     return None, problem
 
 
-def _moment(seconds: Any) -> datetime:
+def moment(seconds: Any) -> datetime:
+    """The moment of a number of seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def within_calendar(at: datetime, problem: str | None) -> tuple[datetime, str | None]:
+    """The moment, or the nearest one with which calendars can count, and what was wrong."""
+    within = _within(at)
+    if within != at:
+        problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected the years 1970 to 9000"
+    return within, problem
 
 
 def _within(at: datetime) -> datetime:
@@ -246,7 +275,7 @@ def _within(at: datetime) -> datetime:
     return min(max(at, _EARLIEST), _LATEST)
 
 
-def _from_column(stamp: Any) -> datetime:
+def from_column(stamp: Any) -> datetime:
     """The timestamp column, which holds UTC without saying so."""
     if isinstance(stamp, str):
         try:
@@ -258,7 +287,8 @@ def _from_column(stamp: Any) -> datetime:
     return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
 
 
-def _body_problem(body: Any, error: Exception) -> str:
+def body_problem(body: Any, error: Exception) -> str:
+    """What is wrong with the text of an event that could not be read."""
     return (
         f"event: got {_short(body)}, expected an event as Dagster stores it "
         f"({type(error).__name__}: {error})"

@@ -125,6 +125,12 @@ class PostgresSql:
             return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
 
     @staticmethod
+    def table_of(values: Sequence[Any]) -> tuple[str, Any]:
+        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        kind = "bigint" if values and isinstance(values[0], int) else "text"
+        return f"(select value from unnest(%s::{kind}[]) as given(value))", list(values)
+
+    @staticmethod
     def version() -> object:
         """Never equal to one of before: Postgres has no cheap answer to whether rows changed."""
         return object()
@@ -200,6 +206,11 @@ class PostgresLog:
         with self.sql.session() as run:
             state = SettledState(settled=max(event_id - 1, 0))
             return _state_of(state, _tail(run, state.settled))
+
+    def delivered(self, state: Any) -> tuple[int, IdRanges]:
+        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        reached = SettledState.from_json(state) if state is not None else SettledState()
+        return reached.settled, reached.seen
 
     def first_since(self, moment: datetime) -> int | None:
         """The id of the first event that is not older than a moment; none: all are."""

@@ -28,6 +28,7 @@ like deleted runs: reading goes on above the newest unchanged row, which is righ
 as one of the last 256 is left. If none is, and older events would come again, it stops, too.
 """
 
+import json
 import os
 import sqlite3
 import zlib
@@ -45,6 +46,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.events.feed import FeedMode
 from arctic_orchestration.events.log_rows import COLUMNS, TYPES
+from arctic_orchestration.events.ranges import IdRanges
 from arctic_orchestration.events.settled import Row
 
 #: How many of the last delivered rows a position remembers one by one.
@@ -131,6 +133,11 @@ class SqliteSql:
         return found
 
     @staticmethod
+    def table_of(values: Sequence[Any]) -> tuple[str, Any]:
+        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        return "(select value from json_each(?))", json.dumps(list(values))
+
+    @staticmethod
     def moment_before(at: datetime) -> str:
         """A moment as Dagster's columns of timestamps hold it, or an earlier one."""
         return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -195,6 +202,12 @@ class SqliteLog:
         older = [row for row in spaced if row[0] < last[-1][0]] if last else []
         tail = [_witness(row) for row in reversed(last[:TAIL])]
         return _state_of([_mark(row) for row in (*older, *reversed(last))], tail)
+
+    def delivered(self, state: Any) -> tuple[int, IdRanges]:
+        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        with self.sql.session() as run:
+            kept = _still_true(run, _trail_of(state))
+        return (kept[-1][0] if kept else 0), IdRanges()
 
     def first_since(self, moment: datetime) -> int | None:
         """The id of the first event that is not older than a moment; none: all are."""

@@ -42,6 +42,14 @@ def test_a_tick_has_no_keys() -> None:
     assert Event(kind=EventKind.TICK, subject="hourly", at=AT).keys == ()
 
 
+def test_a_check_and_a_freshness_policy_have_keys_of_their_own() -> None:
+    """Neither is found by a schedule that waits for arrivals of the asset."""
+    check = Event(kind=EventKind.CHECK, subject="raw/orders", at=AT, check="no_nulls")
+    assert check.keys == ("check:raw/orders",) == (EventKey.of_check("raw/orders"),)
+    freshness = Event(kind=EventKind.FRESHNESS, subject="raw/orders", at=AT, state="fail")
+    assert freshness.keys == ("freshness:raw/orders",) == (EventKey.of_freshness("raw/orders"),)
+
+
 def test_only_three_statuses_are_ends() -> None:
     """Success, failure and canceled."""
     ended = {status for status in RunStatus if status.ended}
@@ -65,6 +73,14 @@ events = st.builds(
     tags=st.dictionaries(words, words, max_size=2),
     started=st.booleans(),
     metadata=st.dictionaries(words, st.none() | st.booleans() | st.integers() | words, max_size=2),
+    data_version=st.none() | words,
+    check=st.none() | words,
+    passed=st.none() | st.booleans(),
+    severity=st.none() | st.sampled_from(["error", "warn"]),
+    blocking=st.none() | st.booleans(),
+    target_id=st.none() | st.integers(1, 2**62),
+    state=st.none() | words,
+    previous_state=st.none() | words,
     problem=st.none() | words,
 )
 
