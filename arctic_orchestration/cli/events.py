@@ -16,6 +16,7 @@ from arctic_orchestration.cli.state import (
 )
 from arctic_orchestration.cli.terminal import escape, json_text
 from arctic_orchestration.database import unreadable_events
+from arctic_orchestration.events.event import Event
 from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.scheduling.views.listing import ListedEvent, list_events
 from arctic_orchestration.settings import Settings
@@ -123,6 +124,8 @@ def print_events(events: list[ListedEvent], title: str | None, *, header: bool =
             f"run {event.run_id}" if event.run_id else "",
             format_bytes(event.bytes) if event.bytes is not None else "",
             f"{event.rows} rows" if event.rows is not None else "",
+            _check_text(event),
+            f"{event.previous_state} to {event.state}" if event.state else "",
             event.problem or "",
         ]
         shown.add(
@@ -134,3 +137,12 @@ def print_events(events: list[ListedEvent], title: str | None, *, header: bool =
             escape(", ".join(filter(None, details))),
         )
     shown.print(header=header)
+
+
+def _check_text(event: Event) -> str:
+    """The check of a CHECK event with its result."""
+    if event.check is None:
+        return ""
+    result = {True: "passed", False: "failed", None: "without a result"}[event.passed]
+    severity = f" ({event.severity})" if event.passed is False and event.severity else ""
+    return f"{event.check} {result}{severity}"

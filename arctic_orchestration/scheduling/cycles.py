@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arctic_orchestration.constraints import Delay, MinimumInterval, Rate, Window
-from arctic_orchestration.triggers import AllOf, AnyOf, Data, Partitions, Quiet, Run, Trigger
+from arctic_orchestration.triggers import AllOf, AnyOf, Check, Data, Partitions, Quiet, Run, Trigger
 
 if TYPE_CHECKING:
     from arctic_orchestration.scheduling.schedule import Schedule, Target
@@ -36,7 +36,9 @@ def repeats_failures(schedule: "Schedule") -> bool:
     """Whether a run of the schedule that fails satisfies its trigger again."""
     target = schedule.target
     return any(
-        isinstance(leaf, Run) and _is_own(leaf, target) and not _GOES_ON & set(leaf.status)
+        _is_own(leaf, target) and not _GOES_ON & set(leaf.status)
+        if isinstance(leaf, Run)
+        else isinstance(leaf, Check) and leaf.status == "failed" and leaf.asset in target.assets
         for leaf in schedule.trigger.leaves
     )
 
@@ -53,6 +55,10 @@ def _sustains(trigger: Trigger, target: "Target") -> bool:
     if isinstance(trigger, Partitions):
         # What a run makes may be no partition that is waited for.
         return trigger.count == 1 and trigger.where is None and trigger.asset in target.assets
+    if isinstance(trigger, Check):
+        # A run of an asset evaluates its checks.
+        own = trigger.asset in target.assets
+        return own and trigger.count == 1 and trigger.status == "passed"
     return isinstance(trigger, (Data, Quiet)) and trigger.asset in target.assets
 
 

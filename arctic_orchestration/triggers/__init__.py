@@ -9,10 +9,12 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from arctic_orchestration.specification import untag
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks, Trigger
+from arctic_orchestration.triggers.check import Check
 from arctic_orchestration.triggers.combined import AllOf, AnyOf
 from arctic_orchestration.triggers.cron import Cron
 from arctic_orchestration.triggers.data import Data
 from arctic_orchestration.triggers.elapsed import Elapsed
+from arctic_orchestration.triggers.freshness import Freshness
 from arctic_orchestration.triggers.partitions import Partitions
 from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
@@ -24,6 +26,8 @@ TriggerUnion = (
     | Quiet
     | Run
     | Elapsed
+    | Check
+    | Freshness
     | AllOf
     | AnyOf
 )
@@ -48,10 +52,12 @@ __all__ = [
     "AnyOf",
     "AnyTrigger",
     "Arrivals",
+    "Check",
     "Cron",
     "Data",
     "Elapsed",
     "Firing",
+    "Freshness",
     "Leaf",
     "Partitions",
     "Quiet",

@@ -5,10 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 from arctic_orchestration.triggers.base import Trigger
+from arctic_orchestration.triggers.check import Check
 from arctic_orchestration.triggers.combined import AllOf, AnyOf
 from arctic_orchestration.triggers.cron import Cron
 from arctic_orchestration.triggers.data import Data
 from arctic_orchestration.triggers.elapsed import Elapsed
+from arctic_orchestration.triggers.freshness import Freshness
 from arctic_orchestration.triggers.partitions import Partitions
 from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
@@ -77,6 +79,30 @@ def run(
         "location": location,
     }
     return Run.parse(form, field="run")
+
+
+def check(
+    asset: str,
+    name: str | None = None,
+    *,
+    status: str = "passed",
+    severity: str | None = None,
+    count: int = 1,
+) -> Check:
+    """Fires when a check of ``asset``, or any of its checks, passes or fails; see `Check`."""
+    form: dict[str, Any] = {
+        "asset": asset,
+        "name": name,
+        "status": status,
+        "severity": severity,
+        "count": count,
+    }
+    return Check.parse(form, field="check")
+
+
+def freshness(asset: str, *, state: str | Sequence[str]) -> Freshness:
+    """Fires when the freshness policy of ``asset`` changes to a state; see `Freshness`."""
+    return Freshness.parse({"asset": asset, "state": state}, field="freshness")
 
 
 def any_of(*triggers: Trigger) -> AnyOf:

@@ -161,6 +161,33 @@ _TRIGGERS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
             ("name", "ingest", UNKNOWN),
         ],
     ),
+    "check": (
+        {"asset": "raw/a"},
+        [
+            ("asset", MISSING, REQUIRED),
+            ("asset", "", NOT_EMPTY),
+            ("name", "", NOT_EMPTY),
+            ("name", 5, TEXT),
+            ("status", "success", "'passed' or 'failed'"),
+            ("status", ["passed"], "'passed' or 'failed'"),
+            ("severity", "fatal", "'warn' or 'error'"),
+            ("count", 0, "at least 1"),
+            ("count", True, WHOLE),
+            ("check", "no_nulls", UNKNOWN),
+        ],
+    ),
+    "freshness": (
+        {"asset": "raw/a", "state": "fail"},
+        [
+            ("asset", MISSING, REQUIRED),
+            ("state", MISSING, REQUIRED),
+            ("state", "stale", "'pass', 'warn' or 'fail'", "state[0]", "stale"),
+            ("state", ["fail", 1], "'pass', 'warn' or 'fail'", "state[1]", 1),
+            ("state", [], "at least one state", READING),
+            ("state", None, LIST),
+            ("status", "fail", UNKNOWN),
+        ],
+    ),
     "elapsed": (
         {"duration": "4h"},
         [

@@ -72,6 +72,20 @@ LEAVES: dict[str, st.SearchStrategy[Form]] = {
         },
     )
     | fields({"assets": st.lists(assets, min_size=1, max_size=3, unique=True)}, {"count": counts}),
+    "check": fields({"asset": assets}, {"name": names, "count": counts})
+    | fields(
+        {"asset": assets, "status": st.just("failed")},
+        {"severity": st.sampled_from(["warn", "error"])},
+    ),
+    "freshness": fields(
+        {
+            "asset": assets,
+            "state": st.lists(
+                st.sampled_from(["pass", "warn", "fail"]), min_size=1, max_size=3, unique=True
+            ),
+        },
+        {},
+    ),
 }
 
 

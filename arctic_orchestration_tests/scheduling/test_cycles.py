@@ -31,6 +31,7 @@ ENDLESS = [
     (ASSETS, on.partitions("raw/a") & on.partitions("b")),
     (ASSETS, on.data("b", "1GB")),
     (ASSETS, on.quiet("b", "5m")),
+    (ASSETS, on.check("b", "no_nulls")),
 ]
 
 

@@ -227,7 +227,18 @@ def _within(written: Any, given: Any) -> None:
 def test_every_kind_of_the_design_is_among_the_schedules_that_are_drawn() -> None:
     """Sections 4.1 and 4.2; a kind that is added is tested in a file of its own."""
     drawn = {*LEAVES, "elapsed", "all_of", "any_of"}
-    assert drawn == {"cron", "partitions", "data", "quiet", "run", "elapsed", "all_of", "any_of"}
+    assert drawn == {
+        "cron",
+        "partitions",
+        "data",
+        "quiet",
+        "run",
+        "elapsed",
+        "check",
+        "freshness",
+        "all_of",
+        "any_of",
+    }
     assert drawn <= set(trigger_kinds)
     assert set(CONSTRAINTS) == {
         "concurrency",

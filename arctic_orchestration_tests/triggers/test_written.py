@@ -50,6 +50,19 @@ WRITTEN: list[tuple[str, Trigger, dict[str, Any] | None]] = [
         on.elapsed("4h", since=on.run("j")),
         None,
     ),
+    ("check: {asset: a}", on.check("a"), None),
+    ("check: {asset: a, name: c, count: 2}", on.check("a", "c", count=2), None),
+    (
+        "check: {asset: a, status: failed, severity: error}",
+        on.check("a", status="failed", severity="error"),
+        None,
+    ),
+    ("freshness: {asset: a, state: [warn, fail]}", on.freshness("a", state=["warn", "fail"]), None),
+    (
+        "freshness: {asset: a, state: fail}",
+        on.freshness("a", state="fail"),
+        {"freshness": {"asset": "a", "state": ["fail"]}},
+    ),
     (
         "any_of: [{partitions: {asset: a}}, {elapsed: {duration: 4h}}]",
         on.partitions("a") | on.elapsed("4h"),
