@@ -44,3 +44,18 @@ def latest(evaluations: Sequence[Event]) -> list[Event]:
 def fails(evaluation: Event) -> bool:
     """Whether a check failed with severity ``error``."""
     return evaluation.passed is not True and evaluation.severity != "warn"
+
+
+def concerns(check: Event, event: Event) -> bool:
+    """Whether the evaluation of a check of the same asset is one of an arrival.
+
+    That is: of the materialization that it names or, if it names none, of the same run, or
+    reported from outside later; and not of another partition.
+    """
+    if check.target_id is not None:
+        return check.target_id == event.storage_id
+    if check.partition is not None and check.partition != event.partition:
+        return False
+    if check.run_id is not None:
+        return check.run_id == event.run_id
+    return check.storage_id > event.storage_id

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from arctic_orchestration.events.arrival_checks import ArrivalChecks
+from arctic_orchestration.events.arrival_checks import ArrivalChecks, concerns
 from arctic_orchestration.events.arrival_lookup import column_of, rows_of, run_statement
 from arctic_orchestration.events.check_rows import evaluation, planned_check
 from arctic_orchestration.events.escaping import escaped
@@ -67,21 +67,6 @@ def checks_of(sql: Any, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
         )
         for event in arrivals
     }
-
-
-def concerns(check: Event, event: Event) -> bool:
-    """Whether the evaluation of a check of the same asset is one of an arrival.
-
-    That is: of the materialization that it names or, if it names none, of the same run, or
-    reported from outside later; and not of another partition.
-    """
-    if check.target_id is not None:
-        return check.target_id == event.storage_id
-    if check.partition is not None and check.partition != event.partition:
-        return False
-    if check.run_id is not None:
-        return check.run_id == event.run_id
-    return check.storage_id > event.storage_id
 
 
 def _checks_of_runs(

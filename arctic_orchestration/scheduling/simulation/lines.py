@@ -5,8 +5,13 @@ Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``
 ===================  =======================================================================
 ``event``            fields (an asterisk: required)
 ===================  =======================================================================
-``partition``        ``asset``*, ``partition``, ``bytes``, ``rows``, ``metadata``
+``partition``        ``asset``*, ``partition``, ``bytes``, ``rows``, ``metadata``,
+                     ``data_version``, ``run_id``, ``backfill`` (the id of the backfill that
+                     made it), ``checks`` (asset checks that its run is going to evaluate)
 ``run``              ``job`` or ``assets``*, ``status``*, ``run_id``, ``location``, ``partition``
+``check``            ``asset``*, ``check``*, ``partition``, ``passed`` (true), ``severity``
+                     (``error``; ``warn``), ``blocking`` (false): of the latest arrival
+``freshness``        ``asset``*, ``state``*: the state to which the freshness policy changes
 ===================  =======================================================================
 
 ===================  =======================================================================
@@ -84,6 +89,30 @@ class PartitionArrives(Line):
     bytes: Amount | None = None
     rows: Amount | None = None
     metadata: Mapping[str, Any] = Field(default_factory=dict)
+    data_version: Name | None = None
+    run_id: Name | None = None
+    backfill: Name | None = None
+    checks: tuple[Name, ...] = ()
+
+
+class CheckEvaluated(Line):
+    """A check of an asset is evaluated, for the latest arrival of the partition."""
+
+    event: Literal["check"]
+    asset: Name
+    check: Name
+    partition: Name | None = None
+    passed: bool = Field(default=True, strict=True)
+    severity: Literal["error", "warn"] = "error"
+    blocking: bool = Field(default=False, strict=True)
+
+
+class FreshnessChanges(Line):
+    """The freshness policy of an asset changes its state."""
+
+    event: Literal["freshness"]
+    asset: Name
+    state: Literal["pass", "warn", "fail", "unknown"]
 
 
 class _OfTarget(Line):
@@ -169,7 +198,12 @@ class SetLoad(Line):
     value: float = Field(ge=0, allow_inf_nan=False)
 
 
-_EVENTS: dict[str, type[Line]] = {"partition": PartitionArrives, "run": RunReaches}
+_EVENTS: dict[str, type[Line]] = {
+    "partition": PartitionArrives,
+    "run": RunReaches,
+    "check": CheckEvaluated,
+    "freshness": FreshnessChanges,
+}
 _DEEDS: dict[str, type[Line]] = {
     "suspend": OnSchedule,
     "resume": OnSchedule,

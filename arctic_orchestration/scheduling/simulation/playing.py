@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling.simulation.lines import (
+    CheckEvaluated,
     EndRun,
+    FreshnessChanges,
     Line,
     PartitionArrives,
     RunReaches,
@@ -29,7 +31,23 @@ def play(world: World, line: Line) -> None:
             size=line.bytes,
             rows=line.rows,
             metadata=line.metadata,
+            data_version=line.data_version,
+            run_id=line.run_id,
+            backfill=line.backfill,
+            checks=line.checks,
         )
+    elif isinstance(line, CheckEvaluated):
+        world.evaluate(
+            line.at,
+            line.asset,
+            line.check,
+            line.partition,
+            passed=line.passed,
+            severity=line.severity,
+            blocking=line.blocking,
+        )
+    elif isinstance(line, FreshnessChanges):
+        world.change_freshness(line.at, line.asset, line.state)
     elif isinstance(line, RunReaches):
         _run_reaches(world, line)
     elif isinstance(line, StartRun):

@@ -52,6 +52,10 @@ class World(EventList):
     _latest: dict[str, str] = field(default_factory=dict)
     _ending: list[tuple[datetime, int, str]] = field(default_factory=list)
     _materialized: dict[str, datetime] = field(default_factory=dict)
+    #: the storage id of the latest arrival of each asset partition
+    _arrivals: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    #: the state of each freshness policy
+    _freshness: dict[str, str] = field(default_factory=dict)
     _launches: int = 0
 
     # The feed.
@@ -65,19 +69,72 @@ class World(EventList):
         size: int | None = None,
         rows: int | None = None,
         metadata: Mapping[str, object] | None = None,
+        data_version: str | None = None,
+        run_id: str | None = None,
+        backfill: str | None = None,
+        checks: Sequence[str] = (),
     ) -> None:
         """A partition of an asset arrives."""
         self._materialized[asset] = at
+        if backfill is not None:
+            run_id = run_id or self._next_id()
+            self.backfills[run_id] = backfill
+        number = len(self.events) + 1
+        self.planned[number] = frozenset(checks)
+        self._arrivals[asset, partition] = number
         self.events.append(
             Event(
                 kind=EventKind.PARTITION,
                 subject=asset,
                 at=at,
-                storage_id=len(self.events) + 1,
+                storage_id=number,
+                run_id=run_id,
                 partition=partition,
                 bytes=size,
                 rows=rows,
                 metadata=metadata or {},
+                data_version=data_version,
+            )
+        )
+
+    def evaluate(
+        self,
+        at: datetime,
+        asset: str,
+        check: str,
+        partition: str | None = None,
+        *,
+        passed: bool = True,
+        severity: str = "error",
+        blocking: bool = False,
+    ) -> None:
+        """A check of an asset is evaluated, for the latest arrival of the partition."""
+        self.events.append(
+            Event(
+                kind=EventKind.CHECK,
+                subject=asset,
+                at=at,
+                storage_id=len(self.events) + 1,
+                partition=partition,
+                check=check,
+                passed=passed,
+                severity=severity,
+                blocking=blocking,
+                target_id=self._arrivals.get((asset, partition)),
+            )
+        )
+
+    def change_freshness(self, at: datetime, asset: str, state: str) -> None:
+        """The freshness policy of an asset changes its state."""
+        before, self._freshness[asset] = self._freshness.get(asset, "unknown"), state
+        self.events.append(
+            Event(
+                kind=EventKind.FRESHNESS,
+                subject=asset,
+                at=at,
+                storage_id=len(self.events) + 1,
+                state=state,
+                previous_state=before,
             )
         )
 
