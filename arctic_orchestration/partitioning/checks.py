@@ -1,0 +1,102 @@
+"""Why a mapping between two partitions definitions cannot work."""
+
+import dagster as dg
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
+
+from arctic_orchestration.partitioning.key_space import FAR, Definition, KeySpace, store_of
+
+#: So many keys of a static definition are shown.
+_SHOWN = 5
+
+
+def check(
+    upstream: Definition, target: Definition, mapping: dg.PartitionMapping | None = None
+) -> str | None:
+    """Why no partition of ``target`` can depend on ``upstream`` by the mapping; None: one can.
+
+    ``mapping`` None: Dagster's default for the two. What Dagster refuses is refused, and so is a
+    mapping by which no two partitions belong together. The text describes both definitions.
+    """
+    why = _why(upstream, target, infer_partition_mapping(mapping, target, upstream))
+    if why is None:
+        return None
+    return f"{described(upstream)} cannot be mapped onto {described(target)}: {why}"
+
+
+def described(definition: Definition) -> str:
+    """The definition for people: ``daily partitions from 2026-01-01 (Europe/Berlin)``."""
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        kind = definition.schedule_type
+        rhythm = kind.value.lower() if kind else f"cron {definition.cron_schedule!r}"
+        start = f"{definition.start:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+        end = (
+            f" to {definition.end:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if definition.end else ""
+        )
+        return f"{rhythm} partitions from {start}{end} ({definition.timezone})"
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        keys = definition.get_partition_keys()
+        more = f" and {len(keys) - _SHOWN} others" if len(keys) > _SHOWN else ""
+        return f"the partitions {', '.join(keys[:_SHOWN])}{more}"
+    if isinstance(definition, dg.DynamicPartitionsDefinition):
+        return f"dynamic partitions {definition.name}" if definition.name else "dynamic partitions"
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        dimensions = " and ".join(
+            f"{dimension.name} ({described(dimension.partitions_def)})"
+            for dimension in definition.partitions_defs
+        )
+        return f"partitions by {dimensions}"
+    return f"partitions of {type(definition).__name__}"
+
+
+def _why(upstream: Definition, target: Definition, mapping: dg.PartitionMapping) -> str | None:
+    try:
+        mapping.validate_partition_mapping(upstream, target)
+    except Exception as error:
+        # Dagster raises errors of definitions, of checks and of values.
+        return str(error).strip() or type(error).__name__
+    kind = type(mapping)
+    if kind is dg.IdentityPartitionMapping:
+        return _no_common_key(upstream, target)
+    if isinstance(mapping, dg.TimeWindowPartitionMapping) and kind is dg.TimeWindowPartitionMapping:
+        with partition_loading_context(FAR):
+            reached = mapping.get_downstream_partitions_for_partitions(
+                upstream.subset_with_all_partitions(), upstream, target
+            )
+        return "their time windows have nothing in common" if reached.is_empty else None
+    if isinstance(mapping, dg.SpecificPartitionsPartitionMapping):
+        space = KeySpace(upstream, store_of(None))
+        missing = [key for key in mapping.partition_keys if not space.has(key)]
+        return f"{missing[0]!r} is none of the first partitions" if missing else None
+    if isinstance(mapping, dg.MultiPartitionMapping):
+        for dependency in mapping.get_dimension_dependencies(upstream, target):
+            one, other = dependency.upstream_dimension_name, dependency.downstream_dimension_name
+            assert isinstance(upstream, dg.MultiPartitionsDefinition) and one is not None
+            assert isinstance(target, dg.MultiPartitionsDefinition) and other is not None
+            why = _why(
+                upstream.get_partitions_def_for_dimension(one),
+                target.get_partitions_def_for_dimension(other),
+                dependency.partition_mapping,
+            )
+            if why is not None:
+                return f"{one} onto {other}: {why}"
+    return None
+
+
+def _no_common_key(upstream: Definition, target: Definition) -> str | None:
+    """Why no key of the one is a key of the other, as far as that can be seen."""
+    spaces = KeySpace(upstream, store_of(None)), KeySpace(target, store_of(None))
+    if upstream == target:
+        return None
+    if all(isinstance(space.definition, dg.StaticPartitionsDefinition) for space in spaces):
+        common = set(spaces[0].existing(None)) & set(spaces[1].existing(None))
+        return None if common else "they have no key in common, and keys are mapped to themselves"
+    if all(space.dimensions for space in spaces):
+        one, other = (list(space.dimensions.items()) for space in spaces)
+        for (name, first), (other_name, second) in zip(one, other, strict=True):
+            if type(first.definition) is not type(second.definition):
+                return f"the keys of {name} are not those of {other_name}"
+            why = _no_common_key(first.definition, second.definition)
+            if why is not None:
+                return f"{name} and {other_name}: {why}"
+    return None

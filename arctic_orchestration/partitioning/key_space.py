@@ -1,0 +1,189 @@
+"""The keys of one partitions definition, those of windows that have not ended yet included."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.instance.types import DynamicPartitionsStore
+from dagster._core.types.pagination import PaginatedResults
+from dagster._time import dst_safe_strftime, get_timezone
+
+Definition = dg.PartitionsDefinition[Any]
+#: the keys that a dynamic partitions definition has at present, by its name
+DynamicKeys = Callable[[str], Collection[str]]
+
+#: Dagster has a time window as a partition once the window has ended. At this moment all that
+#: matter have ended; a definition with an end keeps it.
+FAR = datetime(2200, 1, 1, tzinfo=UTC)
+
+_DELIMITER = "|"
+
+
+class _Store(DynamicPartitionsStore):
+    """Dynamic partitions as Dagster asks for them; any key may still be added, so all exist."""
+
+    def __init__(self, keys: DynamicKeys) -> None:
+        self._keys = keys
+
+    def get_dynamic_partitions(self, partitions_def_name: str) -> Sequence[str]:
+        return list(self._keys(partitions_def_name))
+
+    def get_paginated_dynamic_partitions(
+        self, partitions_def_name: str, limit: int, ascending: bool, cursor: str | None = None
+    ) -> PaginatedResults[str]:
+        return PaginatedResults.create_from_sequence(
+            self.get_dynamic_partitions(partitions_def_name), limit, ascending, cursor
+        )
+
+    def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
+        return True
+
+    def get_existing_dynamic_partitions(
+        self, partitions_def_name: str, partition_keys: Sequence[str]
+    ) -> set[str]:
+        return set(partition_keys)
+
+    def get_dynamic_partitions_definition_id(self, partitions_def_name: str) -> str:
+        return partitions_def_name
+
+
+def store_of(dynamic_keys: DynamicPartitionsStore | DynamicKeys | None) -> DynamicPartitionsStore:
+    """A store in which every dynamic key exists, and which lists those of ``dynamic_keys``."""
+    if isinstance(dynamic_keys, _Store):
+        return dynamic_keys
+    if dynamic_keys is None:
+        return _Store(lambda name: ())
+    if isinstance(dynamic_keys, DynamicPartitionsStore):
+        return _Store(dynamic_keys.get_dynamic_partitions)
+    return _Store(dynamic_keys)
+
+
+class KeySpace:
+    """The keys of ``definition``: which are keys, which exist, and their order."""
+
+    def __init__(self, definition: Definition, store: DynamicPartitionsStore) -> None:
+        self.definition = definition
+        self._store = store
+
+    @contextmanager
+    def existing_at(self, at: datetime | None) -> Iterator[datetime]:
+        """Dagster's partitions as of the moment ``at``; None: at present, by Dagster's clock."""
+        with partition_loading_context(at, self._store) as context:
+            yield context.effective_dt
+
+    @cached_property
+    def _static(self) -> dict[str, int]:
+        """The place of each key of a static definition."""
+        assert isinstance(self.definition, dg.StaticPartitionsDefinition)
+        return {key: place for place, key in enumerate(self.definition.get_partition_keys())}
+
+    @cached_property
+    def dimensions(self) -> dict[str, "KeySpace"]:
+        """The dimensions of a multi-partitions definition, as its keys have them; else none."""
+        if not isinstance(self.definition, dg.MultiPartitionsDefinition):
+            return {}
+        return {
+            dimension.name: KeySpace(dimension.partitions_def, self._store)
+            for dimension in self.definition.partitions_defs
+        }
+
+    @cached_property
+    def grows(self) -> bool:
+        """Whether :meth:`existing` depends on the moment or on a store."""
+        if self.dimensions:
+            return any(dimension.grows for dimension in self.dimensions.values())
+        return not isinstance(self.definition, dg.StaticPartitionsDefinition)
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` is one of the definition's keys, or will be when its window has ended.
+
+        A dynamic definition has every key, since any may be added.
+        """
+        definition = self.definition
+        if isinstance(definition, dg.StaticPartitionsDefinition):
+            return key in self._static
+        if isinstance(definition, dg.DynamicPartitionsDefinition):
+            return bool(key)
+        if self.dimensions:
+            parts = self.parts(key)
+            return parts is not None and all(
+                dimension.has(part)
+                for dimension, part in zip(self.dimensions.values(), parts, strict=True)
+            )
+        if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+            return window_of(definition, key) is not None
+        with self.existing_at(None):
+            return definition.has_partition_key(key)
+
+    def parts(self, key: str) -> list[str] | None:
+        """The key's part in each of :attr:`dimensions`; None: not so many parts."""
+        parts = key.split(_DELIMITER)
+        return parts if len(parts) == len(self.dimensions) else None
+
+    def existing(self, at: datetime | None) -> tuple[str, ...]:
+        """All keys that Dagster has at the moment ``at``, in order; None: at present."""
+        with self.existing_at(at):
+            return tuple(str(key) for key in self.definition.get_partition_keys())
+
+    def in_order(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """The different ``keys``, all of them of the definition, in its order."""
+        return tuple(sorted(map(str, set(keys)), key=self.order))
+
+    def order(self, key: str) -> Any:
+        """By what keys of the definition are sorted."""
+        if isinstance(self.definition, dg.StaticPartitionsDefinition):
+            return self._static[key]
+        if self.dimensions:
+            parts = self.parts(key) or ()
+            return [
+                dimension.order(part)
+                for dimension, part in zip(self.dimensions.values(), parts, strict=True)
+            ]
+        if isinstance(self.definition, dg.TimeWindowPartitionsDefinition):
+            window = window_of(self.definition, key)
+            return window.start.timestamp() if window else 0.0
+        return key
+
+
+def join(parts: Iterable[str]) -> str:
+    """The key of a multi-partitions definition from its parts, in the order of the dimensions."""
+    return _DELIMITER.join(parts)
+
+
+def utc(window: dg.TimeWindow) -> dg.TimeWindow:
+    """The window in UTC: moments of one zone are compared by their wall times."""
+    return dg.TimeWindow(window.start.astimezone(UTC), window.end.astimezone(UTC))
+
+
+def key_at(definition: dg.TimeWindowPartitionsDefinition, start: datetime) -> str:
+    """The key of the window that begins at ``start``."""
+    wall = start.astimezone(get_timezone(definition.timezone))
+    return dst_safe_strftime(wall, definition.timezone, definition.fmt, definition.cron_schedule)
+
+
+@lru_cache(maxsize=1024)
+def bounds(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | None:
+    """From the start of the first window to the end of the last; None: there is no window."""
+    with partition_loading_context(FAR):
+        first = definition.get_first_partition_window()
+        last = definition.get_last_partition_window()
+    return None if first is None or last is None else utc(dg.TimeWindow(first.start, last.end))
+
+
+def window_of(definition: dg.TimeWindowPartitionsDefinition, key: str) -> dg.TimeWindow | None:
+    """The window of a key in UTC, ended or not; None: the definition has no such key."""
+    try:
+        window = definition.time_window_for_partition_key(key)
+    except Exception:
+        # No such text as the format has it, or a date that the calendar or the cron has not.
+        return None
+    whole = bounds(definition)
+    # Dagster reads other texts, too: the hour 03:30 of an hourly definition, the day 2026-1-5.
+    if whole is None or key_at(definition, window.start) != key:
+        return None
+    window = utc(window)
+    return window if whole.start <= window.start and window.end <= whole.end else None

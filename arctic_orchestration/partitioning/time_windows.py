@@ -1,0 +1,121 @@
+"""Dagster's mapping of time windows onto time windows, for many keys at once.
+
+A call of Dagster for each key takes 2 ms. Where many keys belong to neighbouring targets, the
+upstream keys of each target are listed, by one call for a target, until a target has none of the
+keys. Both directions of Dagster's mapping say the same, since its windows keep their order.
+"""
+
+from collections import OrderedDict
+
+import dagster as dg
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
+
+from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
+
+#: The upstream keys of so many targets are remembered.
+_REMEMBERED = 2048
+
+Windows = dg.TimeWindowPartitionsDefinition
+
+
+class TimeWindowRelation:
+    """Which windows of ``target`` depend on which of ``upstream``, ended or not."""
+
+    def __init__(
+        self, upstream: Windows, target: Windows, mapping: dg.TimeWindowPartitionMapping
+    ) -> None:
+        self._upstream = upstream
+        self._target = target
+        self._mapping = mapping
+        self._bounds = bounds(target)
+        self._known: OrderedDict[float, tuple[str, ...]] = OrderedDict()
+
+    def targets_of(self, keys: set[str]) -> dict[str, tuple[str, ...]]:
+        """The target keys of each upstream key, in order; a text that is no key is left out."""
+        pending, targets = set(keys), dict[str, tuple[str, ...]]()
+        while pending:
+            key = pending.pop()
+            window = window_of(self._upstream, key)
+            if window is None:
+                continue
+            mapped = self._forward(window)
+            targets[key] = tuple(key_at(self._target, each.start) for each in mapped)
+            if mapped and pending:
+                swept = self._sweep(mapped[0], pending)
+                targets.update(swept)
+                pending.difference_update(swept)
+        return targets
+
+    def sources_of(self, target_key: str) -> tuple[str, ...]:
+        """The upstream keys of a target key, in order."""
+        window = window_of(self._target, target_key)
+        return () if window is None else self._sources(window)
+
+    def _forward(self, window: dg.TimeWindow) -> list[dg.TimeWindow]:
+        """The target windows of an upstream window."""
+        with partition_loading_context(FAR):
+            subset = self._mapping.get_downstream_partitions_for_partitions(
+                TimeWindowPartitionsSubset(self._upstream, None, [window]),
+                self._upstream,
+                self._target,
+            )
+            return [
+                found
+                for key in subset.get_partition_keys()
+                if (found := window_of(self._target, key)) is not None
+            ]
+
+    def _sources(self, window: dg.TimeWindow) -> tuple[str, ...]:
+        """The upstream keys of a target window."""
+        start = window.start.timestamp()
+        known = self._known.get(start)
+        if known is None:
+            with partition_loading_context(FAR):
+                result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
+                    TimeWindowPartitionsSubset(self._target, None, [window]),
+                    self._target,
+                    self._upstream,
+                )
+                known = tuple(result.partitions_subset.get_partition_keys())
+            self._known[start] = known
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(start)
+        return known
+
+    def _sweep(self, first: dg.TimeWindow, pending: set[str]) -> dict[str, tuple[str, ...]]:
+        """The targets of those pending keys that belong to ``first`` or to its successors."""
+        begun, before = set(self._sources(first)), []
+        window = self._neighbour(first, forwards=False)
+        while window is not None and not begun.isdisjoint(self._sources(window)):
+            before.append(window)
+            window = self._neighbour(window, forwards=False)
+        targets: dict[str, list[str]] = {}
+        for earlier in reversed(before):
+            name = key_at(self._target, earlier.start)
+            for key in begun.intersection(self._sources(earlier)) & pending:
+                targets.setdefault(key, []).append(name)
+        window = first
+        while window is not None:
+            name = key_at(self._target, window.start)
+            mine = pending.intersection(self._sources(window))
+            if not mine:
+                break
+            for key in mine:
+                targets.setdefault(key, []).append(name)
+            window = self._neighbour(window, forwards=True)
+        return {key: tuple(names) for key, names in targets.items()}
+
+    def _neighbour(self, window: dg.TimeWindow, *, forwards: bool) -> dg.TimeWindow | None:
+        """The target window after or before, exclusions passed over; None: there is none."""
+        if forwards:
+            found = self._target.get_next_partition_window(window.end, respect_bounds=False)
+        else:
+            found = self._target.get_prev_partition_window(window.start, respect_bounds=False)
+        if found is None or self._bounds is None:
+            return None
+        found = utc(found)
+        within = self._bounds.start <= found.start and found.end <= self._bounds.end
+        return found if within else None
