@@ -21,6 +21,7 @@ from arctic_orchestration_tests import without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
+from arctic_orchestration_tests.scratch import scratch_directory
 from arctic_orchestration_tests.templates import Templates
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ _HERE = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Where several workers start Spark again and again, an archive of its classes pays."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        config.add_cleanup(ClassArchive().close)
+        kept = config.cache.mkdir("spark-classes") if config.cache is not None else None
+        config.add_cleanup(ClassArchive(kept or scratch_directory("classes")).close)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
