@@ -26,7 +26,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_file import read_schedule, read_schedules
-from arctic_orchestration.scheduling.store import Origin
+from arctic_orchestration.scheduling.store import Origin, ScheduleStore
 from arctic_orchestration.scheduling.views.texts import one_line
 
 FileArgument = Annotated[
@@ -71,7 +71,7 @@ def diff(
     wanted = read_schedules(_text_of(file), name=_name_of(file))
     with opened(location) as state, state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
-        warnings = _warnings(tx, place, wanted)
+        warnings = _warnings(tx, state.store, place, wanted)
     if as_json:
         print_json(_document(difference, warnings, applied=False))
     else:
@@ -151,7 +151,7 @@ def _apply(
 ) -> None:
     with state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
-        warnings = _warnings(tx, place, wanted)
+        warnings = _warnings(tx, state.store, place, wanted)
     if not as_json:
         show(difference)
         _warn(warnings)
@@ -178,10 +178,11 @@ def _apply(
         console().print("nothing was changed: --dry-run")
 
 
-def _warnings(tx: sa.Connection, location: Location, wanted: Sequence[Schedule]) -> list[str]:
+def _warnings(
+    tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
+) -> list[str]:
     """What is seldom meant, and names that may be typos."""
-    found = [text for schedule in wanted for text in cautions(schedule)]
-    return found + control.remarks(tx, location, wanted)
+    return cautions(wanted) + control.remarks(tx, store, location, wanted)
 
 
 def _warn(warnings: Sequence[str]) -> None:

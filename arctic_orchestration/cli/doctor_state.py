@@ -1,7 +1,7 @@
 """The state database as ``arctic doctor`` finds it, and what it is used for."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.database.freshness_tables import task_definitions, tasks
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.scheduling.unknown_names import remarks_of_location
 from arctic_orchestration.scheduling.views.locations import list_locations
 from arctic_orchestration.settings import Settings
@@ -93,25 +95,14 @@ def locations() -> list[Finding]:
     try:
         with database.read() as tx:
             found = list_locations(tx, settings.cluster, utc_now())
-            in_vain = {
-                listed.name: remarks_of_location(
-                    tx, ScheduleStore(), location_named(tx, settings.cluster, listed.name)
-                )
+            of_schedules = [
+                finding
                 for listed in found
-            }
+                for finding in _schedules(tx, location_named(tx, settings.cluster, listed.name))
+            ]
     finally:
         database.close()
-    unknown = [
-        Finding(
-            check=f"schedules of {name}",
-            status=WARNING,
-            found=_some(remarks),
-            advice="mend the schedule or the code: it waits for, or runs, what is not there",
-        )
-        for name, remarks in in_vain.items()
-        if remarks
-    ]
-    return unknown + [
+    return of_schedules + [
         Finding(
             check=f"location {listed.name}",
             status=WARNING,
@@ -125,9 +116,28 @@ def locations() -> list[Finding]:
     ]
 
 
-def _some(remarks: Sequence[tuple[str, str]]) -> str:
+def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
+    """The schedules of a location that wait in vain, and those that never stop."""
+    store = ScheduleStore()
+    if in_vain := remarks_of_location(tx, store, location):
+        yield Finding(
+            check=f"schedules of {location.name}",
+            status=WARNING,
+            found=_some([text for _, text in in_vain]),
+            advice="mend the schedule or the code: it waits for, or runs, what is not there",
+        )
+    if endless := [cycle for cycle in stored_cycles(tx, store, location) if cycle.endless]:
+        yield Finding(
+            check=f"cycles of {location.name}",
+            status=WARNING,
+            found=_some([str(cycle) for cycle in endless]),
+            advice="change a trigger, or add a minimum_interval, rate, delay or window",
+        )
+
+
+def _some(remarks: Sequence[str]) -> str:
     more = len(remarks) - _SHOWN
-    shown = "; ".join(text for _, text in remarks[:_SHOWN])
+    shown = "; ".join(remarks[:_SHOWN])
     return shown + (f"; and {more} more" if more > 0 else "")
 
 

@@ -35,6 +35,8 @@ def print_explanation(explained: Explanation) -> None:
     tree.add(escape(explained.summary))
     for text in explained.unknown:
         tree.add(f"[red]not there:[/] {escape(text)}")
+    for text in explained.cycles:
+        tree.add(f"[yellow]cycle:[/] {escape(text)}")
     if job is not None:
         since = f"{colored(job.state.value)} job {job.id}, made {moment(job.created_at)}"
         tree.add(since + (f", priority {job.priority}" if job.priority else ""))

@@ -11,6 +11,7 @@ from arctic_orchestration.code_location.dispatcher import DispatcherSensor
 from arctic_orchestration.code_location.numbers import scheduler_asset
 from arctic_orchestration.code_location.resource import ArcticResource
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.schedule import Schedule
 
@@ -40,8 +41,8 @@ class Arctic:
             changes nothing there, except that schedules whose target is gone are deleted.
 
     Errors:
-        InvalidDefinition: two schedules of one name, something that is no schedule, or an
-            interval that is not positive.
+        InvalidDefinition: two schedules of one name, schedules whose runs set each other off
+            without a pause, something that is no schedule, or an interval that is not positive.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Arctic:
             problems.append(InvalidInput("numbers_every", numbers_every, expected))
         if problems:
             raise InvalidDefinition(problems)
-        for caution in (text for schedule in schedules for text in cautions(schedule)):
+        for caution in (*cautions(schedules), *map(str, cycles.cycles(schedules))):
             warnings.warn(caution, stacklevel=2)
         self.schedules = tuple(schedules)
         self._interval_seconds = interval_seconds
@@ -107,8 +108,9 @@ def _problems(schedules: object) -> list[InvalidInput]:
     if problems:
         return problems
     names = Counter(schedule.name for schedule in schedules)
-    return [
+    twice = [
         InvalidInput(f"schedules[{index}].name", schedule.name, "a name used once")
         for index, schedule in enumerate(schedules)
         if names[schedule.name] > 1
     ]
+    return twice or list(cycles.problems(schedules))

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.definitions.target import AutomationTarget
 from dagster._core.definitions.unresolved_asset_job_definition import (
     UnresolvedAssetJobDefinition,
@@ -26,6 +27,7 @@ from arctic_orchestration.code_location.load import LoadProbes
 from arctic_orchestration.code_location.run_requests import ASSET_JOB, RunRequests, new_partitions
 from arctic_orchestration.code_location.targets import (
     RepositoryTargets,
+    endless_cycles,
     impossible_runs,
     jobs_named,
     resolved,
@@ -37,6 +39,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.events.ticks import DagsterTicks
+from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.cautions import cautions
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
@@ -66,6 +69,8 @@ def _asset_names_check(
             if not problems:
                 named = [resolved(schedule, asset_graph) for schedule in schedules]
                 problems = impossible_runs(named, asset_graph)
+                # Of a selection of assets it is known only now what it runs.
+                problems.extend(cycles.problems(named))
             if problems:
                 raise InvalidDefinition(problems)
             return super().resolve(asset_graph, *args, **kwargs)
@@ -140,6 +145,11 @@ class DispatcherSensor(EveryJobSensor):
         if problems:
             raise InvalidDefinition(problems)
         return self.looked_for
+
+    def check(self, repository: RepositoryDefinition) -> None:
+        problems = endless_cycles(self._schedules, repository)
+        if problems:
+            raise InvalidDefinition(problems)
 
     def _all_targets(self) -> list[AutomationTarget]:
         """What the declared schedules name, for Dagster to refuse what is not there."""
@@ -236,7 +246,7 @@ class DispatcherSensor(EveryJobSensor):
             )
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning(f"it is never fresh: {problem}")
-            for caution in (text for schedule in declared for text in cautions(schedule)):
+            for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
         # The instance of a tick ends with it; the feed has connections of its own.

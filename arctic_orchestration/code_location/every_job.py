@@ -32,6 +32,9 @@ class EveryJobSensor(dg.SensorDefinition):
         """The requests as they are: they would be refused for jobs that no target names."""
         return run_requests
 
+    def check(self, repository: RepositoryDefinition) -> None:
+        """Called with the repository when its snapshot is made; what it raises fails the load."""
+
 
 _from_def = SensorSnap.from_def
 
@@ -42,6 +45,7 @@ def _with_every_job(
     snap = _from_def(sensor_def, repository_def)
     if not isinstance(sensor_def, EveryJobSensor):
         return snap
+    sensor_def.check(repository_def)
     targets = {
         name: TargetSnap(job_name=name, mode=DEFAULT_MODE_NAME, op_selection=None)
         for name in sorted(repository_def.job_names)

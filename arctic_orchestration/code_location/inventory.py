@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 
+from arctic_orchestration.code_location.targets import assets_made
 from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
 
 #: Static partitions beyond so many are not kept: each inventory is one text in the database.
@@ -21,8 +22,11 @@ def inventory_of(repository: RepositoryDefinition) -> Inventory:
         if definition not in known:
             known[definition] = _partitioning(definition)
         assets[key.to_user_string()] = known[definition]
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    made = {job.name: tuple(assets_made(job)) for job in jobs}
     return Inventory(
-        jobs=frozenset(name for name in repository.job_names if not name.startswith("__")),
+        jobs=frozenset(made),
+        job_assets={job: names for job, names in made.items() if names},
         assets=assets,
         executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
     )

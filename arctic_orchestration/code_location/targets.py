@@ -11,7 +11,7 @@ from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.errors import DagsterInvalidSubsetError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.scheduling.contradictions import endless
+from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 
 
@@ -101,7 +101,7 @@ def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
     return named
 
 
-def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
+def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """Schedules whose ``partitions`` ask for runs that Dagster refuses or fails.
 
     Dagster looks up the versions of a partitioned asset's partitioned parents by the partition
@@ -127,9 +127,22 @@ def impossible_runs(schedules: Iterable[Schedule], graph: AssetGraph) -> list[In
         if expected is not None:
             field = f"Schedule({schedule.name}).partitions"
             problems.append(InvalidInput(field, schedule.partitions, expected))
-        # Of a selection of assets it is known only now what it runs.
-        problems.extend(endless(schedule, f"Schedule({schedule.name})"))
     return problems
+
+
+def endless_cycles(
+    schedules: Iterable[Schedule], repository: RepositoryDefinition
+) -> list[InvalidInput]:
+    """The cycles of schedules that never stop, with what their jobs make."""
+    named = [resolved(schedule, repository.asset_graph) for schedule in schedules]
+    jobs = {schedule.target.job for schedule in named} & set(repository.job_names)
+    made = {job: assets_made(repository.get_job(job)) for job in jobs if job is not None}
+    return list(cycles.problems(named, job_assets=made))
+
+
+def assets_made(job: dg.JobDefinition) -> list[str]:
+    """The assets that a run of the job makes, by name."""
+    return sorted(key.to_user_string() for key in job.asset_layer.selected_asset_keys)
 
 
 class RepositoryTargets:

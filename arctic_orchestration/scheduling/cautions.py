@@ -1,6 +1,6 @@
 """What a schedule may be meant to do and seldom is: said where it is defined, never refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
@@ -20,22 +20,21 @@ _BEGIN = datetime(2027, 6, 7, tzinfo=UTC)
 _WEEK_OF_OPENINGS = 9
 
 
-def cautions(schedule: "Schedule") -> list[str]:
+def cautions(schedules: Iterable["Schedule"]) -> list[str]:
     """Sentences for people, each beginning with the path of a field; empty: nothing is unusual.
 
-    ``schedule`` must be as it was defined: whether it names a timeout is not stored.
+    The schedules must be as they were defined: whether one names a timeout is not stored. Cycles
+    are not among them, see :func:`.cycles.cycles`.
     """
-    path = f"Schedule({schedule.name})"
-    return [f"{path}.{text}" for text in (*_of_cycles(schedule), *_of_timeout(schedule))]
+    return [
+        f"Schedule({schedule.name}).{text}"
+        for schedule in schedules
+        for text in (*_of_failures(schedule), *_of_timeout(schedule))
+    ]
 
 
-def _of_cycles(schedule: "Schedule") -> Iterator[str]:
-    if cycles.is_sustained(schedule):
-        yield (
-            "trigger: the schedule's own runs set it off. It never stops; only its constraints "
-            "keep time between two runs"
-        )
-    elif cycles.repeats_failures(schedule):
+def _of_failures(schedule: "Schedule") -> Iterator[str]:
+    if not cycles.is_sustained(schedule) and cycles.repeats_failures(schedule):
         yield (
             "trigger: a run of its own that fails sets it off again, without a limit on attempts. "
             "Dagster's run_retries have one"

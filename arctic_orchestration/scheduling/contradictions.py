@@ -43,21 +43,11 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
     problems = list(_of_trigger(schedule, schedule.trigger, f"{path}.trigger", path))
     if not schedule.timeout:
         problems.append(InvalidInput(f"{path}.timeout", "0s", "a duration longer than 0s"))
-    problems.extend(endless(schedule, path))
+    if own := cycles.own_problem(schedule, path):
+        problems.append(own)
     if schedule.constraints:
         problems.extend(_of_constraints(schedule, path))
     return problems
-
-
-def endless(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
-    """The problem of a schedule that runs again as soon as it has run, and so for ever."""
-    if cycles.is_sustained(schedule) and not cycles.is_spaced_out(schedule):
-        yield InvalidInput(
-            f"{path}.trigger",
-            schedule.trigger.to_form(),
-            "a trigger that its own runs do not satisfy, or a constraint that spaces them out "
-            "(minimum_interval, rate, delay, window): it runs again and again without an end",
-        )
 
 
 def _of_trigger(

@@ -6,7 +6,7 @@ was changed. After a transaction that failed, a store that is kept has to
 :meth:`~.store.ScheduleStore.forget`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound, TransitionRefused
-from arctic_orchestration.scheduling import deletions, suspension
+from arctic_orchestration.scheduling import cycles, deletions, suspension
 from arctic_orchestration.scheduling.difference import Difference, differences
 from arctic_orchestration.scheduling.discards import with_discard
 from arctic_orchestration.scheduling.firing import fire
-from arctic_orchestration.scheduling.inventory import inventories
+from arctic_orchestration.scheduling.inventory import inventories, job_assets
 from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
@@ -49,7 +49,7 @@ def compare(
 
     Errors:
         InvalidDefinition: a name occurs twice; or what is new or differs has a target, or listens
-            to runs, that the code location does not have.
+            to runs, that the code location does not have, or closes an endless cycle.
     """
     names = [schedule.name for schedule in wanted]
     twice = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
@@ -68,19 +68,38 @@ def compare(
         for unknown in _unknown(tx, location, [one for one in wanted if one.name in changed])
         if unknown.refused
     ]
+    together = _together(stored, wanted, difference.deleted)
+    made = job_assets(tx, location) if changed else {}
+    problems.extend(cycles.problems(together, location.name, made, through=changed))
     if problems:
         raise InvalidDefinition(problems)
     return difference
 
 
-def remarks(tx: sa.Connection, location: Location, wanted: Sequence[Schedule]) -> list[str]:
-    """What schedules name and is not there, as far as it is not refused; for people."""
+def _together(
+    stored: Sequence[StoredSchedule], wanted: Sequence[Schedule], deleted: Collection[str]
+) -> list[Schedule]:
+    """The schedules of a location with those that are wanted."""
+    by_name = {old.name: old.schedule for old in stored if old.name not in deleted}
+    return list({**by_name, **{schedule.name: schedule for schedule in wanted}}.values())
+
+
+def remarks(
+    tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
+) -> list[str]:
+    """Cycles, and what schedules name and is not there, as far as it is not refused; for people."""
+    together = _together(store.in_location(tx, location.id), wanted, ())
+    names = {schedule.name for schedule in wanted}
+    found = cycles.cycles(together, location.name, job_assets(tx, location), through=names)
+    in_cycles = [str(cycle) for cycle in found if names & set(cycle.names)]
     if location.name not in inventories(tx, location.cluster):
-        return [
+        text = (
             f"names were not checked: the code of {location.name} is not known yet. The first tick "
             "of its dispatcher makes it known"
-        ]
-    return [str(one.problem) for one in _unknown(tx, location, wanted) if not one.refused]
+        )
+        return [*in_cycles, text]
+    unknown = _unknown(tx, location, wanted)
+    return in_cycles + [str(name.problem) for name in unknown if not name.refused]
 
 
 def _unknown(

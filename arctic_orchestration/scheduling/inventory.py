@@ -48,6 +48,8 @@ class Inventory:
     assets: Mapping[str, Partitioning | None] = field(default_factory=dict)
     #: those that a run can make
     executable: frozenset[str] = frozenset()
+    #: the assets that each job makes; jobs that make none are left out
+    job_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """A compact text; :meth:`from_json` reads it back. Equal inventories have equal texts."""
@@ -59,9 +61,14 @@ class Inventory:
             name: [int(name in self.executable), *([partitionings[of]] if of is not None else [])]
             for name, of in sorted(self.assets.items())
         }
+        numbers = {name: number for number, name in enumerate(assets)}
         form = {
             "form": _FORM,
             "jobs": sorted(self.jobs),
+            "made": {
+                job: [numbers[name] for name in made]
+                for job, made in sorted(self.job_assets.items())
+            },
             "assets": assets,
             "partitions": [[one.keys, one.format] for one in partitionings],
         }
@@ -77,8 +84,14 @@ class Inventory:
             Partitioning(keys=None if keys is None else tuple(keys), format=written)
             for keys, written in form["partitions"]
         ]
+        names = list(form["assets"])
         return cls(
             jobs=frozenset(form["jobs"]),
+            # Earlier versions of the package did not write it.
+            job_assets={
+                job: tuple(names[number] for number in made)
+                for job, made in form.get("made", {}).items()
+            },
             assets={
                 name: partitionings[of[0]] if of else None
                 for name, (_, *of) in form["assets"].items()
@@ -105,6 +118,12 @@ def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
     )
     read = {row.name: Inventory.from_json(row.inventory) for row in tx.execute(query)}
     return {name: inventory for name, inventory in read.items() if inventory is not None}
+
+
+def job_assets(tx: sa.Connection, location: Location) -> Mapping[str, tuple[str, ...]]:
+    """The assets that each job of a location makes, as far as its inventory says."""
+    known = inventories(tx, location.cluster).get(location.name)
+    return known.job_assets if known is not None else {}
 
 
 def assets_of(known: Mapping[str, Inventory]) -> Sequence[str]:

@@ -21,6 +21,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import near
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.triggers import Run
 
 _READ_AT_ONCE = 500
@@ -75,10 +76,14 @@ def take_inventory(
     inventory: Inventory,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Keeps what the code has; returns remarks on schedules that wait for what it has not."""
+    """Stores what the code has.
+
+    Returns remarks on schedules that wait for what it does not have, and on those in cycles.
+    """
     keep(tx, location, inventory, now)
     unknown = remarks_of_location(tx, store, location)
-    return tuple(f"it waits in vain: {remark}" for _, remark in unknown)
+    in_vain = (f"it waits in vain: {remark}" for _, remark in unknown)
+    return (*in_vain, *map(str, stored_cycles(tx, store, location)))
 
 
 def remarks_of_location(

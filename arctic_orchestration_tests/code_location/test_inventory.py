@@ -1,14 +1,17 @@
 """The inventory of a real code location, as commands find it."""
 
 import dagster as dg
+import pytest
+from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic
 from arctic_orchestration.cli import doctor_state
+from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.inventory import Inventory, Partitioning, inventories
 from arctic_orchestration.scheduling.location import locked
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.store import Origin, ScheduleStore
 from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.scheduling.simulated import at
@@ -83,3 +86,30 @@ def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> Non
         "none; Schedule(typo).trigger.partitions.asset: got 'raw/aa', expected an asset of a code "
         "location of this cluster; did you mean raw/a?"
     )
+
+
+def test_a_cycle_through_the_assets_of_a_job_is_found(place: Place) -> None:
+    """Refused when the location loads; by the doctor where it was stored before."""
+    job = dg.define_asset_job("whole_job", ["whole"])
+    place.tick(definitions())
+    made = Schedule(name="again", target="whole_job", trigger=on.partitions("whole"))
+    store = ScheduleStore()
+    with place.database.begin() as tx:
+        store.add(tx, locked(tx, "default", "lake"), [made], Origin.API, at(1))
+    place.tick(definitions(job))
+    with place.database.read() as tx:
+        (kept,) = inventories(tx, "default").values()
+    assert kept.job_assets == {"whole_job": ("whole",)}
+    (found,) = doctor_state.locations()
+    assert (found.check, found.status) == ("cycles of lake", "warning")
+    assert found.found == (
+        "Schedule(again).trigger: the schedule's own runs set it off. It never stops; no "
+        "constraint keeps time between two runs"
+    )
+
+    declared = dg.Definitions.merge(
+        dg.Definitions(assets=[whole], jobs=[job]),
+        Arctic(schedules=[made], numbers_every=None).definitions(),
+    )
+    with pytest.raises(InvalidDefinition, match="its own runs do not satisfy"):
+        RepositorySnap.from_def(declared.get_repository_def())

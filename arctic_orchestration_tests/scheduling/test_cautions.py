@@ -16,7 +16,7 @@ THREE = on.partitions("raw/a", count=3)
 
 def said(trigger: Any, *constraints: Any, **fields: Any) -> list[str]:
     schedule = Schedule(name="s", target="j", trigger=trigger, constraints=constraints, **fields)
-    return cautions(schedule)
+    return cautions([schedule])
 
 
 def test_a_delay_takes_its_hours_from_the_default_timeout() -> None:

@@ -1,6 +1,8 @@
 """Names in schedules are checked against what the code locations have."""
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ OWN = Inventory(
     jobs=frozenset({"rollup", "load"}),
     assets={"raw/a": DAYS, "daily": DAYS, "region": Partitioning(keys=("north", "south"))},
     executable=frozenset({"daily", "region"}),
+    job_assets={"load": ("daily", "region")},
 )
 THERE = Inventory(jobs=frozenset({"far"}), assets={"raw/b": None}, executable=frozenset({"raw/b"}))
 KNOWN = {"here": OWN, "there": THERE}
@@ -46,6 +49,9 @@ def test_an_inventory_is_read_back_as_it_was_written() -> None:
     assert Inventory.from_json(THERE.to_json()) == THERE
     assert OWN.to_json().count("%Y-%m-%d") == 1
     assert Inventory.from_json('{"form": 2, "jobs": {}}') is None
+    earlier = json.loads(OWN.to_json())
+    del earlier["made"]
+    assert Inventory.from_json(json.dumps(earlier)) == replace(OWN, job_assets={})
 
 
 def test_names_that_are_there_are_not_mentioned() -> None:
@@ -146,7 +152,7 @@ def apply(here: World, *wanted: Schedule) -> None:
 
 def remarks(here: World, *wanted: Schedule) -> list[str]:
     with here.database.read() as tx:
-        return control.remarks(tx, locked(tx, "default", "here"), wanted)
+        return control.remarks(tx, ScheduleStore(), locked(tx, "default", "here"), wanted)
 
 
 def test_the_first_tick_of_a_code_server_keeps_its_inventory(world: MakeWorld) -> None:

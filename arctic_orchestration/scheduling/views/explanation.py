@@ -20,6 +20,7 @@ from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.scheduling.unknown_names import unknown_names
 from arctic_orchestration.scheduling.views.texts import iso
 from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode, tree
@@ -99,6 +100,8 @@ class Explanation:
     history: tuple[Move, ...]
     #: names in the schedule that no code location has
     unknown: tuple[str, ...] = ()
+    #: the cycles that the schedule is part of
+    cycles: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A form for programs; its keys do not change."""
@@ -119,6 +122,7 @@ class Explanation:
             "others_waiting": self.others_waiting,
             "history": [move.to_json() for move in self.history],
             "unknown": list(self.unknown),
+            "cycles": list(self.cycles),
         }
 
 
@@ -160,7 +164,7 @@ def explain(
     if row is None:
         raise NotFound(f"location {location.name} has no job {job_id}")
     job = Job.from_row(dict(row))
-    return _explain(tx, location, _stored(tx, store, job.schedule_id), job, now)
+    return _explain(tx, store, location, _stored(tx, store, job.schedule_id), job, now)
 
 
 def explain_schedule(
@@ -187,7 +191,7 @@ def explain_schedule(
         .one_or_none()
     )
     job = Job.from_row(dict(row)) if row is not None else None
-    return _explain(tx, location, stored, job, now)
+    return _explain(tx, store, location, stored, job, now)
 
 
 def _stored(tx: sa.Connection, store: ScheduleStore, schedule_id: str) -> StoredSchedule:
@@ -201,7 +205,12 @@ def _stored(tx: sa.Connection, store: ScheduleStore, schedule_id: str) -> Stored
 
 
 def _explain(
-    tx: sa.Connection, location: Location, stored: StoredSchedule, job: Job | None, now: datetime
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    stored: StoredSchedule,
+    job: Job | None,
+    now: datetime,
 ) -> Explanation:
     same = job is None or (
         job.schedule_version == stored.version and len(job.arrivals) == len(stored.leaves)
@@ -223,6 +232,7 @@ def _explain(
         others_waiting=waiting,
         history=_history(tx, job) if job is not None else (),
         unknown=_unknown(tx, location, stored),
+        cycles=_cycles(tx, store, location, stored),
     )
 
 
@@ -230,6 +240,13 @@ def _unknown(tx: sa.Connection, location: Location, stored: StoredSchedule) -> t
     known = inventories(tx, location.cluster)
     found = unknown_names(stored.schedule, location.name, known)
     return tuple(str(unknown.problem) for unknown in found)
+
+
+def _cycles(
+    tx: sa.Connection, store: ScheduleStore, location: Location, stored: StoredSchedule
+) -> tuple[str, ...]:
+    found = stored_cycles(tx, store, location, through=[stored.name])
+    return tuple(str(cycle) for cycle in found if stored.name in cycle.names)
 
 
 def _last_end(tx: sa.Connection, stored: StoredSchedule) -> str | None:
