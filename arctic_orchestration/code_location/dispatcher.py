@@ -232,7 +232,9 @@ class DispatcherSensor(EveryJobSensor):
             known_as = origin.location_name if origin else None
             log = DagsterLog(context.instance, location=location, known_as=known_as)
             engine = Engine(
-                surroundings=Surroundings(materialized_at=log.materialized_at),
+                surroundings=Surroundings(
+                    materialized_at=log.materialized_at, latest_checks=log.latest_checks
+                ),
                 database=Database.open(settings.database_url),
                 cluster=settings.cluster,
                 location=location,

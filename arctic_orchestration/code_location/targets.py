@@ -10,9 +10,11 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.errors import DagsterInvalidSubsetError
 
+from arctic_orchestration.constraints import ChecksPassed
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.schedule import Schedule, Target
+from arctic_orchestration.triggers import Check
 
 
 def asset_key(name: str) -> dg.AssetKey:
@@ -61,13 +63,36 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                 if asset not in known:
                     expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{place}.{name}", asset, expected))
+                elif isinstance(leaf, Check) and leaf.name is not None:
+                    problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
         for number, constraint in enumerate(schedule.constraints):
             # A name without a slash may be that of a job, which is not known here.
             for parent in constraint.named_parents:
                 if "/" in parent and parent not in known:
                     path = f"{field}.constraints[{number}].{constraint.kind}.parents"
                     problems.append(InvalidInput(path, parent, f"one of {_some(known)}"))
+            path = f"{field}.constraints[{number}].{constraint.kind}"
+            for asset in constraint.named_assets:
+                if asset not in known:
+                    expected = f"one of {_some(known)}"
+                    problems.append(InvalidInput(f"{path}.assets", asset, expected))
+            if isinstance(constraint, ChecksPassed):
+                assets = constraint.assets or schedule.trigger_assets
+                for check in constraint.checks:
+                    problems += _unknown_check(f"{path}.checks", check, assets, graph)
     return problems
+
+
+def _unknown_check(
+    field: str, check: str, assets: Sequence[str], graph: AssetGraph
+) -> list[InvalidInput]:
+    """The problem of a check that none of some assets has."""
+    known = {key.name for key in graph.asset_check_keys if key.asset_key.to_user_string() in assets}
+    if check in known:
+        return []
+    which = f"one of {_some(known)}" if known else "none is defined"
+    expected = f"a check of {' or '.join(assets)}: {which}"
+    return [InvalidInput(field, check, expected)]
 
 
 def unknown_parents(

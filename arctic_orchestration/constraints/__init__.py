@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from arctic_orchestration.constraints.base import Constraint, Decision, Facts, Verdict
+from arctic_orchestration.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.constraints.delay import Delay
 from arctic_orchestration.constraints.fresh import Fresh
@@ -25,6 +26,7 @@ ConstraintUnion = (
     | MinimumInterval
     | Load
     | Fresh
+    | ChecksPassed
 )
 
 KINDS: tuple[str, ...] = tuple(
@@ -41,6 +43,7 @@ AnyConstraint = Annotated[
 __all__ = [
     "KINDS",
     "AnyConstraint",
+    "ChecksPassed",
     "Concurrency",
     "Constraint",
     "Decision",

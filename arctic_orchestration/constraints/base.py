@@ -6,12 +6,13 @@ change under its feet are counted under locks: :meth:`Constraint.resources` name
 locked before it is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from arctic_orchestration.events.event import Event
 from arctic_orchestration.specification import Tagged
 
 
@@ -71,6 +72,24 @@ class Facts(Protocol):
         """When an asset was materialized last, or a job of the location succeeded; none: never."""
         ...
 
+    @property
+    def partition(self) -> str | None:
+        """The partition that the job is for; none: it is not for one partition."""
+        ...
+
+    @property
+    def trigger_assets(self) -> tuple[str, ...]:
+        """The assets that the trigger of the job's schedule names."""
+        ...
+
+    def checks(self, asset: str) -> Mapping[str, Event | None]:
+        """The latest CHECK event of each check of an asset, by its name.
+
+        Evaluations of other partitions than the job's do not count. None: the check is known,
+        and was never evaluated.
+        """
+        ...
+
 
 class Constraint(Tagged):
     """The base of all constraints."""
@@ -100,6 +119,11 @@ class Constraint(Tagged):
     @property
     def named_parents(self) -> tuple[str, ...]:
         """The assets and jobs whose freshness it asks for."""
+        return ()
+
+    @property
+    def named_assets(self) -> tuple[str, ...]:
+        """The assets it names, which must exist."""
         return ()
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:

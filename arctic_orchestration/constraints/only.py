@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from arctic_orchestration.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.constraints.delay import Delay
 from arctic_orchestration.constraints.fresh import Fresh
@@ -69,3 +70,15 @@ def fresh(
     """When each parent was made at most so many hours ago; see `Fresh`."""
     form = {"parents": parents, "recheck": recheck, "otherwise": otherwise}
     return Fresh.parse(form, field="fresh")
+
+
+def checks_passed(
+    assets: Sequence[str] | str = (),
+    checks: Sequence[str] | str = (),
+    *,
+    recheck: timedelta | str = timedelta(minutes=2),
+    otherwise: str = "hold",
+) -> ChecksPassed:
+    """While the latest evaluations of asset checks passed; see `ChecksPassed`."""
+    form = {"assets": assets, "checks": checks, "recheck": recheck, "otherwise": otherwise}
+    return ChecksPassed.parse(form, field="checks_passed")

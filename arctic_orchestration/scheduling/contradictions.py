@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from arctic_orchestration.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.constraints.delay import Delay
 from arctic_orchestration.constraints.window import Window
 from arctic_orchestration.errors import InvalidInput
@@ -132,6 +133,10 @@ def _of_constraints(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
         if isinstance(constraint, Window):
             windows.append(constraint)
             places.append(place)
+        elif isinstance(constraint, ChecksPassed):
+            if not constraint.assets and not schedule.trigger_assets:
+                expected = "at least one asset: the trigger names none"
+                yield InvalidInput(f"{place}.assets", [], expected)
         elif isinstance(constraint, Delay):
             delay = max(delay, constraint.duration)
             if constraint.otherwise == "cancel" and constraint.duration:

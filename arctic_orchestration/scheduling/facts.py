@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.constraints import Constraint
 from arctic_orchestration.database.tables import jobs
-from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.events.event import Event, RunStatus
 from arctic_orchestration.scheduling import resources
 from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.location import Location
@@ -28,6 +28,10 @@ class Surroundings:
     one_more: Callable[[str], float] = lambda probe: 0.0
     #: when each of some assets was materialized last; those that never were are left out
     materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda assets: {}
+    #: the latest evaluation of each check of some assets, for a partition if one is given
+    latest_checks: Callable[
+        [Sequence[str], str | None], Mapping[str, Mapping[str, Event | None]]
+    ] = lambda assets, partition: {}
 
 
 class Gathered:
@@ -48,6 +52,7 @@ class Gathered:
         self._begun = 0
         self._fresh: dict[str, datetime] = {}
         self._trouble: Exception | None = None
+        self._checks: dict[tuple[str, str | None], Mapping[str, Event | None]] = {}
 
     def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...]]]) -> None:
         """Locks and reads what constraints ask for, each given with the targets of its job."""
@@ -128,6 +133,17 @@ class Gathered:
             raise self._trouble
         return self._fresh.get(parent)
 
+    def checks(self, asset: str, partition: str | None) -> Mapping[str, Event | None]:
+        """The latest evaluations of an asset's checks; each is looked up once.
+
+        Raises what the look-up raised; the job waits then.
+        """
+        key = (asset, partition)
+        if key not in self._checks:
+            found = self._surroundings.latest_checks([asset], partition)
+            self._checks[key] = found.get(asset, {})
+        return self._checks[key]
+
     def _ask_for_freshness(self, names: Sequence[str]) -> None:
         try:
             found = dict(self._surroundings.materialized_at(names))
@@ -148,6 +164,8 @@ class JobFacts:
     satisfied_at: datetime
     targets: tuple[str, ...]
     gathered: Gathered
+    partition: str | None = None
+    trigger_assets: tuple[str, ...] = ()
 
     def active(self, resources: tuple[str, ...]) -> int:
         return self.gathered.active(resources)
@@ -163,3 +181,6 @@ class JobFacts:
 
     def fresh_at(self, parent: str) -> datetime | None:
         return self.gathered.fresh_at(parent)
+
+    def checks(self, asset: str) -> Mapping[str, Event | None]:
+        return self.gathered.checks(asset, self.partition)

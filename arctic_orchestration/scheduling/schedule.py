@@ -210,6 +210,13 @@ class Schedule(Specification):
         # As it will be read back: a schedule that was stored must equal the one that was declared.
         return dict(json.loads(text))
 
+    @property
+    def trigger_assets(self) -> tuple[str, ...]:
+        """The assets that the trigger names, each once."""
+        leaves = self.trigger.leaves
+        named = (asset for leaf in leaves for asset in leaf.named_assets().values())
+        return tuple(dict.fromkeys(named))
+
     def to_form(self) -> dict[str, Any]:
         """The form that YAML, REST and the database hold; :meth:`parse` reads it back."""
         return self.model_dump(mode="json", exclude_defaults=False)

@@ -67,6 +67,9 @@ def unknown_names(
             if parent not in own.jobs:
                 path = f"{field}.constraints[{number}].{constraint.kind}.parents"
                 yield from _arrivals_of(path, parent, known)
+        for asset in constraint.named_assets:
+            path = f"{field}.constraints[{number}].{constraint.kind}.assets"
+            yield from _arrivals_of(path, asset, known)
 
 
 def take_inventory(

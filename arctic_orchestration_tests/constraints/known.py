@@ -1,8 +1,10 @@
 """Facts about a job, as a test states them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from arctic_orchestration.events.event import Event
 
 #: noon of New Year's Day
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,6 +32,10 @@ class Known:
     ended: dict[str, dict[str, datetime]] = field(default_factory=dict)
     loads: dict[str, float | None] = field(default_factory=dict)
     made: dict[str, datetime] = field(default_factory=dict)
+    partition: str | None = None
+    trigger_assets: tuple[str, ...] = ()
+    #: the latest evaluation of each check of each asset
+    evaluated: dict[str, dict[str, Event | None]] = field(default_factory=dict)
 
     def active(self, resources: tuple[str, ...]) -> int:
         return len(set().union(*(self.held.get(name, set()) for name in resources)))
@@ -47,3 +53,6 @@ class Known:
 
     def fresh_at(self, parent: str) -> datetime | None:
         return self.made.get(parent)
+
+    def checks(self, asset: str) -> Mapping[str, Event | None]:
+        return self.evaluated.get(asset, {})

@@ -346,6 +346,19 @@ _CONSTRAINTS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
             ("recheck", 120, DURATION),
         ],
     ),
+    "checks_passed": (
+        {"assets": ["raw/a"]},
+        [
+            ("assets", [5], TEXT, "assets[0]", 5),
+            ("assets", [""], NOT_EMPTY, "assets[0]", ""),
+            ("assets", None, LIST),
+            ("checks", 5, LIST),
+            ("checks", "", NOT_EMPTY, "checks[0]", ""),
+            ("recheck", "0s", "a duration longer than 0s", READING),
+            ("otherwise", "drop", HOLD),
+            ("status", "passed", UNKNOWN),
+        ],
+    ),
 }  # fmt: skip
 
 _SCHEDULE: list[_Row] = [

@@ -156,6 +156,11 @@ CONSTRAINTS: dict[str, st.SearchStrategy[Form]] = {
         },
         {"recheck": st.sampled_from(["30s", "2m", "1h"]), **_otherwise},
     ),
+    "checks_passed": fields(
+        # A cron trigger names no asset.
+        {"assets": st.lists(assets, min_size=1, max_size=3, unique=True)},
+        {"checks": st.lists(names, min_size=1, max_size=3, unique=True), **_otherwise},
+    ),
 }
 constraints = st.one_of([of_kind(kind, inner) for kind, inner in CONSTRAINTS.items()])
 

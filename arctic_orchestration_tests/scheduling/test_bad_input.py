@@ -71,7 +71,7 @@ def test_the_table_is_long_and_has_every_kind() -> None:
     places = {bad.field for bad in BAD}
     kinds = (
         "cron partitions data quiet run elapsed check freshness all_of any_of "
-        "concurrency rate window delay minimum_interval load fresh"
+        "concurrency rate window delay minimum_interval load fresh checks_passed"
     )
     for kind in kinds.split():
         assert any(f".{kind}" in place for place in places), kind

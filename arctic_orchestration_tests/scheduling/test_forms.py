@@ -248,5 +248,6 @@ def test_every_kind_of_the_design_is_among_the_schedules_that_are_drawn() -> Non
         "minimum_interval",
         "load",
         "fresh",
+        "checks_passed",
     }
     assert set(CONSTRAINTS) <= set(constraint_kinds)

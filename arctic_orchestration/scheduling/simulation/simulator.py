@@ -271,7 +271,9 @@ class _Simulation:
             lookup=self._world,
             targets=self._world,
             surroundings=Surroundings(
-                measure=self._world.measure, materialized_at=self._world.materialized_at
+                measure=self._world.measure,
+                materialized_at=self._world.materialized_at,
+                latest_checks=self._world.latest_checks,
             ),
             keep_house_every=_KEEP_HOUSE_EVERY,
             # What failed half-way in one transaction of all could not be done again.
