@@ -40,6 +40,11 @@ def work() -> None:
     nothing()
 
 
+@dg.asset_check(asset=parent)
+def no_nulls() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True)
+
+
 stranger = dg.define_asset_job("stranger", selection=["child"])
 ASSETS = [parent, child, whole, grandchild, dg.AssetSpec("raw/a")]
 
@@ -47,7 +52,8 @@ ASSETS = [parent, child, whole, grandchild, dg.AssetSpec("raw/a")]
 def load(*schedules: Schedule) -> None:
     """What a code server does: all of the location is put together."""
     merged = dg.Definitions.merge(
-        dg.Definitions(assets=ASSETS, jobs=[work]), Arctic(schedules=schedules).definitions()
+        dg.Definitions(assets=ASSETS, asset_checks=[no_nulls], jobs=[work]),
+        Arctic(schedules=schedules).definitions(),
     )
     dg.Definitions.validate_loadable(merged)
 
@@ -89,6 +95,18 @@ A_JOB = "the name of a job of this code location"
          "trigger.elapsed.since.partitions.asset", "raw/x", KNOWN),
         ({"constraints": [only.concurrency(1), only.fresh({"raw/x": 24})]},
          "constraints[1].fresh.parents", "raw/x", KNOWN),
+        ({"trigger": on.check("raw/x")}, "trigger.check.asset", "raw/x", KNOWN),
+        ({"trigger": on.check("parent", "no_nuls")}, "trigger.check.name", "no_nuls",
+         "a check of parent: one of no_nulls"),
+        ({"trigger": on.check("raw/a", "no_nulls")}, "trigger.check.name", "no_nulls",
+         "a check of raw/a: none is defined"),
+        ({"trigger": on.freshness("raw/x", state="fail")}, "trigger.freshness.asset", "raw/x",
+         KNOWN),
+        ({"constraints": [only.checks_passed("raw/x")]},
+         "constraints[0].checks_passed.assets", "raw/x", KNOWN),
+        ({"constraints": [only.checks_passed(["raw/a", "parent"], "no_nuls")]},
+         "constraints[0].checks_passed.checks", "no_nuls",
+         "a check of raw/a or parent: one of no_nulls"),
         ({"target": {"assets": ["child"]}}, "partitions", "none",
          "each or range: child and its parent parent are partitioned"),
         ({"target": dg.AssetSelection.assets("parent", "child")}, "partitions", "none",
@@ -120,6 +138,10 @@ def test_what_a_schedule_names_must_be_there(
         {"trigger": on.run("of another", location="there")},
         {"trigger": on.run(assets=["of another"], location="there")},
         {"trigger": on.partitions("raw/a") | on.run("work", status="failure")},
+        {"trigger": on.check("parent", "no_nulls")},
+        {"trigger": on.check("raw/a")},
+        {"constraints": [only.checks_passed()]},
+        {"constraints": [only.checks_passed("parent", "no_nulls")]},
     ],
 )
 def test_what_is_there_is_accepted(fields: dict[str, Any]) -> None:
