@@ -12,12 +12,14 @@ from arctic_orchestration.cli.consumers_shown import (
     trouble_of,
 )
 from arctic_orchestration.cli.display import Rows, confirm, console, counted, print_json
+from arctic_orchestration.cli.person import actor, person
 from arctic_orchestration.cli.state import JsonOption, state_database
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.consuming import consumers, control, leasing, working_set
 from arctic_orchestration.consuming.partition import PartitionState
 from arctic_orchestration.consuming.progress import counted as progress_of
 from arctic_orchestration.consuming.specification import FROM_NOW
+from arctic_orchestration.database import audit
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, InvalidInput
@@ -123,7 +125,8 @@ def retry(
     settings, database = _opened()
     with database.begin() as tx:
         one = consumers.named(tx, settings.cluster, name)
-        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx))
+        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), by=person())
+        audit.record(tx, actor(settings.cluster), "consumers", "retry", name, partitions=keys)
     database.close()
     if as_json:
         print_json({"consumer": name, "partitions": keys})
@@ -168,7 +171,9 @@ def reset(
     end = _end_of_log() if start == FROM_NOW else None
     with database.begin() as tx:
         now = database_time(tx)
-        after = control.reset(tx, one, start, now, asset=asset, end=end)
+        after = control.reset(tx, one, start, now, asset=asset, end=end, by=person())
+        details = {"start": after.start, "asset": asset, "forgotten": left}
+        audit.record(tx, actor(settings.cluster), "consumers", "reset", name, **details)
         progress = progress_of(tx, after.id, now)
     database.close()
     if as_json:
@@ -210,6 +215,7 @@ def delete(
     confirm(f"{name} forgets {forgets}. Delete it?", yes=yes, as_json=as_json)
     with database.begin() as tx:
         control.delete(tx, one, database_time(tx))
+        audit.record(tx, actor(settings.cluster), "consumers", "delete", name, forgotten=forgets)
     database.close()
     if as_json:
         print_json({"consumer": name, "deleted": True})

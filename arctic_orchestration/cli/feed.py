@@ -7,8 +7,10 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.cli.display import print_json
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import Console, escape
+from arctic_orchestration.database import audit
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import locations
 from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound
@@ -51,6 +53,9 @@ def restart(
     with database.begin() as tx:
         this = (locations.c.cluster == settings.cluster) & (locations.c.name == location)
         found = tx.execute(sa.update(locations).where(this).values(values)).rowcount
+        if found:
+            event = begin.event_id
+            audit.record(tx, actor(settings.cluster), "feed", "restart", location, from_event=event)
         known = sa.select(locations.c.name).where(locations.c.cluster == settings.cluster)
         names = sorted(tx.execute(known).scalars())
     database.close()

@@ -8,9 +8,11 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.cli.display import Rows, confirm, console, counted, moment, print_json
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.state import JsonOption, state_database
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database import audit
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling import location_control
@@ -64,7 +66,11 @@ def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
         question = f"Unbind {location} from {found.owner or 'nothing'}?{_if_alive(found, 'binds')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
-            location_control.unbind(tx, _locked(tx, settings, location))
+            place = _locked(tx, settings, location)
+            location_control.unbind(tx, place)
+            audit.record(
+                tx, actor(settings.cluster), "locations", "unbind", location, owner=place.owner
+            )
     if as_json:
         print_json({"location": location, "owner": None})
     else:
@@ -90,6 +96,7 @@ def rename(
             place = _locked(tx, settings, old)
             listening = location_control.listeners(tx, place)
             location_control.rename(tx, ScheduleStore(), place, new, utc_now())
+            audit.record(tx, actor(settings.cluster), "locations", "rename", old, new=new)
     if as_json:
         deaf = [{"location": there, "schedule": name} for there, name in listening]
         print_json({"old": old, "new": new, "listening_to_old": deaf})
@@ -118,6 +125,8 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
             location_control.delete(tx, _locked(tx, settings, location), utc_now())
+            details = {"schedules": had[location].schedules, "active_jobs": active}
+            audit.record(tx, actor(settings.cluster), "locations", "delete", location, **details)
     if as_json:
         print_json({"deleted": location})
     else:

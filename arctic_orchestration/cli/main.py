@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from arctic_orchestration.cli import (
+    audit,
     compaction,
     consumers,
     database,
@@ -48,6 +49,7 @@ app.add_typer(events.app, name="events")
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(database.app, name="db")
 app.add_typer(feed.app, name="feed")
+app.command(name="audit")(audit.audit)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="schema")(schema.schema)
 app.command(name="doctor")(doctor.doctor)

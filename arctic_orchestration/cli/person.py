@@ -2,6 +2,8 @@
 
 import getpass
 
+from arctic_orchestration.database.audit import Actor
+
 
 def person() -> str:
     """The name of the system's user."""
@@ -10,3 +12,8 @@ def person() -> str:
     except (OSError, KeyError):
         # A container without a name for its user.
         return "a person"
+
+
+def actor(cluster: str) -> Actor:
+    """Who calls the command, for the audit log."""
+    return Actor(name=person(), cluster=cluster)

@@ -6,11 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from arctic_orchestration.cli.display import Rows, console, counted, print_json
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.queue_state import daemon_trouble, opened_queue
 from arctic_orchestration.cli.runs import print_trouble
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database import audit
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses
 from arctic_orchestration.run_queue.overview import GroupNow, Overview, QueueNow, overview
@@ -79,11 +81,18 @@ def _say(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
         with queue.database.begin() as tx:
             before = pauses.in_force(queue.rules, pauses.said(tx, queue.cluster)).get((kind, name))
             changed = (before is not None) != paused
+            by = actor(queue.cluster)
             if changed and paused:
-                pauses.pause(tx, queue.cluster, kind, name, reason, now)
+                pauses.pause(tx, queue.cluster, kind, name, reason, now, actor=by.name)
             elif changed:
                 configured = kind is Pausable.QUEUE and queue.rules.queues[name].paused
-                pauses.resume(tx, queue.cluster, kind, name, now, configured_as_paused=configured)
+                pauses.resume(
+                    tx, queue.cluster, kind, name, now, configured_as_paused=configured,
+                    actor=by.name,
+                )  # fmt: skip
+            if changed:
+                action = "pause" if paused else "resume"
+                audit.record(tx, by, "queues", action, name, kind=kind.value, reason=reason)
         seen = overview(queue.outlook(now))
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     lines: list[QueueNow | GroupNow] = [*(seen.groups if kind is Pausable.GROUP else seen.queues)]
@@ -189,11 +198,20 @@ def _pause_text(pause: Pause | None) -> str:
         return ""
     since = f"since {format_moment(pause.at)}" if pause.at else "in dagster.yaml"
     because = f": {pause.reason}" if pause.reason else ""
-    return f"[yellow]{escape(since + because)}[/]"
+    by = f" by {pause.actor}" if pause.actor else ""
+    return f"[yellow]{escape(since + by + because)}[/]"
 
 
 def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
-    return None if pause is None else {"since": iso(pause.at), "reason": pause.reason}
+    return (
+        None
+        if pause is None
+        else {
+            "since": iso(pause.at),
+            "reason": pause.reason,
+            "by": pause.actor,
+        }
+    )
 
 
 def _json(seen: Overview) -> dict[str, Any]:

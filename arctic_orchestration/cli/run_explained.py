@@ -168,7 +168,13 @@ def explanation_json(seen: SeenRun) -> dict[str, Any]:
         "ended_at": iso(seen.ended_at),
         "queued": seen.queued and _queued_json(seen.queued),
         "paused": [
-            {"kind": p.kind.value, "name": p.name, "reason": p.reason, "since": iso(p.at)}
+            {
+                "kind": p.kind.value,
+                "name": p.name,
+                "reason": p.reason,
+                "since": iso(p.at),
+                "by": p.actor,
+            }
             for p in seen.pauses
         ],
         "told": seen.told

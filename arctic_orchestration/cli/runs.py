@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arctic_orchestration.cli.display import Rows, console, moment, print_json
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.queue_state import (
     Opened,
     daemon_trouble,
@@ -15,6 +16,7 @@ from arctic_orchestration.cli.run_explained import explanation_json, print_expla
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.database import audit
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue import tags as tagging
@@ -186,9 +188,11 @@ def _ask(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
         # There are no passes of ours then, which would write it.
         tags = levels.tags_of(level, run.tags, record.create_timestamp, queue.rules)
         queue.instance.add_run_tags(run.run_id, tags)
-        return
     with queue.database.begin() as tx:
-        levels.ask(tx, queue.cluster, run.run_id, level, now)
+        if not queue.rules.are_none:
+            levels.ask(tx, queue.cluster, run.run_id, level, now)
+        details = {"job": run.job_name, "level": level}
+        audit.record(tx, actor(queue.cluster), "runs", "prioritize", run.run_id, **details)
 
 
 def _standing(outlook: Outlook, run_id: str) -> QueuedRun | None:

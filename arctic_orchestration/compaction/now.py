@@ -21,12 +21,15 @@ from arctic_orchestration.compaction.table_plan import TablePlan
 from arctic_orchestration.compaction.table_planning import plan_loaded, state_of
 from arctic_orchestration.compaction.task import Task, TaskState
 from arctic_orchestration.compaction.worker import Merge, Worker, WorkerEvent
+from arctic_orchestration.database import audit
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake.tables import load_table
 
 #: how long other workers are waited for that have tasks of the table, and another committer
 PATIENCE = timedelta(minutes=10)
 _LOOK_SECONDS = 0.5
+_A_PERSON = Actor(name="a person")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,14 @@ class RunResult:
 
 
 def offer_now(
-    database: Database, catalog: Catalog, table: str, now: datetime, *, force: bool = False
+    database: Database,
+    catalog: Catalog,
+    table: str,
+    now: datetime,
+    *,
+    force: bool = False,
+    by: Actor = _A_PERSON,
+    action: str = "plan",
 ) -> tuple[TablePlan, Offered | None]:
     """Plans a table and offers the plan to its queue.
 
@@ -55,6 +65,8 @@ def offer_now(
         table: its name there; compaction knows it from then on.
         now: the moment.
         force: everything that can be better is made better, whatever the thresholds.
+        by: who asks for it.
+        action: the command that asks, for the audit log.
 
     Returns:
         the plan, and what became of it; none: the table is refused, and nothing is offered.
@@ -86,11 +98,13 @@ def offer_now(
             version=row.version,
             max_attempts=policy.attempts,
             retry_after=policy.retry_interval,
-            reason="replaced by a plan that a person asked for",
+            reason=f"replaced by a plan that {by.name} asked for",
             forced=force,
         )
         if offered.stale:
             return plan, offered
+        counts = {"offered": len(offered.taken), "replaced": len(offered.superseded)}
+        audit.record(tx, by, "compaction", action, table, force=force, **counts)
         # A plan without thresholds says nothing of what the planner would find.
         if not force:
             tables.looked(
@@ -98,12 +112,12 @@ def offer_now(
                 table,
                 due_number=row.due_number,
                 snapshot_id=plan.snapshot_id,
-                reason=f"{plan.gain}, planned by a person",
+                reason=f"{plan.gain}, planned by {by.name}",
                 now=now,
                 still_due=not offered.complete,
             )
         if not offered.complete:
-            tables.make_due(tx, table, "a person's plan of it found not enough room", now)
+            tables.make_due(tx, table, f"the plan of {by.name} found not enough room", now)
     return plan, offered
 
 
@@ -119,6 +133,7 @@ def compact_now(
     on_plan: Callable[[TablePlan], None] | None = None,
     on_event: Callable[[WorkerEvent], None] | None = None,
     patience: timedelta = PATIENCE,
+    by: Actor = _A_PERSON,
 ) -> RunResult:
     """Plans, merges and commits; tasks that other workers have are waited for.
 
@@ -133,11 +148,12 @@ def compact_now(
         on_plan: told of the plan, before anything is merged.
         on_event: told of everything that happens to a task, from several threads.
         patience: how long others are waited for.
+        by: who asks for it.
 
     Errors:
         as :func:`offer_now`.
     """
-    plan, offered = offer_now(database, catalog, table, now, force=force)
+    plan, offered = offer_now(database, catalog, table, now, force=force, by=by, action="run")
     if on_plan is not None:
         on_plan(plan)
     give_up_at = time.monotonic() + patience.total_seconds()

@@ -30,12 +30,16 @@ class LogEnd:
     position: str
 
 
-_BY_HAND = "delivered again by hand"
 _p = consumer_partitions.c
 
 
 def retry(
-    tx: sa.Connection, consumer: Consumer, keys: Sequence[str] | None, now: datetime
+    tx: sa.Connection,
+    consumer: Consumer,
+    keys: Sequence[str] | None,
+    now: datetime,
+    *,
+    by: str = "a person",
 ) -> list[str]:
     """Has partitions delivered again, with all their attempts.
 
@@ -47,6 +51,7 @@ def retry(
         consumer: of the partitions.
         keys: which; none: all that are discarded.
         now: the moment.
+        by: who asks for it.
 
     Returns:
         their keys, in the order of delivery.
@@ -77,7 +82,7 @@ def retry(
         )
     again: dict[str, Any] = {
         "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
-        "not_before": None, "reason": _BY_HAND, "held": False,
+        "not_before": None, "reason": f"delivered again by {by}", "held": False,
     }  # fmt: skip
     number = held.next_number
     for row in rows:
@@ -117,6 +122,7 @@ def reset(
     *,
     asset: str | None = None,
     end: LogEnd | None = None,
+    by: str = "a person",
 ) -> Consumer:
     """Lets a consumer begin anew: its working set and what it acknowledged are forgotten.
 
@@ -131,6 +137,7 @@ def reset(
         end: of the log, for ``from_now``. Without it, or where that is not the log which the
             consumer has read, ``from_now`` means the arrivals that bear this moment or a later
             one: not those of a writer whose clock is behind, or whose transaction began before.
+        by: who resets it.
 
     Errors:
         InvalidInput: ``start`` or ``asset`` cannot be used.
@@ -155,7 +162,7 @@ def reset(
     tx.execute(
         sa.update(consumer_leases)
         .where(here.consumer_id == held.id, dialect.among(tx, here.token, tokens))
-        .values(state=LOST, reason="the consumer was reset", ended_at=now)
+        .values(state=LOST, reason=f"the consumer was reset by {by}", ended_at=now)
     )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
     tx.execute(

@@ -28,6 +28,7 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_queue_levels``      levels that a person gave to queued runs, until a pass has written them
 ``arctic_queue_waits``       what each queued run was last told that it waits for
 ``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
+``arctic_audit``             what people changed, and who it was; histories have the rest
 ===========================  ===============================================================
 
 Those of compaction stand in ``compaction_tables``, those of partition consumers in
@@ -347,6 +348,8 @@ queue_pauses = sa.Table(
     sa.Column("paused", sa.Boolean, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
+    # The person; empty: not known.
+    sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
 )
 
 queue_levels = sa.Table(
@@ -375,4 +378,19 @@ queue_passes = sa.Table(
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("passed_at", UtcTime, nullable=False),
     sa.Column("problem", sa.Text),
+)
+
+audit = sa.Table(
+    "arctic_audit",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("actor", Told, nullable=False),
+    sa.Column("feature", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", Told, nullable=False),
+    # As JSON.
+    sa.Column("details", sa.Text, nullable=False),
+    sa.Index(None, "at"),
 )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database import audit
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.freshness_tables import (
@@ -36,7 +38,7 @@ def forget(
     location: str,
     *,
     cluster: str,
-    by: str,
+    by: Actor,
     time: Time = database_time,
     sinks: Sequence[StatusSink] = _SINKS,
 ) -> Forgotten:
@@ -52,8 +54,10 @@ def forget(
         to_forget(tx, location, cluster=cluster, time=time)
         tasks = definitions.unregister(tx, cluster, location)
         ids = _live(tx, location, cluster)
+        details = {"of_cluster": cluster, "tasks": tasks or 0, "submissions": len(ids)}
+        audit.record(tx, by, "tasks", "forget", location, **details)
     outcomes = Outcomes(time=time, sinks=sinks)
-    reason = f"location {location} of cluster {cluster} was forgotten by {by}"
+    reason = f"location {location} of cluster {cluster} was forgotten by {by.name}"
     ended = [id for id in ids if _end(database, outcomes, id, reason)]
     return Forgotten(tasks=tasks or 0, submissions=len(ended))
 

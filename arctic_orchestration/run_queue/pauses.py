@@ -35,13 +35,16 @@ class Pause:
     reason: str
     #: none: it is configured so
     at: datetime | None
+    #: who paused it; empty: not known, or it is configured so
+    actor: str = ""
 
     @property
     def text(self) -> str:
         """For people: ``queue low is paused since 2026-01-01 04:00:00Z (maintenance)``."""
         since = f"since {format_moment(self.at)}" if self.at else "in dagster.yaml"
         because = f" ({self.reason})" if self.reason else ""
-        return f"{self.kind} {self.name} is paused {since}{because}"
+        by = f" by {self.actor}" if self.actor else ""
+        return f"{self.kind} {self.name} is paused {since}{by}{because}"
 
 
 #: by kind and name, only what is paused
@@ -49,10 +52,17 @@ Paused = Mapping[tuple[Pausable, str], Pause]
 
 
 def pause(
-    tx: sa.Connection, cluster: str, kind: str, name: str, reason: str, now: datetime
+    tx: sa.Connection,
+    cluster: str,
+    kind: str,
+    name: str,
+    reason: str,
+    now: datetime,
+    *,
+    actor: str = "",
 ) -> None:
     """Holds back the runs of a queue or group, from the next pass on; those in progress go on."""
-    _say(tx, cluster, Pausable(kind), name, True, reason, now)
+    _say(tx, cluster, Pausable(kind), name, True, reason, now, actor)
 
 
 def resume(
@@ -63,6 +73,7 @@ def resume(
     now: datetime,
     *,
     configured_as_paused: bool = True,
+    actor: str = "",
 ) -> None:
     """Lets them start again, from the next pass on.
 
@@ -70,7 +81,7 @@ def resume(
     is forgotten, so that a pause that is configured later holds.
     """
     if configured_as_paused:
-        _say(tx, cluster, Pausable(kind), name, False, "", now)
+        _say(tx, cluster, Pausable(kind), name, False, "", now, actor)
         return
     tx.execute(
         sa.delete(queue_pauses).where(
@@ -86,7 +97,7 @@ def said(tx: sa.Connection, cluster: str) -> list[Pause]:
     query = sa.select(queue_pauses).where(queue_pauses.c.cluster == cluster)
     return [
         Pause(kind=Pausable(row.kind), name=row.name, paused=row.paused, reason=row.reason,
-              at=row.at)
+              at=row.at, actor=row.actor)
         for row in tx.execute(query)
     ]  # fmt: skip
 
@@ -145,8 +156,9 @@ def _say(
     paused: bool,
     reason: str,
     now: datetime,
+    actor: str,
 ) -> None:
-    values = {"paused": paused, "reason": reason, "at": now}
+    values = {"paused": paused, "reason": reason, "at": now, "actor": actor}
     new = dialect.insert(tx, queue_pauses).values(
         cluster=cluster, kind=kind.value, name=name, **values
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
@@ -112,7 +113,11 @@ def test_a_rest_can_be_ended(lake: SmallLake, arctic: Command) -> None:
     assert said.out == "lake.flights rests no more: the planner looks at it with its next round\n"
     with lake.database.read() as tx:
         row = tables.table_named(tx, "lake.flights")
-    assert (row.rests_until, row.failures, row.due_reason) == (None, 0, "a person ended its rest")
+    assert (row.rests_until, row.failures, row.due_reason) == (
+        None,
+        0,
+        f"{person()} ended its rest",
+    )
 
 
 def test_the_rest_of_files_can_be_ended(lake: SmallLake, arctic: Command) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import attempts, commit_leases, commits, tables
 from arctic_orchestration.compaction.attempt import MergedFile
@@ -111,7 +112,7 @@ def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) ->
     task = lake.fail("the disk is full").task
     again = json.loads(arctic("compaction", "retry", task.id, "--json").out)
     assert (again["state"], again["not_before"], again["attempts"]) == ("planned", None, 1)
-    assert again["reason"] == "attempt 2 of 3 at once: asked for"
+    assert again["reason"] == f"attempt 2 of 3 at once: asked for by {person()}"
     assert lake.claim().task.id == task.id
     refused = arctic("compaction", "retry", task.id)
     assert refused.code == 2
@@ -167,7 +168,7 @@ def test_what_was_canceled_is_not_planned_again(lake: SmallLake, arctic: Command
     assert "nothing could be merged" in run.out
     status = json.loads(arctic("compaction", "status", "--json").out)["tables"][0]
     assert status["resting_files"] == 3
-    assert "canceled by a person" in status["says"][0]
+    assert f"canceled by {person()}" in status["says"][0]
     arctic("compaction", "wake", "lake.flights")
     lake.tick()
     assert [task.digest for task in lake.tasks(TaskState.PLANNED)] == [waiting.digest]
@@ -237,7 +238,7 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
         arctic("compaction", "explain", "lake.flights").out
     )
     canceled = json.loads(arctic("compaction", "cancel", id, "--json").out)
-    assert (canceled["state"], canceled["reason"]) == ("canceled", "canceled by a person")
+    assert (canceled["state"], canceled["reason"]) == ("canceled", f"canceled by {person()}")
     with lake.database.read() as tx:
         row = tables.table_named(tx, "lake.flights")
     assert (row.commit_owner, row.commit_trouble) == (None, "access denied")

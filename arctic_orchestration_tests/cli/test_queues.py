@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
 from arctic_orchestration_tests.coordinator.daemon_queue import STOCK, RunQueue
@@ -46,7 +47,7 @@ def test_a_paused_queue_holds_its_runs_from_the_next_pass_on(
     assert queue.iterate() == []
     (line, _) = json.loads(arctic("runs", "list", "--json").out)["runs"]
     assert line["held_by"]["reason"] == (
-        "queue low is paused since 2026-03-02 12:00:00Z (moving house)"
+        f"queue low is paused since 2026-03-02 12:00:00Z by {person()} (moving house)"
     )
     clock.pass_(seconds=5)
     said = arctic("queues", "resume", "low")
@@ -65,7 +66,7 @@ def test_a_paused_group_holds_its_runs_from_the_next_pass_on(
     found = json.loads(arctic("queues", "pause", "ops", "--group", "--json").out)
     assert found == {
         "group": "ops",
-        "paused": {"since": "2026-03-02T12:00:00Z", "reason": ""},
+        "paused": {"since": "2026-03-02T12:00:00Z", "reason": "", "by": person()},
         "changed": True,
         "waiting": 0,
         "in_progress": 0,
@@ -86,7 +87,8 @@ def test_what_is_so_already_is_not_changed(ruled: MakeQueue, arctic: Command, cl
     again = arctic("queues", "pause", "low", "--reason", "another")
     assert again.code == 0
     assert again.out.splitlines()[0] == (
-        "queue low is paused since 2026-03-02 12:00:00Z (moving house) already; nothing was changed"
+        f"queue low is paused since 2026-03-02 12:00:00Z by {person()} (moving house) already; "
+        "nothing was changed"
     )
     found = json.loads(arctic("queues", "pause", "low", "--json").out)
     assert (found["changed"], found["paused"]["reason"]) == (False, "moving house")
@@ -104,7 +106,7 @@ def test_a_queue_that_is_configured_as_paused_can_be_resumed(
     queue = ruled(queues={"low": {"paused": True, "match": {"job": "load"}}})
     run = queue.submit("load")
     assert queue.iterate() == []
-    assert paused_of("low", arctic) == {"since": None, "reason": ""}
+    assert paused_of("low", arctic) == {"since": None, "reason": "", "by": ""}
     again = arctic("queues", "pause", "low").out.splitlines()[0]
     assert again == "queue low is paused in dagster.yaml already; nothing was changed"
     assert arctic("queues", "resume", "low").code == 0
@@ -141,7 +143,13 @@ def test_queues_and_groups_are_listed(ruled: MakeQueue, arctic: Command) -> None
     lines = [cells(line) for line in said.out.splitlines()]
     assert ["2 queues, 1 of 4 slots in use"] in lines
     assert ["low", "-1", "0.5", "1", "2"] in lines
-    assert ["few", "2 at once", "1", "2", "since 2026-03-02 12:00:00Z: disk [full]"] in lines
+    assert [
+        "few",
+        "2 at once",
+        "1",
+        "2",
+        f"since 2026-03-02 12:00:00Z by {person()}: disk [full]",
+    ] in lines
     assert ["each", "9 at once, 1 a program", "1", "3"] in lines
 
 

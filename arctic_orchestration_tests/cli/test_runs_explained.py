@@ -7,6 +7,7 @@ from typing import Any
 from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.constraints import only
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import on
@@ -31,6 +32,9 @@ def ids_in_order(arctic: Command) -> list[str]:
     return [run["run_id"] for run in json.loads(arctic("runs", "list", "--json").out)["runs"]]
 
 
+WHY = f"group many is paused since 2026-03-02 12:00:00Z by {person()} (moving house)"
+
+
 def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clock: Clock) -> None:
     """Open and shut, in the order in which they are judged, whichever holds it."""
     every = {"match": {"job": "load"}}
@@ -52,7 +56,7 @@ def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clo
     queue.iterate()
     found = explained(arctic, run)
     assert [(gate["kind"], gate["open"], gate["says"]) for gate in found["queued"]["gates"]] == [
-        ("paused", False, "group many is paused since 2026-03-02 12:00:00Z (moving house)"),
+        ("paused", False, WHY),
         ("window", True, "window day is open until 2026-03-02 18:00:00Z (06:00-18:00 UTC)"),
         ("window", False, "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)"),
         ("interval", False, "interval calm (10m between runs) of lake: load: a run is in progress"),
@@ -68,11 +72,10 @@ def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clo
             "name": "many",
             "reason": "moving house",
             "since": "2026-03-02T12:00:00Z",
+            "by": person(),
         }
     ]
-    assert found["summary"] == (
-        "waits: group many is paused since 2026-03-02 12:00:00Z (moving house)"
-    )
+    assert found["summary"] == (f"waits: {WHY}")
     assert found["queued"]["slots"] == {"in_use": 1, "ahead": 0, "limit": 5, "open": True}
     assert found["told"]["since"] == "2026-03-02T12:00:00Z"
     clock.pass_(minutes=3)
@@ -81,7 +84,7 @@ def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clo
     assert "queued 2026-03-02 12:00:00Z, 3m ago; number 1 of 1" in lines
     place = lines.index("judged in this order")
     assert lines[place + 1 : place + 3] == [
-        "… group many is paused since 2026-03-02 12:00:00Z (moving house)",
+        f"… {WHY}",
         "✓ window day is open until 2026-03-02 18:00:00Z (06:00-18:00 UTC)",
     ]
     assert lines[place + 10] == "✓ slots: 1 of 5 are in use"

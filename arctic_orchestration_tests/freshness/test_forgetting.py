@@ -2,11 +2,14 @@
 
 import pytest
 
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.forgetting import forget
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
+
+ANN = Actor(name="ann", cluster="west")
 
 
 def test_a_location_that_was_not_seen_for_a_day_is_not_asked(world: World) -> None:
@@ -63,11 +66,11 @@ def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World)
     (late,) = old.submit("fleet")
     assert world.row("flights").owner is not None
     with pytest.raises(InvalidInput, match="expected one whose sensor arctic_tasks does not tick"):
-        forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+        forget(world.state, "old", cluster="west", by=ANN, time=world.clock)
     assert world.row("flights").owner is not None
 
     world.clock.passes(minutes=2, seconds=1)
-    done = forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+    done = forget(world.state, "old", cluster="west", by=ANN, time=world.clock)
     assert (done.tasks, done.submissions) == (2, 2)
     ended = world.again(late)
     assert ended.state is SubmissionState.FAILED
@@ -78,7 +81,7 @@ def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World)
     with world.state.read() as tx:
         assert [one.location for one in definitions.locations(tx)] == ["lake"]
     with pytest.raises(NotFound, match="old of cluster west has no tasks; there is lake of clus"):
-        forget(world.state, "old", cluster="west", by="ann", time=world.clock)
+        forget(world.state, "old", cluster="west", by=ANN, time=world.clock)
 
 
 def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead(
@@ -94,7 +97,7 @@ def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead
     assert world.state_of(second) is SubmissionState.SHARING
     world.places.remove(old)
     world.clock.passes(minutes=2, seconds=1)
-    forget(world.state, "old", cluster="east", by="ann", time=world.clock)
+    forget(world.state, "old", cluster="east", by=ANN, time=world.clock)
     assert world.again(first).reason == "location old of cluster east was forgotten by ann"
     assert world.settle() == ["flights"]
     assert world.state_of(second) is SubmissionState.SUCCEEDED
@@ -104,7 +107,7 @@ def test_a_forgotten_location_that_goes_on_is_there_again(world: World) -> None:
     """Also with another Dagster storage than before."""
     east = world.place(spec("flights"))
     world.clock.passes(minutes=2, seconds=1)
-    forget(world.state, "lake", cluster="east", by="ann", time=world.clock)
+    forget(world.state, "lake", cluster="east", by=ANN, time=world.clock)
     east.storage_id = "a new one"
     east.deployed([spec("flights")])
     east.tick()

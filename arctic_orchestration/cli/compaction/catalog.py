@@ -4,6 +4,7 @@ from arctic_orchestration.cli.compaction.opened import opened_compaction
 from arctic_orchestration.cli.display import console, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
+from arctic_orchestration.database import audit
 
 
 def forget_catalog(as_json: JsonOption = False) -> None:
@@ -15,6 +16,8 @@ def forget_catalog(as_json: JsonOption = False) -> None:
 
     with opened_compaction() as opened, opened.database.begin() as tx:
         forgotten = catalogs.forget(tx)
+        if forgotten is not None:
+            audit.record(tx, opened.actor, "compaction", "forget-catalog", forgotten)
     if as_json:
         print_json({"forgotten": forgotten})
     elif forgotten is None:

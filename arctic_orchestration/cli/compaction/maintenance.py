@@ -20,6 +20,7 @@ from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.leftovers import Protected, protected_paths
+from arctic_orchestration.database import audit
 from arctic_orchestration.database.compaction_tables import compaction_tasks, is_live
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -58,6 +59,8 @@ def expire_snapshots(
         loaded = state.table(table)
         with state.database.read() as tx:
             keep = _planned_from(tx, table)
+        if not dry_run:
+            _audit(state, "expire-snapshots", table, older_than=older_than, keep_last=keep_last)
         with working("reading manifests"):
             expired = expire(
                 loaded,
@@ -111,6 +114,8 @@ def remove_orphans(
             expected = "1d or more, or --any-age where nobody writes to the table"
             raise InvalidInput("--older-than", older_than, expected)
         loaded = state.table(table)
+        if not dry_run:
+            _audit(state, "remove-orphans", table, older_than=older_than, any_age=any_age)
         with working("listing files"):
             orphans = remove(
                 loaded,
@@ -136,6 +141,12 @@ def remove_orphans(
         _print_files(orphans.files, orphans.failed, dry_run)
     if orphans.failed:
         raise typer.Exit(1)
+
+
+def _audit(state: Opened, action: str, table: str, **details: Any) -> None:
+    """Records the command before it removes anything: no transaction has both."""
+    with state.database.begin() as tx:
+        audit.record(tx, state.actor, "compaction", action, table, **details)
 
 
 class _Protection:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import sqlalchemy as sa
 import typer
 
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.state import sqlite_file, state_database
 from arctic_orchestration.cli.terminal import Console
 from arctic_orchestration.compaction import queues, tables
 from arctic_orchestration.compaction.policy import Policy
 from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.quantities import format_duration, parse_duration
@@ -78,6 +80,11 @@ class Opened(Lake):
     def __init__(self, settings: Settings, database: Database) -> None:
         super().__init__(settings)
         self.database = database
+
+    @property
+    def actor(self) -> Actor:
+        """Who calls the command, for the audit log."""
+        return actor(self.settings.cluster)
 
     def make_known(self, name: str, now: datetime) -> None:
         """Lets compaction know a table of the catalog that the planner has not found yet.

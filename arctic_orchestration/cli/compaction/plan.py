@@ -58,7 +58,9 @@ def plan(
             else:
                 from arctic_orchestration.compaction.now import offer_now
 
-                made, offered = offer_now(state.database, state.catalog, table, now, force=force)
+                made, offered = offer_now(
+                    state.database, state.catalog, table, now, force=force, by=state.actor
+                )
     if as_json:
         print_json({"table": table, "dry_run": dry_run, **plan_json(made), **offer_json(offered)})
         return

@@ -19,6 +19,7 @@ from arctic_orchestration.compaction.queues import (
 )
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.compaction.workers import Worker, live_workers
+from arctic_orchestration.database import audit
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
 
@@ -85,6 +86,8 @@ def add(
     )
     with opened_compaction(makes=True) as state, state.database.begin() as tx:
         queues.add_queue(tx, queue, utc_now())
+        details = _queue_json(queue)
+        audit.record(tx, state.actor, "compaction", "queues add", name, **details)
     _say(queue, "is added", as_json)
 
 
@@ -116,30 +119,36 @@ def update(
             max_workers=max_workers,
             execution_timeout_seconds=seconds,
         )
+        details = _queue_json(queue)
+        audit.record(tx, state.actor, "compaction", "queues update", name, **details)
     _say(queue, "is changed", as_json)
 
 
 @app.command()
 def pause(name: NameArgument, as_json: JsonOption = False) -> None:
     """Let no worker claim tasks of a queue. Merges under way are finished and committed."""
-    _set_state(name, QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
+    _set_state(name, "pause", QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
 
 
 @app.command()
 def drain(name: NameArgument, as_json: JsonOption = False) -> None:
     """Let a queue take no new tasks. What waits is merged; its tables stay due."""
-    _set_state(name, QueueState.DRAINING, "takes no new tasks; what waits is merged", as_json)
+    does = "takes no new tasks; what waits is merged"
+    _set_state(name, "drain", QueueState.DRAINING, does, as_json)
 
 
 @app.command()
 def resume(name: NameArgument, as_json: JsonOption = False) -> None:
     """Let a queue that was paused or drained take tasks, and workers claim them."""
-    _set_state(name, QueueState.OPEN, "takes tasks, and workers claim them", as_json)
+    _set_state(name, "resume", QueueState.OPEN, "takes tasks, and workers claim them", as_json)
 
 
-def _set_state(name: str, state: QueueState, does: str, as_json: bool) -> None:
+def _set_state(name: str, action: str, state: QueueState, does: str, as_json: bool) -> None:
     with opened_compaction() as opened, opened.database.begin() as tx:
         before = queues.set_state(tx, name, state)
+        if before is not state:
+            details = {"before": before.value}
+            audit.record(tx, opened.actor, "compaction", f"queues {action}", name, **details)
     if as_json:
         print_json({"queue": name, "state": state.value, "before": before.value})
         return
@@ -159,6 +168,7 @@ def delete(name: NameArgument, as_json: JsonOption = False) -> None:
     """Removes a queue that has neither live tasks nor tables."""
     with opened_compaction() as state, state.database.begin() as tx:
         queues.delete_queue(tx, name)
+        audit.record(tx, state.actor, "compaction", "queues delete", name)
     if as_json:
         print_json({"queue": name, "deleted": True})
     else:

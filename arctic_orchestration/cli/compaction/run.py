@@ -80,6 +80,7 @@ def run(
                         parallelism=parallelism,
                         on_plan=on_plan,
                         on_event=shown,
+                        by=state.actor,
                     )
             except KeyboardInterrupt:
                 shown.stop()

@@ -26,6 +26,7 @@ from arctic_orchestration.compaction.records import records
 from arctic_orchestration.compaction.rests import Rest
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
+from arctic_orchestration.database import audit
 from arctic_orchestration.database.compaction_tables import compaction_tasks, is_live
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_bytes, format_moment
@@ -156,6 +157,7 @@ def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False
         state.make_known(table, now)
         with state.database.begin() as tx:
             moved = queues.map_table(tx, table, queue, now)
+            audit.record(tx, state.actor, "compaction", "map", table, queue=queue, moved=moved)
             row = tables.table_named(tx, table)
     _say_mapped(row, moved, as_json)
 
@@ -165,6 +167,7 @@ def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
     with opened_compaction() as state, state.database.begin() as tx:
         moved = queues.unmap_table(tx, table, utc_now())
         row = tables.table_named(tx, table)
+        audit.record(tx, state.actor, "compaction", "unmap", table, queue=row.queue, moved=moved)
     _say_mapped(row, moved, as_json)
 
 
@@ -179,6 +182,7 @@ def due(
         state.make_known(table, now)
         with state.database.begin() as tx:
             tables.make_due(tx, table, reason, now)
+            audit.record(tx, state.actor, "compaction", "due", table, reason=reason)
             row = tables.table_named(tx, table)
     if as_json:
         print_json(
@@ -209,7 +213,8 @@ def wake(table: TableArgument, as_json: JsonOption = False) -> None:
         tables.wake(tx, table)
         rests.end_rests(tx, table)
         if rested:
-            tables.make_due(tx, table, "a person ended its rest", now)
+            tables.make_due(tx, table, f"{state.actor.name} ended its rest", now)
+            audit.record(tx, state.actor, "compaction", "wake", table, files=files)
     if as_json:
         print_json({"table": table, "rested": rested, "files": files})
     elif rested:

@@ -38,6 +38,8 @@ from arctic_orchestration.compaction.task import (
     Task,
     TaskState,
 )
+from arctic_orchestration.database import audit
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.database.compaction_tables import compaction_tasks
 from arctic_orchestration.errors import ArcticError, InvalidInput, TransitionRefused
 from arctic_orchestration.quantities import format_bytes, format_moment
@@ -46,8 +48,6 @@ from arctic_orchestration.scheduling.views.texts import iso
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A task's id, or a part of it that no other has.")
 ]
-
-_CANCELED = "canceled by a person"
 
 #: words for several states
 _SEVERAL = {"waiting": WAITING, "live": LIVE, "ended": ENDED, "all": tuple(TaskState)}
@@ -118,21 +118,25 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
     with opened_compaction() as opened, opened.database.begin() as tx:
         found = _locked(tx, id)
         if found.state is TaskState.FAILED:
-            reason = f"attempt {found.attempts + 1} of {found.max_attempts} at once: asked for"
+            reason = f"attempt {found.attempts + 1} of {found.max_attempts} at once: asked for by "
+            reason += opened.actor.name
             moved = [(found.id, found.state)]
             task_rows.move(tx, moved, TaskState.PLANNED, reason, now, values={"not_before": None})
             said = f"task {found.id} of {found.table} can be claimed again"
         elif found.state is TaskState.QUARANTINED:
             tables.wake(tx, found.table)
+            again = f"task {found.id} is to be tried again, asked for by {opened.actor.name}"
             files = task_rows.group_of(tx, found.id).files
             rests.end_rests(tx, found.table, [file.path for file in files])
-            tables.make_due(tx, found.table, f"task {found.id} is to be tried again", now)
+            tables.make_due(tx, found.table, again, now)
             said = f"{found.table}: the files of task {found.id} rest no more, and are planned anew"
         else:
             raise TransitionRefused(
                 f"Compaction task {found.id} is {found.state}; what can be tried again is failed "
                 "or quarantined; nothing was changed"
             )
+        details = {"table": found.table, "state": found.state.value}
+        audit.record(tx, opened.actor, "compaction", "retry", found.id, **details)
         after = task_rows.task_by_id(tx, found.id)
     if as_json:
         print_json(task_json(after))
@@ -150,7 +154,7 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
             found = _locked(tx, id)
             lease = _lease_for(tx, found) if found.state is TaskState.MERGED else None
             if lease is None:
-                _cancel_waiting(tx, found)
+                _cancel_waiting(tx, found, opened.actor)
         if lease is not None:
             _cancel_merged(opened, found, lease)
         with opened.database.read() as tx:
@@ -165,7 +169,7 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
     )
 
 
-def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
+def _cancel_waiting(tx: sa.Connection, task: Task, by: Actor) -> None:
     if task.state not in WAITING:
         raise TransitionRefused(
             f"Compaction task {task.id} is {task.state}; what can be canceled waits: it is "
@@ -173,12 +177,19 @@ def _cancel_waiting(tx: sa.Connection, task: Task) -> None:
         )
     now = utc_now()
     # Before the task ends: then it lets its files go.
-    reason = f"task {task.id}: {_CANCELED}"
-    rests.rest_files_of(tx, task, reason, now, length=rests.CANCELED_REST)
+    reason = f"canceled by {by.name}"
+    why = f"task {task.id}: {reason}"
+    rests.rest_files_of(tx, task, why, now, length=rests.CANCELED_REST)
     task_rows.move(
-        tx, [(task.id, task.state)], TaskState.CANCELED, _CANCELED, now,
+        tx, [(task.id, task.state)], TaskState.CANCELED, reason, now,
         values={"not_before": None},
     )  # fmt: skip
+    _audit_cancel(tx, task, by)
+
+
+def _audit_cancel(tx: sa.Connection, task: Task, by: Actor) -> None:
+    details = {"table": task.table, "state": task.state.value}
+    audit.record(tx, by, "compaction", "cancel", task.id, **details)
 
 
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
@@ -200,7 +211,8 @@ def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
     try:
         _require_uncommitted(opened, task)
         with opened.database.begin() as tx:
-            commits.cancel_merged(tx, task.id, _CANCELED, lease)
+            commits.cancel_merged(tx, task.id, f"canceled by {opened.actor.name}", lease)
+            _audit_cancel(tx, task, opened.actor)
     finally:
         with opened.database.begin() as tx:
             commit_leases.end_commit_lease(tx, lease, trouble=trouble)

@@ -30,7 +30,7 @@ def forget(
         tasks, live = counted(found.tasks, "task"), counted(found.submissions, "submission")
         question = f"{location} of cluster {cluster}: remove {tasks} and end {live}?"
         confirm(question, yes=yes, as_json=as_json)
-        done = forgetting.forget(opened.database, location, cluster=cluster, by=opened.person)
+        done = forgetting.forget(opened.database, location, cluster=cluster, by=opened.actor)
     if as_json:
         counts = {"tasks": done.tasks, "submissions": done.submissions}
         print_json({"cluster": cluster, "location": location, **counts})

@@ -11,8 +11,9 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
-from arctic_orchestration.cli.person import person
+from arctic_orchestration.cli.person import actor
 from arctic_orchestration.cli.state import state_database
+from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.database.dialect import database_time
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError
@@ -191,9 +192,9 @@ class OpenedTasks:
     assets: PlainAssets = field(default_factory=PlainAssets)
 
     @property
-    def person(self) -> str:
+    def actor(self) -> Actor:
         """Who asks, for others who read the history."""
-        return person()
+        return actor(self.settings.cluster)
 
     def known(self, tx: sa.Connection) -> Known:
         """What is known now, of all tasks of all clusters."""

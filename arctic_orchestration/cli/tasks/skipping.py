@@ -8,6 +8,7 @@ from arctic_orchestration.cli.display import console, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.tasks.opened import TaskArgument, opened_tasks
 from arctic_orchestration.cli.terminal import escape
+from arctic_orchestration.database import audit
 from arctic_orchestration.freshness import skips
 from arctic_orchestration.scheduling.views.texts import iso
 
@@ -23,7 +24,9 @@ def skip(
     long as that is fresh enough for them they run, and then they fail, naming it.
     """
     with opened_tasks() as opened, opened.database.begin() as tx:
-        done = skips.skip(tx, task, reason, by=opened.person, cluster=opened.settings.cluster)
+        by = opened.actor
+        done = skips.skip(tx, task, reason, by=by.name, cluster=by.cluster)
+        audit.record(tx, by, "tasks", "skip", task, reason=reason)
     if as_json:
         print_json({"task": done.task, "reason": done.reason, "by": done.by, "at": iso(done.at)})
     else:
@@ -33,7 +36,9 @@ def skip(
 def unskip(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Takes a task off the skip list; nothing is submitted."""
     with opened_tasks() as opened, opened.database.begin() as tx:
-        skips.unskip(tx, task, by=opened.person, cluster=opened.settings.cluster)
+        by = opened.actor
+        skips.unskip(tx, task, by=by.name, cluster=by.cluster)
+        audit.record(tx, by, "tasks", "unskip", task)
     if as_json:
         print_json({"task": task})
     else:

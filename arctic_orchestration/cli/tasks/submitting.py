@@ -10,6 +10,7 @@ from arctic_orchestration.cli.tasks.listing import submission_json
 from arctic_orchestration.cli.tasks.opened import Known, colored, opened_tasks
 from arctic_orchestration.cli.tasks.waiting import until_ended
 from arctic_orchestration.cli.terminal import escape
+from arctic_orchestration.database import audit
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
@@ -55,17 +56,23 @@ def submit(
         raise InvalidInput("--only", only, "names with commas between them")
     with opened_tasks() as opened:
         with opened.database.begin() as tx:
+            by = opened.actor
             made = submissions.submit(
                 tx,
                 names,
                 cluster=opened.settings.cluster,
                 location=location,
-                by=opened.person,
+                by=by.name,
                 force=force,
                 freshness_hours=freshness_hours,
                 only=chosen,
                 with_parents=with_parents,
             )
+            details = {
+                "force": force, "only": only, "location": location,
+                "freshness_hours": freshness_hours, "submissions": len(made),
+            }  # fmt: skip
+            audit.record(tx, by, "tasks", "submit", ", ".join(names), **details)
         with opened.database.read() as tx:
             known = opened.known(tx)
         ended = until_ended(opened, made) if wait else made

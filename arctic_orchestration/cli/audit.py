@@ -1,0 +1,75 @@
+"""``arctic audit``: what people changed, and who it was."""
+
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
+from arctic_orchestration.cli.state import JsonOption, state_database
+from arctic_orchestration.cli.terminal import escape
+from arctic_orchestration.database.audit import AuditRecord, records
+from arctic_orchestration.scheduling.views.texts import iso
+from arctic_orchestration.settings import Settings
+
+
+def audit(
+    feature: Annotated[
+        str | None, typer.Option(help="Only of this command: consumers, compaction, queues.")
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only of what has this name, such as a consumer or table.")
+    ] = None,
+    actor: Annotated[str | None, typer.Option(help="Only by this user.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")
+    ] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List what people changed with commands, newest first, and who it was.
+
+    All clusters of the state database; for 400 days. Changes of schedules and jobs stand in their
+    own histories: arctic schedules history, arctic jobs show.
+    """
+    database = state_database(Settings.from_environment(), made_by="the dispatcher")
+    with database.read() as tx:
+        made = records(tx, feature=feature, subject=subject, actor=actor, limit=limit)
+    database.close()
+    if as_json:
+        print_json({"records": [_json(record) for record in made]})
+        return
+    if not made:
+        console().print("no such changes")
+        return
+    shown = Rows(
+        counted(len(made), "change"),
+        *("at", "who", "cluster", "command", "subject", "details"),
+        text="details",
+    )
+    for record in made:
+        shown.add(
+            moment(record.at),
+            escape(record.actor.name or "unknown"),
+            escape(record.actor.cluster),
+            f"{record.feature} {record.action}",
+            escape(record.subject),
+            escape(_text(record)),
+        )
+    shown.print()
+
+
+def _text(record: AuditRecord) -> str:
+    told = {name: value for name, value in record.details.items() if value not in (None, False, "")}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+
+
+def _json(record: AuditRecord) -> dict[str, object]:
+    """A record for programs; its keys do not change."""
+    return {
+        "at": iso(record.at),
+        "actor": record.actor.name,
+        "cluster": record.actor.cluster,
+        "feature": record.feature,
+        "action": record.action,
+        "subject": record.subject,
+        "details": record.details,
+    }
