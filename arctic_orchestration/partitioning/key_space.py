@@ -119,6 +119,21 @@ class KeySpace:
         with self.existing_at(None):
             return definition.has_partition_key(key)
 
+    def those_of(self, keys: Iterable[str]) -> set[str]:
+        """Which of ``keys`` the definition has; the same part of many keys is read once."""
+        if not self.dimensions:
+            return {key for key in keys if self.has(key)}
+        parts = {key: found for key in keys if (found := self.parts(key)) is not None}
+        valid = [
+            dimension.those_of({part[place] for part in parts.values()})
+            for place, dimension in enumerate(self.dimensions.values())
+        ]
+        return {
+            key
+            for key, part in parts.items()
+            if all(each in among for each, among in zip(part, valid, strict=True))
+        }
+
     def parts(self, key: str) -> list[str] | None:
         """The key's part in each of :attr:`dimensions`; None: not so many parts."""
         parts = key.split(_DELIMITER)
