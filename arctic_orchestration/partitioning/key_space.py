@@ -16,8 +16,8 @@ Definition = dg.PartitionsDefinition[Any]
 #: the keys that a dynamic partitions definition has at present, by its name
 DynamicKeys = Callable[[str], Collection[str]]
 
-#: Dagster has a time window as a partition once the window has ended. At this moment all that
-#: matter have ended; a definition with an end keeps it.
+#: Dagster has a partition for a time window once the window has ended. All windows are mapped as
+#: of this moment; a definition with an end keeps its end.
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 
 _DELIMITER = "|"

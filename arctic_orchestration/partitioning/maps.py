@@ -2,7 +2,7 @@
 
 Dagster maps onto partitions that exist at the moment, and a day exists when it has ended; its
 hours arrive before. So windows are mapped as of a moment at which all of them have ended. What
-is about *all* partitions, or the *last* one, is answered as of the moment ``at``.
+depends on which partitions exist (*all* of them, the *last* one) is answered as of ``at``.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Dagster's mapping of time windows onto time windows, for many keys at once.
 
-A call of Dagster for each key takes 2 ms. Where many keys belong to neighbouring targets, the
-upstream keys of each target are listed, by one call for a target, until a target has none of the
-keys. Both directions of Dagster's mapping say the same, since its windows keep their order.
+A call of Dagster for each key takes 0.3 ms of CPU time. Where many keys belong to adjacent targets,
+one call for each target lists its upstream keys, until a target has none of the keys. Both
+directions of Dagster's mapping agree, since it keeps the order of windows.
 """
 
 from datetime import datetime
