@@ -17,6 +17,8 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_unreadable_events`` events of Dagster's log that could not be stored
 ``arctic_jobs``              one firing of a schedule on its way to a run
 ``arctic_job_events``        which events a job has, at which leaf of its trigger
+``arctic_schedule_partitions`` the partitions of targets for which schedules have fired
+``arctic_deferred_arrivals`` arrivals that no job has yet, and what each waits for
 ``arctic_job_history``       each move of a job, with its reason
 ``arctic_runs``              Dagster's active runs that no job of ours asked for
 ``arctic_holders``           which job or run holds which resource
@@ -196,6 +198,9 @@ jobs = sa.Table(
     # job of one partition, null on a job that shares its schedule with others.
     sa.Column("waiting_for", sa.Text),
     sa.Column("arrivals", sa.Text, nullable=False),
+    # The target partition, or the group of upstream partitions, that the job is for since it began;
+    # null: it takes all events of its schedule.
+    sa.Column("scope", sa.Text),
     sa.Column("partition_start", sa.Text),
     sa.Column("partition_end", sa.Text),
     sa.Column("priority", sa.Integer, nullable=False),
@@ -228,6 +233,7 @@ jobs = sa.Table(
     sa.Index("ix_arctic_jobs_held", "held_by",
              sqlite_where=_constrained, postgresql_where=_constrained),
     sa.Index(None, "schedule_id", "created_at"),
+    sa.Index(None, "schedule_id", "scope", "created_at"),
     sa.Index(None, "run_id"),
     sa.Index(None, "location_id", "ended_at"),
 )  # fmt: skip
@@ -260,6 +266,36 @@ job_events = sa.Table(
     sa.Column("partition", sa.Text, nullable=False),
     sa.Index(None, "job_id", "leaf", "partition"),
     sa.Index(None, "location_id", "number"),
+)
+
+schedule_partitions = sa.Table(
+    "arctic_schedule_partitions",
+    metadata,
+    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), primary_key=True),
+    # A target partition, or a group of upstream partitions.
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("fired_at", UtcTime, nullable=False),
+    # The job that fired last.
+    sa.Column("job_id", _Id, nullable=False),
+    # The last of the events about no partition that were counted for it.
+    sa.Column("common_number", sa.BigInteger, nullable=False),
+)
+
+deferred_arrivals = sa.Table(
+    "arctic_deferred_arrivals",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
+    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("leaf", sa.Integer, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    # What it waits for: "code" (the next tick of the dispatcher maps it), "match" (it maps to no
+    # partition of the target), "checks" (a check of the asset has not passed).
+    sa.Column("waits_for", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.UniqueConstraint("schedule_id", "leaf", "number"),
+    sa.Index(None, "location_id", "waits_for", "id"),
 )
 
 job_history = sa.Table(

@@ -28,11 +28,12 @@ import sqlalchemy as sa
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.tables import in_state, is_launching, is_waiting, jobs, runs
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
-from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.feed import LookedUpFeed, Position
 from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.scheduling import (
     abandonment,
     clock_change,
+    deferrals,
     deployment,
     launcher,
     notices,
@@ -109,7 +110,7 @@ class Engine:
     database: Database
     cluster: str
     location: str
-    feed: Feed
+    feed: LookedUpFeed
     lookup: RunLookup
     targets: Targets
     #: the code location and repository that declare the schedules; none: it is not checked
@@ -230,11 +231,13 @@ class Engine:
                 ticks = not deploys
                 reading = read(
                     tx, location, self.feed, self.lookup, self.store, now, narrowing,
-                    last=last, ticks=ticks,
+                    last=last, ticks=ticks, targets=self.targets,
                 )  # fmt: skip
             done += reading.counts
             if deploys and not reading.more:
                 self._deploy(tx, location, now, done)
+            if not (self._deployed or reading.more):
+                deferrals.try_again(tx, location)
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = _has_work(tx, location, now)
