@@ -10,8 +10,6 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.errors import DagsterInvalidSubsetError
 
-from arctic_orchestration.constraints import ChecksPassed
-from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.code_location.partitioned_targets import (
     definition_of_asset,
     definitions_of,
@@ -19,10 +17,12 @@ from arctic_orchestration.code_location.partitioned_targets import (
     partitioned_target,
     problems_of,
 )
+from arctic_orchestration.constraints import ChecksPassed
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
+from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.triggers import Check
 

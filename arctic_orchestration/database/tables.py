@@ -17,8 +17,6 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_unreadable_events`` events of Dagster's log that could not be stored
 ``arctic_jobs``              one firing of a schedule on its way to a run
 ``arctic_job_events``        which events a job has, at which leaf of its trigger
-``arctic_schedule_partitions`` the partitions of targets for which schedules have fired
-``arctic_deferred_arrivals`` arrivals that no job has yet, and what each waits for
 ``arctic_job_history``       each move of a job, with its reason
 ``arctic_runs``              Dagster's active runs that no job of ours asked for
 ``arctic_holders``           which job or run holds which resource
@@ -33,8 +31,9 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_audit``             what people changed, and who it was; histories have the rest
 ===========================  ===============================================================
 
-Those of compaction stand in ``compaction_tables``, those of partition consumers in
-``consumer_tables``, those of freshness in ``freshness_tables``.
+Those of target partitions stand in ``partition_tables``, those of compaction in
+``compaction_tables``, those of partition consumers in ``consumer_tables``, those of freshness in
+``freshness_tables``.
 """
 
 import sqlalchemy as sa
@@ -43,6 +42,7 @@ from arctic_orchestration.database import (
     compaction_tables,  # noqa: F401  so that whoever has the register has its tables too
     consumer_tables,  # noqa: F401  the same
     freshness_tables,  # noqa: F401  the same
+    partition_tables,  # noqa: F401  the same
 )
 from arctic_orchestration.database.dialect import Told, UtcTime
 from arctic_orchestration.database.metadata import Id as _Id
@@ -266,36 +266,6 @@ job_events = sa.Table(
     sa.Column("partition", sa.Text, nullable=False),
     sa.Index(None, "job_id", "leaf", "partition"),
     sa.Index(None, "location_id", "number"),
-)
-
-schedule_partitions = sa.Table(
-    "arctic_schedule_partitions",
-    metadata,
-    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), primary_key=True),
-    # A target partition, or a group of upstream partitions.
-    sa.Column("scope", sa.Text, primary_key=True),
-    sa.Column("fired_at", UtcTime, nullable=False),
-    # The job that fired last.
-    sa.Column("job_id", _Id, nullable=False),
-    # The last of the events about no partition that were counted for it.
-    sa.Column("common_number", sa.BigInteger, nullable=False),
-)
-
-deferred_arrivals = sa.Table(
-    "arctic_deferred_arrivals",
-    metadata,
-    sa.Column("id", _Serial, primary_key=True),
-    sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
-    sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), nullable=False),
-    sa.Column("leaf", sa.Integer, nullable=False),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    # What it waits for: "code" (the next tick of the dispatcher maps it), "match" (it maps to no
-    # partition of the target), "checks" (a check of the asset has not passed).
-    sa.Column("waits_for", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("at", UtcTime, nullable=False),
-    sa.UniqueConstraint("schedule_id", "leaf", "number"),
-    sa.Index(None, "location_id", "waits_for", "id"),
 )
 
 job_history = sa.Table(

@@ -7,7 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import deferred_arrivals, events
+from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.database.tables import events
 from arctic_orchestration.events.event import Event
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.placing import Deferred, Match

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect, unreadable_events
+from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration.database.tables import (
-    deferred_arrivals,
     events,
     job_events,
     jobs,

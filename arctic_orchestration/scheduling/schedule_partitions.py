@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import schedule_partitions
+from arctic_orchestration.database.partition_tables import schedule_partitions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.code_location.targets import RepositoryTargets
+from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration.database.tables import (
-    deferred_arrivals,
     events,
     job_history,
     jobs,
