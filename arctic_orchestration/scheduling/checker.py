@@ -157,6 +157,8 @@ class Checker:
             satisfied_at=job.satisfied_at,
             targets=self._target_resources(schedule),
             gathered=self._facts,
+            partition=job.partition_start if job.partition_start == job.partition_end else None,
+            trigger_assets=schedule.trigger_assets,
         )
 
     def _not_yet(self, job: Job, schedule: Schedule) -> Verdict | None:

@@ -55,3 +55,21 @@ def test_two_failures_are_waited_for() -> None:
         (2, "s", "fired"),
         (2, "s", "launched"),
     ]
+
+
+def test_each_partition_waits_for_its_own_checks() -> None:
+    """The check of partition 1 fails, and passes at 5 s; that of partition 2 has passed."""
+    gated = schedule(partitions="each", constraints=[only.checks_passed(recheck="10s").to_form()])
+    timeline = happens(
+        (0, FAILS),
+        (0, {**PASSES, "partition": "2"}),
+        (1, arrives("1")),
+        (1, arrives("2")),
+        (5, PASSES),
+    )
+    launched = [
+        ((found.at - BEGIN).total_seconds(), found.details["partitions"])
+        for found in simulate([gated], timeline)
+        if found.decision == "launched"
+    ]
+    assert launched == [(1, ["2"]), (11, ["1"])]
