@@ -40,6 +40,7 @@ from arctic_orchestration.lake.delete_index import (
     values_of,
 )
 from arctic_orchestration.lake.file_groups import DeleteFile, LiveFile
+from arctic_orchestration.lake.manifest_lists import read_manifest_list
 
 #: pyiceberg reads the field in format 3 only; writers may set it in format 2 as well.
 _REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
@@ -204,7 +205,7 @@ def snapshot_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
         LakeError: the list cannot be read.
     """
     try:
-        return snapshot.manifests(io)
+        return read_manifest_list(io, snapshot.manifest_list)
     except _UNREADABLE as error:
         raise LakeError(
             f"manifest list {snapshot.manifest_list} cannot be read: {error}"

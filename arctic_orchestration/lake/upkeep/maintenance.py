@@ -26,7 +26,6 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
     RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
     TableUpdate,
 )
 
@@ -52,6 +51,7 @@ from arctic_orchestration.lake.upkeep.removing import (
     require_aware,
     require_garbage_collection,
 )
+from arctic_orchestration.lake.upkeep.snapshot_removal import RemoveManySnapshots
 
 __all__ = [
     "Expired",
@@ -181,7 +181,7 @@ def _forget(table: Table, over: Expiry) -> None:
         if statistics.snapshot_id in over.snapshot_ids
     ]
     if over.snapshot_ids:
-        updates.append(RemoveSnapshotsUpdate(snapshot_ids=sorted(over.snapshot_ids)))
+        updates.append(RemoveManySnapshots(snapshot_ids=sorted(over.snapshot_ids)))
     asserted = [
         AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in _heads(metadata).items()
     ]
