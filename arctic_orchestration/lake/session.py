@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pyspark import SparkContext
@@ -37,6 +38,11 @@ _PREFERRED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+#: The JVM's log without stacks: what a failure is, its exception says.
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+#: Where one of these is set, Spark has defaults of its own, its log's among them.
+_CONFIGURED_BY = {"SPARK_CONF_DIR", "SPARK_HOME"}
 _STANDALONE = "spark://"
 #: how long a standalone master may take to accept a connection
 _ANSWER_SECONDS = 5.0
@@ -66,6 +72,9 @@ def spark_properties(
             "spark.driver.host": "127.0.0.1",
         }
     merged = own | NEEDED | dict(properties or {})
+    options = merged.get(_JVM_OPTIONS, "")
+    if not _CONFIGURED_BY & os.environ.keys() and "log4j" not in options:
+        merged[_JVM_OPTIONS] = f"{options} -Dlog4j2.configurationFile={_LOG4J.as_uri()}".strip()
     _refuse_contradictions(merged)
     return merged
 

@@ -1,6 +1,10 @@
 """What people read of an error of Spark: a line, without the stack of the JVM."""
 
+import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
@@ -82,3 +86,38 @@ def test_no_jvm_is_started_for_a_master_that_does_not_answer(
     settings = Settings.from_environment({"ARCTIC_SPARK_MASTER": address})
     with pytest.raises(ConfigurationError, match=f"Spark at {address} does not answer: .*refused"):
         session.spark_session(settings)
+
+
+#: The context is made, and then fails.
+FAILS = """
+from arctic_orchestration.lake.session import spark_session
+from arctic_orchestration.settings import Settings
+lost = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "/no/such/directory"}
+spark_session(Settings.from_environment({"ARCTIC_SPARK_MASTER": "local[1]"}), lost)
+"""
+
+
+def said_by_spark(folder: Path, **environment: str) -> str:
+    """What a process writes to standard error whose JVM fails after it has started."""
+    inherited = {key: one for key, one in os.environ.items() if not key.startswith("SPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS],
+        env={**inherited, **environment},
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    # Python's own traceback begins there.
+    log, _, error = done.stderr.partition("Traceback (most recent call last)")
+    assert "did not start: " in error and "/no/such/directory does not exist" in error
+    return log
+
+
+def test_a_jvm_that_fails_after_its_start_prints_no_stack(tmp_path: Path) -> None:
+    """A line for the error; where Spark is configured by others, as these want it."""
+    log = said_by_spark(tmp_path)
+    (line,) = [line for line in log.splitlines() if "ERROR" in line]
+    assert line.rstrip().endswith("File file:/no/such/directory does not exist")
+    assert "\tat " not in log
+    assert "\tat " in said_by_spark(tmp_path, SPARK_CONF_DIR=str(tmp_path))
