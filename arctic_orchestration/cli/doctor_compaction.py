@@ -74,6 +74,7 @@ def _found(database: Database, now: datetime) -> Iterator[Finding]:
         trouble = [
             *_refused(known),
             *_resting(known, now),
+            *_unplanned(known),
             *_uncommitted(known),
             *_quarantined(tx),
             *_unserved(tx),
@@ -109,6 +110,23 @@ def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Findin
             status=WARNING,
             found=_listed(resting),
             advice="mend what the reason says, then: arctic compaction wake TABLE",
+        )
+
+
+def _unplanned(known: Sequence[CompactionTable]) -> Iterator[Finding]:
+    mark = tables.NOT_PLANNED
+    trouble = [
+        f"{row.name}: {row.looked_reason.removeprefix(mark)}"
+        for row in known
+        if row.looked_reason and row.looked_reason.startswith(mark)
+    ]
+    if trouble:
+        yield Finding(
+            check="tables not planned",
+            status=WARNING,
+            found=f"{counted(len(trouble), 'table')}: {_listed(trouble)}",
+            advice="mend what the reason says: it is tried again; work that never ends goes away "
+            "with a restart of the process that makes rounds",
         )
 
 

@@ -98,7 +98,10 @@ def clean(
             silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
         return silent < _SILENT_TABLES
 
-    (jobs or TableJobs(TablePool())).run(by_table, work, hear, at_most.total_seconds())
+    jobs = jobs or TableJobs(TablePool())
+    jobs.run(by_table, work, hear, at_most.total_seconds())
+    for name in jobs.newly_overdue():
+        _log.warning("what attempts left of %s stays for now: %s", name, jobs.overdue_text())
     return counts
 
 

@@ -100,3 +100,17 @@ def end_commit_lease(
         .where(here.name == lease.table, here.commit_token == lease.token)
         .values(commit_owner=None, **values)
     )
+
+
+def note_trouble(tx: sa.Connection, table: str, trouble: str) -> bool:
+    """Says why the commit that is under way does not end; its end replaces that.
+
+    Returns:
+        whether that was not said already.
+    """
+    here = compaction_tables.c
+    news = here.commit_trouble.is_(None) | (here.commit_trouble != trouble)
+    under_way = sa.update(compaction_tables).where(
+        here.name == table, here.commit_expires_at.is_not(None), news
+    )
+    return bool(tx.execute(under_way.values(commit_trouble=trouble)).rowcount)

@@ -151,6 +151,13 @@ class Committer:
             return silent < _SILENT_TABLES
 
         begun = self._jobs.run(names, self.commit, hear, at_most.total_seconds())
+        for name in sorted(self._jobs.overdue()):
+            text = self._jobs.overdue_text()
+            with self._database.begin() as tx:
+                news = commit_leases.note_trouble(tx, name, text)
+            if news:
+                _log.warning("%s is not committed to: %s", name, text)
+            counts = counts.plus(CommitCounts(troubled=1))
         if silent >= _SILENT_TABLES and len(begun) < len(names):
             # It is the catalog that is down: each further table would be asked for seconds.
             counts = counts.plus(CommitCounts(troubled=1))

@@ -97,6 +97,9 @@ class Observer:
         begun = self._jobs.run(
             due, lambda name: self._look(name, now), hear, until - time.monotonic()
         )
+        for name in self._jobs.newly_overdue():
+            _log.warning("%s could not be planned: %s", name, self._jobs.overdue_text())
+            counts = counts.plus(PlanningCounts(troubled=1))
         return counts.plus(PlanningCounts(postponed=len(due) - len(begun)))
 
     def _is_due(self, name: str, now: datetime) -> bool:

@@ -139,6 +139,11 @@ class Planner:
             hear,
             until - time.monotonic(),
         )
+        for name in self._jobs.newly_overdue():
+            if self._row(name) is None:
+                self._see(name, Policy(), now)
+            self._say(name, self._jobs.overdue_text(), now)
+            counts = counts.plus(PlanningCounts(troubled=1))
         return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
 
     def _take(self, found: Collection[str], now: datetime) -> None:
@@ -190,6 +195,9 @@ class Planner:
         with self._database.read() as tx:
             waiting = line.waiting_for_room(tx, now)
         for row in waiting:
+            if self._jobs.is_busy(row.name):
+                # Its turn comes again when that work has ended; it may hang.
+                continue
             memory = self._memories.get(row.name)
             paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
             if row.name in self._names and row.name not in done and not paused:
@@ -351,7 +359,7 @@ class Planner:
                     name,
                     due_number=due_number,
                     snapshot_id=row.looked_snapshot_id,
-                    reason=f"could not be planned: {problem}",
+                    reason=f"{tables.NOT_PLANNED}{problem}",
                     now=now,
                     still_due=True,
                     refused=row.refused,
@@ -365,7 +373,7 @@ class Planner:
         with self._database.read() as tx:
             rows = [row for row in tables.known_tables(tx) if row.gone_at is None]
         for row in rows:
-            if f"could not be planned: {problem}" != row.looked_reason:
+            if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
                 self._say(row.name, problem, now)
         return len(rows) or 1
 

@@ -26,6 +26,9 @@ from arctic_orchestration.database.compaction_tables import (
 )
 from arctic_orchestration.errors import NotFound
 
+#: what the reason of a look begins with that came to nothing
+NOT_PLANNED = "could not be planned: "
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionTable:

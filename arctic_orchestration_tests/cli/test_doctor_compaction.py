@@ -117,6 +117,19 @@ def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
     assert "arctic compaction cancel ID" in advice
 
 
+def test_tables_that_could_not_be_planned_are_counted_and_named(lake: SmallLake) -> None:
+    """Until they are planned; also those whose planning never ends."""
+    for name in ("lake.flights", "lake.weather"):
+        lake.table(name, 1)
+    lake.tick()
+    for name, reason in (("lake.flights", "could not be planned: it hangs"), ("lake.weather", "")):
+        with lake.database.begin() as tx:
+            tables.looked(tx, name, due_number=0, snapshot_id=None, reason=reason, now=utc_now())
+    status, said, advice = found()["tables not planned"]
+    assert (status, said) == (WARNING, "1 table: lake.flights: it hangs")
+    assert "restart" in advice
+
+
 def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     """A table that is refused, one that rests, and a queue that nobody serves."""
     lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})

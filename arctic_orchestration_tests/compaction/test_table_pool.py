@@ -1,7 +1,7 @@
 """Several tables at once: one that hangs or is slow does not hold back the others."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +10,11 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import committer as committing
-from arctic_orchestration.compaction import planning
+from arctic_orchestration.compaction import planning, queues, tables
 from arctic_orchestration.compaction.committer import Committer
 from arctic_orchestration.compaction.planning import Planner
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.compaction.worker import Worker
 from arctic_orchestration.database.engine import Database
@@ -213,3 +214,131 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
     gate.opened.set()
     until(lambda: "lake.a" in offered_tables(), tick)
     assert reads.count("lake.a") == 1
+
+
+def hanging(gate: Gate, names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading these tables, and committing to them, waits at the gate."""
+    real_load, real_replace = planning.load_table, committing.replace_files
+
+    def load(of: Any, name: str) -> Any:
+        if name in names:
+            gate.wait()
+        return real_load(of, name)
+
+    def replace(table: Any, *more: Any, **options: Any) -> Any:
+        if ".".join(table.name()) in names:
+            gate.wait()
+        return real_replace(table, *more, **options)
+
+    monkeypatch.setattr(planning, "load_table", load)
+    monkeypatch.setattr(committing, "replace_files", replace)
+
+
+BAD = [f"lake.a{number}" for number in range(3)]
+GOOD = ["lake.b0", "lake.b1"]
+FEW = {"arctic.compaction.minor.min-files": "3"}
+#: two places, all of which hanging tables take
+SOON = timedelta(seconds=0.05)
+
+
+def row_of(state: Database, name: str) -> CompactionTable:
+    with state.read() as tx:
+        return tables.table_named(tx, name)
+
+
+def planned_beside(
+    state: Database, catalog: Catalog, pool: TablePool, gate: Gate, rounds: int
+) -> set[str]:
+    """The tables that have tasks after so many ticks, while others hang."""
+    planner, now = Planner(state, catalog, pool=pool), utc_now()
+    for _ in range(rounds):
+        if {task.table for task in tasks_of(state)} == set(GOOD):
+            break
+        planner.tick(now, at_most=timedelta(seconds=0.5))
+    return {task.table for task in tasks_of(state)}
+
+
+def test_tables_that_hang_for_ever_leave_places_for_others(
+    state: Database, catalog: Catalog, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three tables hang in a pool of two; the others are planned, and the rows say who hangs."""
+    for name in (*BAD, *GOOD):
+        table_of(catalog, name, files=3, **FEW)
+    hanging(gate, BAD, monkeypatch)
+    pool = TablePool(2, limit=SOON)
+    assert planned_beside(state, catalog, pool, gate, 100) == set(GOOD)
+    assert pool.overdue() == set(BAD) and not pool.is_stuck
+    for name in BAD:
+        reason = row_of(state, name).looked_reason
+        assert reason == "could not be planned: it has taken longer than 50ms, and goes on"
+
+
+def test_without_a_limit_they_would_hold_back_the_others(
+    state: Database, catalog: Catalog, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: no work is ever overdue, and two that hang have the pool for ever."""
+    for name in (*BAD, *GOOD):
+        table_of(catalog, name, files=3, **FEW)
+    hanging(gate, BAD, monkeypatch)
+    assert planned_beside(state, catalog, TablePool(2), gate, 4) == set()
+
+
+def test_the_places_that_are_given_away_are_bounded() -> None:
+    """With one place and one to give away, the third table that hangs is not begun."""
+    pool = TablePool(1, limit=SOON, most_overdue=1)
+    jobs: TableJobs[None] = TableJobs(pool)
+    over = threading.Event()
+
+    def hangs(_: str) -> None:
+        over.wait(LONG)
+
+    assert jobs.run("abc", hangs, heard([]), 1.0) == ["a", "b"]
+    assert pool.is_stuck
+    assert jobs.newly_overdue() == ["a", "b"]
+    assert jobs.newly_overdue() == []
+    assert jobs.overdue_text().endswith("no other is begun: restart the process")
+    over.set()
+    assert jobs.run("c", hangs, heard([]), LONG) == ["c"]
+    assert pool.overdue() == frozenset()
+
+
+def test_commits_that_hang_for_ever_leave_places_for_others(
+    state: Database, catalog: Catalog, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows say which hang, until these have been committed after all."""
+    merged(state, catalog, [*BAD, *GOOD])
+    hanging(gate, BAD, monkeypatch)
+    committer = Committer(state, catalog, pool=TablePool(2, limit=SOON))
+    short = timedelta(seconds=0.5)
+    until(lambda: committed(state) == set(GOOD), lambda: committer.tick(at_most=short))
+    until(
+        lambda: all(row_of(state, name).commit_trouble for name in BAD),
+        lambda: committer.tick(at_most=short),
+    )
+    gate.opened.set()
+    until(lambda: committed(state) == {*BAD, *GOOD}, lambda: committer.tick(at_most=short))
+    assert [row_of(state, name).commit_trouble for name in BAD] == [None] * 3
+
+
+def test_a_table_that_hangs_first_in_line_for_room_does_not_stop_the_line(
+    state: Database, catalog: Catalog, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its turn is not waited for again while it hangs."""
+    with state.begin() as tx:
+        queues.update_queue(tx, "default", capacity=1)
+    for name in ("lake.a0", "lake.b0"):
+        table_of(catalog, name, files=3, **FEW)
+    planner = Planner(state, catalog)
+    planner.tick(utc_now())
+    (first,) = tasks_of(state)
+    with state.begin() as tx:
+        queues.update_queue(tx, "default", capacity=9)
+    waiting = ({"lake.a0", "lake.b0"} - {first.table}).pop()
+    table_of(catalog, "lake.c0", files=3, **FEW)
+    hanging(gate, [waiting], monkeypatch)
+    planner.discover()
+    until(
+        lambda: {task.table for task in tasks_of(state)} == {first.table, "lake.c0"},
+        lambda: planner.tick(utc_now(), at_most=NOT_LONG),
+    )
+    assert gate.reached.is_set()

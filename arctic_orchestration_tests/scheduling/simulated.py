@@ -1,6 +1,6 @@
 """A feed, runs and targets in memory, for tests of the engine without Dagster."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,6 @@ from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.scheduling.simulation.event_list import EventList
-from arctic_orchestration.scheduling.targets import PartitionMap, TargetPartitions, Targets
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Later than any tick: the engine takes such an event as one that happens at its tick.
@@ -161,15 +160,6 @@ class AnyTargets:
                 groups.append([key])
         return groups
 
-    def partitions(self, target: Target) -> TargetPartitions | None:
-        return None
-
-    def blocking_checks(self, asset: str) -> Collection[str] | None:
-        return None
-
-    def groups(self, asset: str, dimension: str) -> PartitionMap:
-        raise AssertionError("no schedule of these tests groups partitions")
-
 
 @dataclass
 class World:
@@ -179,7 +169,6 @@ class World:
     schedules: Sequence[Schedule]
     feed: ListFeed = field(default_factory=ListFeed)
     location: str = "here"
-    targets: Targets = field(default_factory=AnyTargets)
 
     def __post_init__(self) -> None:
         self.dagster = SimulatedDagster(self.feed)
@@ -192,7 +181,7 @@ class World:
             location=self.location,
             feed=self.feed,
             lookup=self.dagster,
-            targets=self.targets,
+            targets=AnyTargets(),
             declared=list(self.schedules),
         )
 
