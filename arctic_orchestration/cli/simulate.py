@@ -14,8 +14,15 @@ from arctic_orchestration.cli.terminal import Console, json_text
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import format_duration, parse_duration
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.schedule_file import read_schedules
-from arctic_orchestration.scheduling.simulation import RUN_DURATION, TICK, Timeline, read_timeline
+from arctic_orchestration.scheduling.schedule_file import load, read_schedules
+from arctic_orchestration.scheduling.simulation import (
+    RUN_DURATION,
+    TICK,
+    DeclaredAssets,
+    Timeline,
+    read_declared,
+    read_timeline,
+)
 from arctic_orchestration.scheduling.simulation import simulate as decisions_of
 from arctic_orchestration.scheduling.simulation.lines import format_moment, parse_moment
 from arctic_orchestration.scheduling.simulation.timeline import read_text
@@ -40,7 +47,7 @@ def simulate(
     needed, and nothing is changed. What is wrong with the input is said before anything is
     printed: each line and field, what stands there, and what was expected.
     """
-    declared, happens = _read(schedules, timeline)
+    declared, assets, happens = _read(schedules, timeline)
     problems: list[InvalidInput] = []
     durations = []
     for option, text in (("--tick", tick), ("--run-duration", run_duration)):
@@ -62,7 +69,12 @@ def simulate(
     printed = []
     with _progress(happens.lines[0].at, end or happens.lines[-1].at) as reached:
         for decision in decisions_of(
-            declared, happens, tick=durations[0], until=end, run_duration=durations[1]
+            declared,
+            happens,
+            tick=durations[0],
+            until=end,
+            run_duration=durations[1],
+            assets=assets,
         ):
             printed.append(json_text(decision.to_json()))
             reached(decision.at)
@@ -71,14 +83,17 @@ def simulate(
         sys.stdout.write(f"{line}\n")
 
 
-def _read(schedules: Path, timeline: Path) -> tuple[list[Schedule], Timeline]:
+def _read(schedules: Path, timeline: Path) -> tuple[list[Schedule], DeclaredAssets, Timeline]:
     """Both files, or every problem of both."""
     problems: list[InvalidInput] = []
     declared: list[Schedule] | None = None
+    assets = DeclaredAssets()
     happens: Timeline | None = None
     try:
         text = read_text(schedules, "a file of schedules", field="SCHEDULES.yaml")
         declared = read_schedules(text, name=schedules.name)
+        assets = read_declared(load(text, name=schedules.name))
+        problems += assets.problems(declared)
     except InvalidInput as error:
         problems += error.problems if isinstance(error, InvalidDefinition) else [error]
     try:
@@ -89,7 +104,7 @@ def _read(schedules: Path, timeline: Path) -> tuple[list[Schedule], Timeline]:
         problems += error.problems if isinstance(error, InvalidDefinition) else [error]
     if problems or declared is None or happens is None:
         raise InvalidDefinition(problems)
-    return declared, happens
+    return declared, assets, happens
 
 
 @contextmanager

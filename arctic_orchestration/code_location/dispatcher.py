@@ -24,6 +24,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.every_job import EveryJobSensor
 from arctic_orchestration.code_location.inventory import inventory_of
 from arctic_orchestration.code_location.load import LoadProbes
+from arctic_orchestration.code_location.partitioned_targets import problems_of_job
 from arctic_orchestration.code_location.run_requests import ASSET_JOB, RunRequests, new_partitions
 from arctic_orchestration.code_location.targets import (
     RepositoryTargets,
@@ -248,6 +249,8 @@ class DispatcherSensor(EveryJobSensor):
             )
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning(f"it is never fresh: {problem}")
+            for problem in (text for s in declared for text in problems_of_job(s, repository)):
+                context.log.warning(f"its events map to nothing: {problem}")
             for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)

@@ -60,6 +60,15 @@ class RunCause:
         return self._loaded[1]
 
     @property
+    def upstream_partitions(self) -> Mapping[str, list[str]]:
+        """The partitions that arrived, by their asset, each in the order of first arrival."""
+        found: dict[str, dict[str, None]] = {}
+        for event in self.events:
+            if event.kind is EventKind.PARTITION and event.partition is not None:
+                found.setdefault(event.subject, {})[event.partition] = None
+        return {asset: list(keys) for asset, keys in found.items()}
+
+    @property
     def upstream_run_ids(self) -> list[str]:
         """The runs whose end the schedule waited for."""
         ids = (e.run_id for e in self.events if e.kind is EventKind.RUN and e.run_id)
@@ -117,6 +126,11 @@ class ArcticResource(dg.ConfigurableResource[Any]):
     def partitions(self) -> list[str]:
         """The different partitions that arrived for this run."""
         return self._cause.partitions
+
+    @property
+    def upstream_partitions(self) -> Mapping[str, list[str]]:
+        """The partitions that arrived for this run, by their asset."""
+        return self._cause.upstream_partitions
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -1,6 +1,6 @@
 """What a schedule may name: the jobs, assets and partitions of the code location."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,8 +10,18 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.errors import DagsterInvalidSubsetError
 
+from arctic_orchestration.code_location.partitioned_targets import (
+    definition_of_asset,
+    definitions_of,
+    definitions_of_assets,
+    partitioned_target,
+    problems_of,
+)
 from arctic_orchestration.constraints import ChecksPassed
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.maps import DimensionMap
+from arctic_orchestration.partitioning.target import PartitionedTarget
 from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.triggers import Check
@@ -152,6 +162,9 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
         if expected is not None:
             field = f"Schedule({schedule.name}).partitions"
             problems.append(InvalidInput(field, schedule.partitions, expected))
+        elif names:
+            definitions = definitions_of_assets(graph, names)
+            problems.extend(problems_of(schedule, graph, definitions, names))
     return problems
 
 
@@ -176,8 +189,9 @@ class RepositoryTargets:
     def __init__(
         self, repository: RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
     ) -> None:
-        """``instance`` is called where dynamic partitions are looked up, and only there."""
+        """``instance`` is called where dynamic or missing partitions are looked up, only there."""
         self._repository = repository
+        self._partitioned: dict[str, PartitionedTarget | None] = {}
         self._make_instance = instance
 
     @cached_property
@@ -233,18 +247,42 @@ class RepositoryTargets:
         definition = self.partitions_definition(target)
         if definition is None:
             return [list(partitions)]
-        with partition_loading_context(dynamic_partitions_store=self._instance):
-            keys = definition.get_partition_keys()
-        order = {key: number for number, key in enumerate(keys)}
-        known = sorted((key for key in partitions if key in order), key=order.__getitem__)
-        groups: list[list[str]] = []
-        for key in known:
-            if groups and order[groups[-1][-1]] + 1 == order[key]:
-                groups[-1].append(key)
-            else:
-                groups.append([key])
-        groups.extend([key] for key in partitions if key not in order)
-        return groups
+        return windows.ranges(definition, partitions, self._keys_of)
+
+    def partitions(self, target: Target) -> PartitionedTarget | None:
+        """The partitions of a target; none: it has none."""
+        key = target.to_text()
+        if key not in self._partitioned:
+            self._partitioned[key] = partitioned_target(
+                self._repository, target, self._keys_of, self._materialized
+            )
+        return self._partitioned[key]
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        """The asset's checks that block what comes after it; none: it is not of this location."""
+        graph = self._repository.asset_graph
+        key = asset_key(asset)
+        if not graph.has(key):
+            return None
+        checks = [graph.get(check) for check in graph.get_check_keys_for_assets({key})]
+        return {check.key.name for check in checks if check.blocking}
+
+    def groups(self, asset: str, dimension: str) -> DimensionMap:
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset's partitions have no such dimension.
+        """
+        definition = definition_of_asset(self._repository.asset_graph, asset)
+        if not isinstance(definition, dg.MultiPartitionsDefinition):
+            raise InvalidInput("per", dimension, f"a dimension of the partitions of {asset}")
+        return DimensionMap(definition, dimension, self._keys_of)
+
+    def _keys_of(self, dynamic: str) -> Sequence[str]:
+        return self._instance.get_dynamic_partitions(dynamic)
+
+    def _materialized(self, asset: str) -> Collection[str]:
+        return self._instance.get_materialized_partitions(asset_key(asset))
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
         """How the target is partitioned, if it is."""
@@ -252,16 +290,7 @@ class RepositoryTargets:
 
     def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
         """The different ways in which parts of the target are partitioned."""
-        if target.job is not None:
-            definition = self._repository.get_job(target.job).partitions_def
-            return [definition] if definition is not None else []
-        graph = self._repository.asset_graph
-        found: list[dg.PartitionsDefinition[Any]] = []
-        for asset in target.assets:
-            definition = graph.get(asset_key(asset)).partitions_def
-            if definition is not None and definition not in found:
-                found.append(definition)
-        return found
+        return definitions_of(self._repository, target)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from arctic_orchestration.errors import (
 _PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package works with.
-SCHEMA_REVISION = "0022"
+SCHEMA_REVISION = "0023"
 
 
 class Database:

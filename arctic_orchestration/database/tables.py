@@ -31,8 +31,9 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_audit``             what people changed, and who it was; histories have the rest
 ===========================  ===============================================================
 
-Those of compaction stand in ``compaction_tables``, those of partition consumers in
-``consumer_tables``, those of freshness in ``freshness_tables``.
+Those of target partitions stand in ``partition_tables``, those of compaction in
+``compaction_tables``, those of partition consumers in ``consumer_tables``, those of freshness in
+``freshness_tables``.
 """
 
 import sqlalchemy as sa
@@ -41,6 +42,7 @@ from arctic_orchestration.database import (
     compaction_tables,  # noqa: F401  so that whoever has the register has its tables too
     consumer_tables,  # noqa: F401  the same
     freshness_tables,  # noqa: F401  the same
+    partition_tables,  # noqa: F401  the same
 )
 from arctic_orchestration.database.dialect import Told, UtcTime
 from arctic_orchestration.database.metadata import Id as _Id
@@ -196,6 +198,9 @@ jobs = sa.Table(
     # job of one partition, null on a job that shares its schedule with others.
     sa.Column("waiting_for", sa.Text),
     sa.Column("arrivals", sa.Text, nullable=False),
+    # The target partition, or the group of upstream partitions, that the job is for since it began;
+    # null: it takes all events of its schedule.
+    sa.Column("scope", sa.Text),
     sa.Column("partition_start", sa.Text),
     sa.Column("partition_end", sa.Text),
     sa.Column("priority", sa.Integer, nullable=False),
@@ -228,6 +233,7 @@ jobs = sa.Table(
     sa.Index("ix_arctic_jobs_held", "held_by",
              sqlite_where=_constrained, postgresql_where=_constrained),
     sa.Index(None, "schedule_id", "created_at"),
+    sa.Index(None, "schedule_id", "scope", "created_at"),
     sa.Index(None, "run_id"),
     sa.Index(None, "location_id", "ended_at"),
 )  # fmt: skip

@@ -35,18 +35,37 @@ _REPORTED = (
     "and x.materialization_event_storage_id is null and x.run_id = '' "
     "and x.evaluation_event_storage_id > ?"
 )
-_LATEST_CHECKS = f"""
-    select x.asset_key, x.check_name,
-           max(case when x.{_ENDED} {{and_partition}} then x.evaluation_event_storage_id end)
-    from asset_check_executions x {{join}} where x.asset_key in (select value from {{assets}} as t)
-    group by x.asset_key, x.check_name
+#: The latest evaluation of each check: of what was materialized, and of no materialization.
+_LATEST_CHECKS = (
+    _NAMES
+    + f"""
+    select names.name,
+           (select max(x.evaluation_event_storage_id) from asset_check_executions x
+            where x.asset_key = ? and x.check_name = names.name and x.{_ENDED}
+              and x.materialization_event_storage_id {{of_target}}),
+           (select max(x.evaluation_event_storage_id) from asset_check_executions x
+            where x.asset_key = ? and x.check_name = names.name and x.{_ENDED}
+              and x.materialization_event_storage_id is null {{of_partition}})
+    from names where names.name is not null
 """
-_OF_PARTITION = 'and coalesce(x."partition", m."partition", ?) = ?'
+)
+#: A check is evaluated for the newest materialization, so the newest target has the latest one.
+_NEWEST_TARGET = f"""
+    = (select y.materialization_event_storage_id from asset_check_executions y
+       where y.asset_key = ? and y.check_name = names.name and y.{_ENDED}
+         and y.materialization_event_storage_id is not null
+       order by y.materialization_event_storage_id desc limit 1)
+"""
+_OF_ASSET = "asset_key = ? and dagster_event_type = 'ASSET_MATERIALIZATION'"
+_TARGETS_OF_PARTITION = (
+    f'in (select m.id from event_logs m where m.{_OF_ASSET} and m."partition" = ?)'
+)
+_OF_PARTITION = 'and (x."partition" is null or x."partition" = ?)'
+_NEWEST = f'select "partition" from event_logs where {_OF_ASSET} order by id desc limit 1'
 _PARTITIONS = (
     'select id, "partition" from event_logs '
     'where id in (select value from {ids} as t) and "partition" is not null'
 )
-_JOIN = "left join event_logs m on m.id = x.materialization_event_storage_id"
 
 
 def checks_of(sql: Any, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
@@ -105,20 +124,35 @@ def latest_checks(
         partition: evaluations of other partitions do not count; those without one do. None:
             all count.
     """
-    columns = {column_of(asset): asset for asset in assets}
-    table, parameter = sql.table_of(list(columns))
-    parts = {"and_partition": "", "join": "", "assets": table}
-    values: list[Any] = [parameter]
+    numbers = {asset: _latest_numbers(sql, asset, partition) for asset in assets}
+    ids = {number for found in numbers.values() for number in found.values() if number is not None}
+    rows = rows_of(sql, ids)
+    events = {event.storage_id: event for event in _evaluations(sql, list(rows.values()))}
+    return {
+        asset: {check: events.get(number or 0) for check, number in found.items()}
+        for asset, found in numbers.items()
+        if found
+    }
+
+
+def _latest_numbers(sql: Any, asset: str, partition: str | None) -> dict[str, int | None]:
+    """The id of the latest evaluation of each check of an asset."""
+    column = column_of(asset)
     if partition is not None:
-        parts |= {"and_partition": _OF_PARTITION, "join": _JOIN}
-        values = [partition, partition, parameter]
-    found = run_statement(sql, _LATEST_CHECKS.format(**parts), *values)
-    rows = rows_of(sql, {number for _, _, number in found if number is not None})
-    latest = {event.storage_id: event for event in _evaluations(sql, list(rows.values()))}
-    checks: dict[str, dict[str, Event | None]] = defaultdict(dict)
-    for column, check, number in found:
-        checks[columns[column]][check] = latest.get(number)
-    return dict(checks)
+        newest = run_statement(sql, _NEWEST, column)
+        # An asset without partitions was checked for all of them.
+        partition = None if newest and newest[0][0] is None else partition
+    if partition is None:
+        statement = _LATEST_CHECKS.format(of_target=_NEWEST_TARGET, of_partition="")
+        values = [column] * 5
+    else:
+        parts = {"of_target": _TARGETS_OF_PARTITION, "of_partition": _OF_PARTITION}
+        statement = _LATEST_CHECKS.format(**parts)
+        values = [column, column, column, column, partition, column, partition]
+    return {
+        check: max((number for number in found if number is not None), default=None)
+        for check, *found in run_statement(sql, statement, *values)
+    }
 
 
 def _evaluations(sql: Any, rows: Sequence[tuple[Any, ...]]) -> list[Event]:

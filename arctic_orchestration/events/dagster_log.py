@@ -251,8 +251,7 @@ class DagsterLog:
         """The latest evaluation of each check of some assets, by asset and check.
 
         An asset without checks is left out; a check that was planned only has None. With a
-        partition, evaluations of other partitions do not count. Two statements, which read all
-        evaluations of the assets.
+        partition, evaluations of other partitions do not count. One or two statements an asset.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.

@@ -1,5 +1,6 @@
 """Events: durable facts that schedules wait for, and the keys by which they find schedules."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -195,6 +196,11 @@ class Event:
         if self.metadata:
             document["metadata"] = dict(self.metadata)
         return document
+
+    @classmethod
+    def parse(cls, details: str) -> "Event":
+        """The event that a row of ``arctic_events`` holds."""
+        return cls.from_json(json.loads(details))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Event":

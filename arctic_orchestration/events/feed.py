@@ -130,3 +130,7 @@ class ArrivalLookup(Protocol):
         Another one than the arrival of the same asset partition before. An arrival without a
         data version, and the first one of its asset partition, counts as changed.
         """
+
+
+class LookedUpFeed(Feed, ArrivalLookup, Protocol):
+    """A feed that is asked about its arrivals, too."""

@@ -1,4 +1,4 @@
-"""Partitions definitions and partition mappings as YAML and JSON say them.
+"""Partitions definitions as YAML and JSON, both directions.
 
 ==========================================  ==================================================
 ``{daily: {start: 2026-01-01}}``            also ``hourly``, ``weekly``, ``monthly``
@@ -53,7 +53,7 @@ _FIRST_WINDOWS = 1000
 
 
 def definition_of(form: object, *, field: str) -> Definition:
-    """The partitions definition that a form says.
+    """Makes the partitions definition of a form.
 
     Errors:
         InvalidDefinition: names the place under ``field``, the value and what was expected.
@@ -78,7 +78,7 @@ def definition_of(form: object, *, field: str) -> Definition:
 def form_of(definition: Definition) -> Form | None:
     """The form of which :func:`definition_of` makes an equal definition; None: there is none.
 
-    That is a class of one's own, and dynamic partitions that a function lists.
+    A custom class has none, nor have dynamic partitions that a function lists.
     """
     form = _form_of(definition)
     if form is None:
@@ -144,7 +144,7 @@ def _windows(kind: str, body: Mapping[Any, Any], field: str) -> Definition:
 
 
 def _excludes_everything(definition: dg.TimeWindowPartitionsDefinition) -> bool:
-    """Whether none of the first windows is left; Dagster would look for one for ever."""
+    """Whether none of the first windows is left; Dagster would search without end."""
     windows = definition._iterate_time_windows(definition.start_timestamp, ignore_exclusions=True)
     return all(
         definition.is_window_start_excluded(window.start)

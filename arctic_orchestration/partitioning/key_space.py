@@ -16,8 +16,8 @@ Definition = dg.PartitionsDefinition[Any]
 #: the keys that a dynamic partitions definition has at present, by its name
 DynamicKeys = Callable[[str], Collection[str]]
 
-#: Dagster has a time window as a partition once the window has ended. At this moment all that
-#: matter have ended; a definition with an end keeps it.
+#: Dagster has a partition for a time window once the window has ended. All windows are mapped as
+#: of this moment; a definition with an end keeps its end.
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 
 _DELIMITER = "|"
@@ -118,6 +118,21 @@ class KeySpace:
             return window_of(definition, key) is not None
         with self.existing_at(None):
             return definition.has_partition_key(key)
+
+    def those_of(self, keys: Iterable[str]) -> set[str]:
+        """Which of ``keys`` the definition has; the same part of many keys is read once."""
+        if not self.dimensions:
+            return {key for key in keys if self.has(key)}
+        parts = {key: found for key in keys if (found := self.parts(key)) is not None}
+        valid = [
+            dimension.those_of({part[place] for part in parts.values()})
+            for place, dimension in enumerate(self.dimensions.values())
+        ]
+        return {
+            key
+            for key, part in parts.items()
+            if all(each in among for each, among in zip(part, valid, strict=True))
+        }
 
     def parts(self, key: str) -> list[str] | None:
         """The key's part in each of :attr:`dimensions`; None: not so many parts."""

@@ -1,4 +1,4 @@
-"""Partition mappings as YAML and JSON say them.
+"""Partition mappings as YAML and JSON, both directions.
 
 ==============================================  ==================================================
 ``identity``, ``all``, ``last``                 the same key, every key, the last key
@@ -37,7 +37,7 @@ _ALLOW = "allow_nonexistent_upstream_partitions"
 
 
 def mapping_of(form: object, *, field: str) -> dg.PartitionMapping:
-    """The partition mapping that a form says.
+    """Makes the partition mapping of a form.
 
     Errors:
         InvalidDefinition: names the place under ``field``, the value and what was expected.
@@ -76,7 +76,7 @@ def mapping_of(form: object, *, field: str) -> dg.PartitionMapping:
 
 
 def form_of_mapping(mapping: dg.PartitionMapping) -> Any | None:
-    """The form of which :func:`mapping_of` makes an equal mapping; None: a class of one's own."""
+    """The form of which :func:`mapping_of` makes an equal mapping; None: a custom class."""
     for word, kind in _WORDS.items():
         if type(mapping) is kind:
             return word

@@ -2,7 +2,7 @@
 
 Dagster maps onto partitions that exist at the moment, and a day exists when it has ended; its
 hours arrive before. So windows are mapped as of a moment at which all of them have ended. What
-is about *all* partitions, or the *last* one, is answered as of the moment ``at``.
+depends on which partitions exist (*all* of them, the *last* one) is answered as of ``at``.
 """
 
 import itertools
@@ -80,9 +80,10 @@ class PartitionMap:
         """
         if self._relation.moves:
             return self._relation.targets_of(set(keys), at)
-        unknown = {key for key in keys if key not in self._known}
+        answers = {key: names for key in keys if (names := self._known.get(key, ...)) is not ...}
+        unknown = set(keys) - answers.keys()
         found = self._relation.targets_of(unknown, at) if unknown else {}
-        answers = {key: found[key] if key in found else self._known.get(key) for key in keys}
+        answers.update((key, found.get(key)) for key in unknown)
         if len(self._known) + len(unknown) > _REMEMBERED:
             self._known.clear()
         if len(unknown) <= _REMEMBERED:
@@ -123,7 +124,7 @@ class DimensionMap:
         self, keys: Collection[str], at: datetime | None = None
     ) -> dict[str, tuple[str, ...]]:
         """The dimension's part of each key; what is no partition of the asset is left out."""
-        parts = {key: self._multi.parts(key) for key in set(keys) if self._multi.has(key)}
+        parts = {key: self._multi.parts(key) for key in self._multi.those_of(set(keys))}
         return {key: (part[self._place],) for key, part in parts.items() if part is not None}
 
     def sources_of(self, target_key: str, at: datetime | None = None) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def relation_of(
 ) -> Relation:
     mapping = infer_partition_mapping(mapping, target.definition, upstream.definition)
     same = upstream.definition == target.definition
-    # A class of one's own may derive from one of Dagster's.
+    # The exact type counts: a custom class may derive from one of Dagster's.
     kind = type(mapping)
     if kind is dg.IdentityPartitionMapping:
         return Identity(upstream, target)
@@ -56,9 +56,10 @@ class Identity:
         self._target = target
 
     def targets_of(self, keys: set[str], at: datetime | None) -> dict[str, tuple[str, ...]]:
-        return {
-            key: (key,) if self._target.has(key) else () for key in keys if self._upstream.has(key)
-        }
+        keys = self._upstream.those_of(keys)
+        same = self._upstream.definition == self._target.definition
+        common = keys if same else self._target.those_of(keys)
+        return {key: (key,) if key in common else () for key in keys}
 
     def sources_of(self, target_key: str, at: datetime | None) -> tuple[str, ...]:
         return (target_key,) if self._upstream.has(target_key) else ()
@@ -109,8 +110,7 @@ class _Chosen:
         chosen = None if self._mapping is None else set(self._chosen(at))
         return {
             key: every if chosen is None or key in chosen else ()
-            for key in keys
-            if self._upstream.has(key)
+            for key in self._upstream.those_of(keys)
         }
 
     def sources_of(self, target_key: str, at: datetime | None) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class _Dimensions:
         )
 
     def targets_of(self, keys: set[str], at: datetime | None) -> dict[str, tuple[str, ...]]:
-        parts = {key: _parts(self._upstream, key) for key in keys if self._upstream.has(key)}
+        parts = {key: _parts(self._upstream, key) for key in self._upstream.those_of(keys)}
         mapped: dict[str | None, Mapping[str, tuple[str, ...]]] = {}
         for place, name in enumerate(_dimensions(self._upstream)):
             if name in self._forward:
@@ -190,7 +190,7 @@ def _product(parts: Any) -> tuple[str, ...]:
 
 
 class _EachKey:
-    """A static mapping, or a class of one's own: one call of Dagster for a key."""
+    """A static mapping, or a custom class: one call for a key."""
 
     def __init__(self, upstream: KeySpace, target: KeySpace, mapping: dg.PartitionMapping) -> None:
         self._upstream = upstream
@@ -208,7 +208,7 @@ class _EachKey:
             subset = self._mapping.get_downstream_partitions_for_partitions(
                 upstream.subset_with_partition_keys([key]), upstream, target
             )
-            return self._target.in_order(subset.get_partition_keys())
+            return self._target.in_order(self._target.those_of(subset.get_partition_keys()))
 
     def sources_of(self, target_key: str, at: datetime | None) -> tuple[str, ...]:
         upstream, target = self._upstream.definition, self._target.definition
@@ -217,14 +217,14 @@ class _EachKey:
             result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
                 target.subset_with_partition_keys([target_key]), target, upstream
             )
-            return self._upstream.in_order(result.partitions_subset.get_partition_keys())
+            sources = self._upstream.those_of(result.partitions_subset.get_partition_keys())
+            return self._upstream.in_order(sources)
 
 
 def _all_ended(space: KeySpace, other: KeySpace, key: str, at: datetime | None) -> datetime | None:
     """The moment, ``at`` or later, when the key and what is near it in ``other`` exist.
 
-    What a class of one's own does with the keys is not known: it may list them all, so the
-    moment is no later than it must be.
+    A custom class may list all keys, so the moment is not later than necessary.
     """
     ends = list(_ends(space, key))
     if not ends:

@@ -1,14 +1,16 @@
 """Dagster's mapping of time windows onto time windows, for many keys at once.
 
-A call of Dagster for each key takes 2 ms. Where many keys belong to neighbouring targets, the
-upstream keys of each target are listed, by one call for a target, until a target has none of the
-keys. Both directions of Dagster's mapping say the same, since its windows keep their order.
+A call of Dagster for each key takes 0.3 ms of CPU time. Where many keys belong to adjacent targets,
+one call for each target lists its upstream keys, until a target has none of the keys. Both
+directions of Dagster's mapping agree, since it keeps the order of windows.
 """
 
-from collections import OrderedDict
+from datetime import datetime
+from functools import lru_cache
 
 import dagster as dg
 from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
 from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
 
 from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
@@ -29,22 +31,34 @@ class TimeWindowRelation:
         self._target = target
         self._mapping = mapping
         self._bounds = bounds(target)
-        self._known: OrderedDict[float, tuple[str, ...]] = OrderedDict()
+        self._sources = lru_cache(_REMEMBERED)(self._listed_sources)
 
     def targets_of(self, keys: set[str]) -> dict[str, tuple[str, ...]]:
         """The target keys of each upstream key, in order; a text that is no key is left out."""
         pending, targets = set(keys), dict[str, tuple[str, ...]]()
-        while pending:
+        whole = bounds(self._upstream)
+        #: of windows that end by the one moment, or begin at the other, no target depends
+        before = after = None
+        while pending and whole is not None:
             key = pending.pop()
             window = window_of(self._upstream, key)
             if window is None:
                 continue
+            if (before and window.end <= before) or (after and window.start >= after):
+                targets[key] = ()
+                continue
             mapped = self._forward(window)
             targets[key] = tuple(key_at(self._target, each.start) for each in mapped)
-            if mapped and pending:
+            if not pending:
+                break
+            if mapped:
                 swept = self._sweep(mapped[0], pending)
                 targets.update(swept)
                 pending.difference_update(swept)
+            elif not self._reaches(whole.start, window.end):
+                before = window.end
+            elif not self._reaches(window.start, whole.end):
+                after = window.start
         return targets
 
     def sources_of(self, target_key: str) -> tuple[str, ...]:
@@ -55,35 +69,29 @@ class TimeWindowRelation:
     def _forward(self, window: dg.TimeWindow) -> list[dg.TimeWindow]:
         """The target windows of an upstream window."""
         with partition_loading_context(FAR):
-            subset = self._mapping.get_downstream_partitions_for_partitions(
-                TimeWindowPartitionsSubset(self._upstream, None, [window]),
-                self._upstream,
-                self._target,
-            )
-            return [
-                found
-                for key in subset.get_partition_keys()
-                if (found := window_of(self._target, key)) is not None
-            ]
+            keys = list(self._reached(window).get_partition_keys())
+        windows = (window_of(self._target, key) for key in keys)
+        return [found for found in windows if found is not None]
 
-    def _sources(self, window: dg.TimeWindow) -> tuple[str, ...]:
+    def _reaches(self, start: datetime, end: datetime) -> bool:
+        """Whether targets depend on upstream windows of the span; lists none of them."""
+        with partition_loading_context(FAR):
+            return not self._reached(dg.TimeWindow(start, end)).is_empty
+
+    def _reached(self, window: dg.TimeWindow) -> PartitionsSubset:
+        return self._mapping.get_downstream_partitions_for_partitions(
+            TimeWindowPartitionsSubset(self._upstream, None, [window]), self._upstream, self._target
+        )
+
+    def _listed_sources(self, window: dg.TimeWindow) -> tuple[str, ...]:
         """The upstream keys of a target window."""
-        start = window.start.timestamp()
-        known = self._known.get(start)
-        if known is None:
-            with partition_loading_context(FAR):
-                result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
-                    TimeWindowPartitionsSubset(self._target, None, [window]),
-                    self._target,
-                    self._upstream,
-                )
-                known = tuple(result.partitions_subset.get_partition_keys())
-            self._known[start] = known
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(start)
-        return known
+        with partition_loading_context(FAR):
+            result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
+                TimeWindowPartitionsSubset(self._target, None, [window]),
+                self._target,
+                self._upstream,
+            )
+            return tuple(result.partitions_subset.get_partition_keys())
 
     def _sweep(self, first: dg.TimeWindow, pending: set[str]) -> dict[str, tuple[str, ...]]:
         """The targets of those pending keys that belong to ``first`` or to its successors."""

@@ -1,8 +1,8 @@
 """The windows of a time-window partitions definition, in its own zone and by its own cron.
 
 Windows are meant whether or not Dagster has them as partitions yet, excluded ones never; a
-definition's start and end are kept. Moments are aware, and answers are in UTC. Of a definition
-that is not of time windows, everything is none.
+definition's start and end are kept. Moments are aware, and answers are in UTC. For a definition
+without time windows the answers are None or empty.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def last_ended(definition: Definition, at: datetime, offset: int = 0) -> str | N
 def current(definition: Definition, at: datetime, offset: int = 0) -> str | None:
     """The key of the window that ``at`` lies in, or ``offset`` windows from there.
 
-    Where ``at`` lies in an excluded window there is none, but those around it are found.
+    None where ``at`` lies in an excluded window; its neighbours have the offsets -1 and 1.
     """
     if not _of_time(definition):
         return None
@@ -58,7 +58,7 @@ def current(definition: Definition, at: datetime, offset: int = 0) -> str | None
 
 
 def exists_from(definition: Definition, key: str) -> datetime | None:
-    """The first moment at which Dagster has the key as a partition; none: it is no such key."""
+    """The first moment at which Dagster has the key as a partition; None: it is no key."""
     if not _of_time(definition):
         return None
     window = window_of(definition, key)
@@ -67,7 +67,7 @@ def exists_from(definition: Definition, key: str) -> datetime | None:
         return None
     ahead = definition.end_offset
     if ahead > 0 and window.start == whole.start:
-        # Dagster has the first one a window earlier than its rule for the others gives.
+        # Dagster has the first partition one window earlier than its rule for later ones gives.
         return _moved(definition, window, -ahead).start + _INSTANT
     return _moved(definition, window, -ahead).end
 
@@ -94,7 +94,7 @@ def ends(
 
 
 def next_end(definition: Definition, after: datetime) -> datetime | None:
-    """The first end of a window after the moment ``after``; none: there is no later one."""
+    """The first end of a window after the moment ``after``; None: there is no later one."""
     whole = bounds(definition) if _of_time(definition) else None
     if not _of_time(definition) or whole is None:
         return None
@@ -111,9 +111,9 @@ def ranges(
     keys: Collection[str],
     dynamic_keys: DynamicPartitionsStore | DynamicKeys | None = None,
 ) -> list[list[str]]:
-    """The keys in as few stretches as Dagster can run as a range, each in its order.
+    """Groups the keys into ranges that Dagster can run, each in the definition's order.
 
-    Time windows are not enumerated. A key that the definition has not is a stretch by itself,
+    Does not enumerate time windows. A key that the definition does not have is a group by itself,
     at the end; so is each dynamic key that ``dynamic_keys`` does not list.
     """
     space = KeySpace(definition, store_of(dynamic_keys))

@@ -87,5 +87,5 @@ def _accumulates(trigger: Trigger) -> bool:
     if isinstance(trigger, AnyOf):
         return any(map(_accumulates, trigger.of))
     if isinstance(trigger, (Partitions, Run)):
-        return trigger.count > 1
+        return trigger.count == "all" or trigger.count > 1
     return isinstance(trigger, (AllOf, Data, Quiet))

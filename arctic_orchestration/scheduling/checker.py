@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from arctic_orchestration.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.constraints.concurrency import Concurrency
 from arctic_orchestration.database.tables import is_waiting, jobs
+from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
@@ -23,7 +24,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.splitting import by_range, partitions_of
+from arctic_orchestration.scheduling.splitting import by_range, join, partitions_of
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.targets import Problem, Targets, not_looked_up, problem_of
 from arctic_orchestration.triggers.base import NOTHING
@@ -125,11 +126,7 @@ class Checker:
         schedule, forced = stored.schedule, job.forced
         if forced is None and timed_out and schedule.on_timeout == "launch":
             forced = TIMED_OUT
-        facts = JobFacts(
-            satisfied_at=job.satisfied_at,
-            targets=self._target_resources(schedule),
-            gathered=self._facts,
-        )
+        facts = self._facts_of(job, schedule)
         verdicts = [
             (constraint, self._verdict(constraint, facts)) for constraint in schedule.constraints
         ]
@@ -140,6 +137,8 @@ class Checker:
             if forced is None or isinstance(constraint, Concurrency)
         ]
         job = self._queue.change(job, verdicts=_verdicts_text(verdicts))
+        if (future := self._not_yet(job, schedule)) is not None:
+            binding.append(future)
         canceled = [v for v in binding if v.decision is Decision.CANCEL]
         holding = [v for v in binding if v.decision is Decision.HOLD]
         if canceled:
@@ -151,6 +150,31 @@ class Checker:
         else:
             deadline = None if timed_out or stored.suspended else job.deadline_at
             self._hold(job, holding, deadline)
+
+    def _facts_of(self, job: Job, schedule: Schedule) -> JobFacts:
+        assert job.satisfied_at is not None
+        return JobFacts(
+            satisfied_at=job.satisfied_at,
+            targets=self._target_resources(schedule),
+            gathered=self._facts,
+            partition=job.partition_start if job.partition_start == job.partition_end else None,
+            trigger_assets=schedule.trigger_assets,
+        )
+
+    def _not_yet(self, job: Job, schedule: Schedule) -> Verdict | None:
+        """Holds a job whose partition Dagster does not have yet: its window has not ended."""
+        if job.partition_end is None or job.scope is None:
+            return None
+        try:
+            partitions = self._targets.partitions(schedule.target)
+            begins_at = partitions.exists_from(job.partition_end) if partitions else None
+        except Exception as error:
+            reason, begins_at = not_looked_up(error).text, self._now + _LOOK_ANYWAY
+        else:
+            if begins_at is None or begins_at <= self._now:
+                return None
+            reason = f"partition {job.partition_end} exists from {format_moment(begins_at)} on"
+        return Verdict(decision=Decision.HOLD, reason=reason, look_again_at=begins_at)
 
     def _verdict(self, constraint: Constraint, facts: JobFacts) -> Verdict:
         # One schedule's bad rule must not stop the others: its job waits, and says why.
@@ -169,7 +193,7 @@ class Checker:
         schedule = stored.schedule
         if schedule.partitions == "range":
             try:
-                job = self._ranged(job, schedule)
+                job = self._ranged(job, stored)
             except Exception as error:
                 self._look_later(job, not_looked_up(error))
                 return
@@ -201,12 +225,46 @@ class Checker:
             forced=forced,
         )
 
-    def _ranged(self, job: Job, schedule: Schedule) -> Job:
-        """The job for the first contiguous range of its partitions; the others get their own."""
+    def _ranged(self, job: Job, stored: StoredSchedule) -> Job:
+        """The job for a contiguous range of partitions, of which the others get their own."""
+        target = stored.schedule.target
+        if job.scope is not None:
+            return self._joined(job, stored)
         partitions = partitions_of(self._queue, job)
         if not partitions:
             return job
-        return by_range(self._queue, job, self._targets.ranges(schedule.target, partitions))
+        return by_range(self._queue, job, self._targets.ranges(target, partitions))
+
+    def _joined(self, job: Job, stored: StoredSchedule) -> Job:
+        """The job together with those of adjacent partitions that may be launched now, too."""
+        schedule = stored.schedule
+        others = {
+            str(other.scope): other
+            for other in self._queue.load(
+                jobs.c.schedule_id == stored.id,
+                jobs.c.scope.is_not(None),
+                jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
+                jobs.c.id != job.id,
+            )
+            if self._queue.current(other).state is JobState.WAITING_CONSTRAINTS
+            and other.partition_start == other.partition_end == other.scope
+            and self._may_join(other, schedule)
+        }
+        ranges = self._targets.ranges(schedule.target, [str(job.scope), *others])
+        (keys,) = (keys for keys in ranges if job.scope in keys)
+        return join(self._queue, job, [others[key] for key in keys if key != job.scope], keys)
+
+    def _may_join(self, job: Job, schedule: Schedule) -> bool:
+        """Whether only what is counted, which the run counts once, could hold a job."""
+        facts = self._facts_of(job, schedule)
+        verdicts = (
+            self._verdict(constraint, facts)
+            for constraint in schedule.constraints
+            if not constraint.resources(facts.targets)
+        )
+        return self._not_yet(job, schedule) is None and all(
+            verdict.decision is Decision.ADMIT for verdict in verdicts
+        )
 
     def _restart(self, job: Job, stored: StoredSchedule) -> None:
         """Lets the timers begin anew that count from a launch, and takes their ticks back.

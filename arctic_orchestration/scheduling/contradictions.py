@@ -46,9 +46,36 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
         problems.append(InvalidInput(f"{path}.timeout", "0s", "a duration longer than 0s"))
     if own := cycles.own_problem(schedule, path):
         problems.append(own)
+    problems.extend(_of_partitions(schedule, path))
     if schedule.constraints:
         problems.extend(_of_constraints(schedule, path))
     return problems
+
+
+def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
+    """What is said about partitions of the target by a schedule that has none, or groups."""
+    of_target = schedule.partitions != "none"
+    for place, leaf in schedule.trigger.places(f"{path}.trigger"):
+        form = leaf.to_form()[leaf.kind]
+        if of_target:
+            if leaf.source.per is not None:
+                expected = f"no per: with partitions: {schedule.partitions} mapping says it"
+                yield InvalidInput(f"{place}.per", leaf.source.per, expected)
+            continue
+        if leaf.clock is not None:
+            where = f"{place}.partition" if "partition" in form else place
+            yield InvalidInput(where, form.get("partition", form), f"{_OF_TARGET}: it names them")
+        if leaf.source.mapping is not None:
+            expected = f"{_OF_TARGET}: it maps to them"
+            yield InvalidInput(f"{place}.mapping", leaf.source.mapping, expected)
+        if leaf.source.per is None:
+            for name in ("count", "complete", "late"):
+                if form.get(name) in ("all", True) or (name == "late" and name in form):
+                    expected = f"{_OF_TARGET}, or per: it is about what belongs together"
+                    yield InvalidInput(f"{place}.{name}", form[name], expected)
+
+
+_OF_TARGET = "partitions: each or range, which are about partitions of the target"
 
 
 def _of_trigger(

@@ -21,18 +21,17 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import in_state, is_launching, is_waiting, jobs, runs
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
-from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.feed import LookedUpFeed, Position
 from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.scheduling import (
     abandonment,
     clock_change,
+    deferrals,
     deployment,
     launcher,
     notices,
@@ -49,12 +48,13 @@ from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.reading import EVENTS_AT_ONCE, begin, read
-from arctic_orchestration.scheduling.runs import VERIFY_EVERY, RunLookup, RunTracker
+from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.targets import Targets
 from arctic_orchestration.scheduling.ticks import NoTicks, Ticks
 from arctic_orchestration.scheduling.unknown_names import take_inventory
+from arctic_orchestration.scheduling.work import Work, has_work
 
 #: events set aside in one tick, so that a tick stays short
 _ASIDE_PER_TICK = 100
@@ -75,15 +75,6 @@ class TickResult:
     unwanted: Sequence[str] = ()
     #: sentences for the log
     remarks: Sequence[str] = ()
-
-
-class _Work(NamedTuple):
-    """What there is to do once the events were taken."""
-
-    #: runs are to be looked up: a job is launching, or an end was never told
-    runs: bool
-    #: a waiting job is due
-    jobs: bool
 
 
 @contextmanager
@@ -109,7 +100,7 @@ class Engine:
     database: Database
     cluster: str
     location: str
-    feed: Feed
+    feed: LookedUpFeed
     lookup: RunLookup
     targets: Targets
     #: the code location and repository that declare the schedules; none: it is not checked
@@ -213,7 +204,7 @@ class Engine:
         narrowing: Narrowing,
         *,
         last: bool,
-    ) -> tuple[Position, bool, _Work]:
+    ) -> tuple[Position, bool, Work]:
         """Reads and stores events; returns the position, and whether there are more, and work."""
         done: Counter[str] = Counter()
         with self.database.begin() as tx:
@@ -230,14 +221,16 @@ class Engine:
                 ticks = not deploys
                 reading = read(
                     tx, location, self.feed, self.lookup, self.store, now, narrowing,
-                    last=last, ticks=ticks,
+                    last=last, ticks=ticks, targets=self.targets,
                 )  # fmt: skip
             done += reading.counts
             if deploys and not reading.more:
                 self._deploy(tx, location, now, done)
+            if not (self._deployed or reading.more):
+                deferrals.try_again(tx, location)
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
-            work = _has_work(tx, location, now)
+            work = has_work(tx, location, now)
             # The last thing before the commit: what fails is not counted.
             counts.update(done)
         if not reading.more:
@@ -380,23 +373,3 @@ class Engine:
                 f"arctic locations unbind {self.location}"
             )
         return location
-
-
-def _has_work(tx: sa.Connection, location: Location, now: datetime) -> _Work:
-    given = {"here": location.id, "now": now, "unheard": now - VERIFY_EVERY}
-    row = tx.execute(_WORK, given).one()
-    return _Work(runs=bool(row.runs), jobs=bool(row.jobs))
-
-
-_HERE = jobs.c.location_id == sa.bindparam("here")
-_IS_DUE = jobs.c.next_check_at <= sa.bindparam("now")
-_WORK = sa.select(
-    (
-        sa.exists().where(_HERE, is_launching)
-        | sa.exists().where(_HERE, _IS_DUE, in_state("launched"))
-        | sa.exists().where(
-            runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard")
-        )
-    ).label("runs"),
-    sa.exists().where(_HERE, _IS_DUE, is_waiting).label("jobs"),
-)

@@ -53,9 +53,9 @@ def fire(
 ) -> None:
     """Moves a job on to its constraints, or past them where ``forced`` says why.
 
-    With ``partitions: each`` it becomes a job for each partition.
+    With ``partitions: each`` it becomes a job for each partition, unless it is one already.
     """
-    each = stored.schedule.partitions == "each"
+    each = stored.schedule.partitions == "each" and job.scope is None
     fired = queue.move(
         job,
         JobState.WAITING_CONSTRAINTS,
@@ -63,8 +63,18 @@ def fire(
         arrivals=tuple(arrivals),
         satisfied_at=queue.now,
         next_check_at=queue.now,
-        waiting_for="" if stored.takes_more and not each else None,
+        waiting_for=job.waiting_for if stored.takes_more and not each else None,
         forced=forced,
     )
+    if job.scope is not None:
+        note_fired(queue, job, stored, arrivals, queue.now)
     if each:
         by_partition(queue, fired, coalesce=stored.takes_more)
+
+
+def note_fired(
+    queue: JobQueue, job: Job, stored: StoredSchedule, arrivals: Sequence[Arrivals], at: datetime
+) -> None:
+    """Notes that a schedule fired for a job's target partition, and what it counted for it."""
+    number = max((arrivals[leaf].number for leaf in stored.kept), default=0)
+    queue.note_fired(job, at, number)

@@ -92,6 +92,7 @@ class Job:
     arrivals: tuple[Arrivals, ...]
     priority: int
     created_at: datetime
+    scope: str | None = None
     partition_start: str | None = None
     partition_end: str | None = None
     satisfied_at: datetime | None = None

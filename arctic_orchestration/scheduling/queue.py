@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import job_events, job_history, jobs
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling import notices, resources
+from arctic_orchestration.scheduling import notices, resources, schedule_partitions
 from arctic_orchestration.scheduling.jobs import ACTIVE, Job, JobMove, JobState, check_move
 from arctic_orchestration.scheduling.notices import Notice
 
@@ -47,6 +47,8 @@ class JobQueue:
         self._history: list[dict[str, Any]] = []
         self._events: list[tuple[str, int, int, int, str]] = []
         self._notices: list[tuple[JobMove, Notice]] = []
+        #: target partitions for which schedules fired: the job, when, the last common event
+        self._fired: dict[tuple[str, str], tuple[str, datetime, int]] = {}
         self._released: set[str] = set()
         #: how, and when, the runs of those that are released ended
         self._ended: dict[str, tuple[str, datetime]] = {}
@@ -167,6 +169,11 @@ class JobQueue:
         """Gives an event, by its number, to a leaf of the job's trigger."""
         self._events.append((job.id, leaf, number, job.location_id, partition))
 
+    def note_fired(self, job: Job, at: datetime, number: int) -> None:
+        """Notes that a schedule fired for a job's scope, counting common events to a number."""
+        if job.scope is not None:
+            self._fired[job.schedule_id, job.scope] = job.id, at, number
+
     def flush(self) -> None:
         """Writes everything; what jobs held that have ended is released."""
         # Changes first: a job that takes no more events makes room for the one that does.
@@ -184,7 +191,9 @@ class JobQueue:
             notices.write(self.tx, location_id, notices.of_moves(self.tx, pairs), self.now)
         if self._released:
             resources.release(self.tx, self._released, self.now, self._ended)
-        self._new, self._released, self._ended = {}, set(), {}
+        if self._fired:
+            schedule_partitions.note_fired(self.tx, self._fired)
+        self._new, self._released, self._ended, self._fired = {}, set(), {}, {}
         self._changed.clear()
         self._events, self._history, self._notices = [], [], []
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database import unreadable_events
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
-from arctic_orchestration.events.feed import Feed, Position
+from arctic_orchestration.events.feed import Feed, LookedUpFeed, Position
 from arctic_orchestration.events.narrowing import Narrowing
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.jobs import JobMove
@@ -23,6 +23,7 @@ from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.runs import RunLookup, RunTracker
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.subscriber import Subscriber
+from arctic_orchestration.scheduling.targets import Targets
 
 #: events read and stored in one transaction
 EVENTS_AT_ONCE = 4_000
@@ -64,7 +65,7 @@ def begin(tx: sa.Connection, location: Location, feed: Feed) -> Reading:
 def read(
     tx: sa.Connection,
     location: Location,
-    feed: Feed,
+    feed: LookedUpFeed,
     lookup: RunLookup,
     store: ScheduleStore,
     now: datetime,
@@ -72,6 +73,7 @@ def read(
     *,
     last: bool = False,
     ticks: bool = True,
+    targets: Targets | None = None,
 ) -> Reading:
     """Reads some events of a locked location that has a position, and stores what follows.
 
@@ -85,6 +87,8 @@ def read(
         narrowing: how many at once.
         last: ticks of time wait for what happened before them, but for this reading.
         ticks: whether ticks of time that are due are given to jobs, too.
+        targets: the code location; none: what is to be mapped to partitions of a target waits
+            for the next tick that has it.
     """
     before = Position.from_json(location.position or "")
     try:
@@ -96,7 +100,7 @@ def read(
     queue = JobQueue(tx, now)
     tracker = RunTracker(queue, location, lookup)
     tracker.note(events)
-    subscriber = Subscriber(tx, location, store, queue)
+    subscriber = Subscriber(tx, location, store, queue, feed, before, targets)
     counts = Counter(subscriber.take(events, more=batch.more or not ticks, last=last and ticks))
     counts.update(events=len(events), unreadable=len(aside))
     queue.flush()
@@ -119,12 +123,13 @@ def read(
 def catch_up(
     tx: sa.Connection,
     location: Location,
-    feed: Feed,
+    feed: LookedUpFeed,
     lookup: RunLookup,
     store: ScheduleStore,
     now: datetime,
     *,
     ticks: bool = False,
+    targets: Targets | None = None,
 ) -> CaughtUp:
     """Reads the log to its end for a locked location.
 
@@ -140,6 +145,7 @@ def catch_up(
         now: the moment.
         ticks: whether ticks of time that are due count, too: not before an update, whose new
             version takes over the timers of leaves that stay.
+        targets: as for :func:`read`.
 
     Errors:
         ConfigurationError: the location follows another event log.
@@ -153,7 +159,7 @@ def catch_up(
     narrowing = Narrowing(most=EVENTS_AT_ONCE)
     more = True
     while more:
-        done = read(tx, location, feed, lookup, store, now, narrowing, ticks=ticks)
+        done = read(tx, location, feed, lookup, store, now, narrowing, ticks=ticks, targets=targets)
         location, more = done.location, done.more
         moves += done.moves
         unwanted += done.unwanted
@@ -164,7 +170,7 @@ def read_on(
     database: Database,
     cluster: str,
     name: str,
-    feed: Feed,
+    feed: LookedUpFeed,
     lookup: RunLookup,
     store: ScheduleStore,
     now: datetime,

@@ -5,7 +5,13 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect, unreadable_events
-from arctic_orchestration.database.tables import events, job_events, jobs, launches
+from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.database.tables import (
+    events,
+    job_events,
+    jobs,
+    launches,
+)
 from arctic_orchestration.scheduling.location import Location
 
 KEEP = timedelta(days=30)
@@ -26,9 +32,21 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     used = sa.exists().where(
         job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
     )
+    deferrals = tx.execute(
+        sa.select(deferred_arrivals.c.id)
+        .where(deferred_arrivals.c.location_id == location.id)
+        .where(deferred_arrivals.c.at < now - keep)
+        .limit(_AT_ONCE)
+    )
+    these = dialect.among(tx, deferred_arrivals.c.id, list(deferrals.scalars()))
+    tx.execute(sa.delete(deferred_arrivals).where(these))
+    waits = sa.exists().where(
+        deferred_arrivals.c.location_id == events.c.location_id,
+        deferred_arrivals.c.number == events.c.number,
+    )
     unused = (
         sa.select(events.c.number)
-        .where(events.c.location_id == location.id, events.c.taken_at < now - keep, ~used)
+        .where(events.c.location_id == location.id, events.c.taken_at < now - keep, ~used, ~waits)
         .limit(_AT_ONCE)
     )
     numbers = list(tx.execute(unused).scalars())

@@ -80,6 +80,10 @@ class Target(Specification):
     def _to_form(self) -> dict[str, Any]:
         return {"job": self.job} if self.job is not None else {"assets": list(self.assets)}
 
+    def to_text(self) -> str:
+        """The target as one text that identifies it."""
+        return json.dumps(self._to_form())
+
     @property
     def is_selection(self) -> bool:
         """Whether it is a selection that stands for assets not looked up yet."""

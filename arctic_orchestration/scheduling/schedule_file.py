@@ -15,6 +15,8 @@ import yaml
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.scheduling.schedule import Schedule
 
+#: what else a file may hold: how things are partitioned, for a simulation
+DECLARATIONS = ("assets", "jobs")
 _EXPECTED = "a mapping with the list schedules"
 #: Aliases of aliases make a few lines of YAML larger than any memory.
 _MOST_NODES = 2_000_000
@@ -40,7 +42,7 @@ def read_schedules(text: str, *, name: str) -> list[Schedule]:
     problems = [
         InvalidInput(str(key), _short(value), "no such field")
         for key, value in document.items()
-        if key != "schedules"
+        if key not in ("schedules", *DECLARATIONS)
     ]
     forms = document["schedules"]
     if not isinstance(forms, list):

@@ -74,6 +74,26 @@ def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
     return queue.current(own)
 
 
+def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) -> Job:
+    """Makes one job of the jobs of adjacent partitions; ``keys`` are all of them, in order."""
+    if not others:
+        return job
+    queue.flush()
+    events = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
+    for other in others:
+        taken = sa.select(job_events.c.leaf, job_events.c.number).where(
+            job_events.c.job_id == job.id
+        )
+        mine = {tuple(row) for row in queue.tx.execute(taken)}
+        for row in queue.tx.execute(events.where(job_events.c.job_id == other.id)).all():
+            if (row.leaf, row.number) not in mine:
+                queue.attach(job, row.leaf, row.number, row.partition)
+        queue.flush()
+        queue.move(other, JobState.DISCARDED, f"it joined the run of {keys[0]} to {keys[-1]}",
+                   next_check_at=None, held_by=None, ended_at=queue.now)  # fmt: skip
+    return queue.change(job, partition_start=keys[0], partition_end=keys[-1])
+
+
 def _slot(partition: str) -> str:
     return f"partition:{partition}"
 

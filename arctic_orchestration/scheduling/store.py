@@ -25,7 +25,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue_tags import queue_tags
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_history import Action
-from arctic_orchestration.triggers import Leaf
+from arctic_orchestration.triggers import Leaf, kept_for_all
 
 #: how many parsed schedules a process keeps
 _KEPT = 200_000
@@ -64,6 +64,10 @@ class StoredSchedule:
     leaves: tuple[Leaf, ...]
     #: whether its trigger must know when each leaf was first satisfied
     notes_firings: bool
+    #: whether events may belong to partitions or groups, each with a job of its own
+    is_scoped: bool
+    #: the leaves whose events without a partition are kept for partitions that begin later
+    kept: tuple[int, ...]
     #: the leaves whose timer begins anew with each launch
     restarted: tuple[int, ...]
     status_at: datetime
@@ -380,6 +384,9 @@ class ScheduleStore:
                 schedule=schedule,
                 leaves=leaves,
                 notes_firings=schedule.trigger.notes_firings,
+                is_scoped=schedule.partitions != "none"
+                or any(leaf.source.per is not None for leaf in leaves),
+                kept=kept_for_all(schedule.trigger),
                 restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
                 status_at=status_at,
                 counts_from=counts_from,

@@ -1,43 +1,45 @@
 """Turns events and ticks of time into jobs, in the transaction that moves the feed position.
 
 One event finds its schedules through the reverse index and joins the one job of each that
-still takes events, or begins one. When a job's trigger is satisfied it goes on to its
-constraints; with ``partitions: each`` it becomes a job for each partition.
+still takes events, or begins one. With ``partitions: each`` or ``range`` that is one job for each
+partition of the target that the event maps to, see :mod:`.placing`. When a job's trigger is
+satisfied it goes on to its constraints.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic_core import to_json
 
 from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import (
-    events as event_rows,
-)
-from arctic_orchestration.database.tables import (
-    is_waiting,
-    job_events,
-    jobs,
-    schedule_keys,
-)
+from arctic_orchestration.database.tables import events as event_rows
+from arctic_orchestration.database.tables import schedule_keys
 from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.events.feed import ArrivalLookup, Position
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.scheduling import timers
+from arctic_orchestration.scheduling.arrival_checks import CountedArrivals
 from arctic_orchestration.scheduling.clock_change import told
-from arctic_orchestration.scheduling.firing import ask_trigger
+from arctic_orchestration.scheduling.deferrals import defer, take_checked, take_deferred
+from arctic_orchestration.scheduling.firing import ask_trigger, note_fired
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.missing import MissingPartitions
+from arctic_orchestration.scheduling.open_jobs import OpenJobs, slot_of
+from arctic_orchestration.scheduling.placing import COMMON, Match, Placing, partition_of
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.targets import Targets
 from arctic_orchestration.triggers import Arrivals
 from arctic_orchestration.triggers.base import NOTHING
 
+_KEPT = "it keeps what concerns every partition of the target, for those that begin later"
 #: the least that two moments differ by
 _INSTANT = timedelta(microseconds=1)
 _EVENT_COLUMNS = (
@@ -52,36 +54,51 @@ _EVENT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Match:
-    """An event that a leaf of a schedule takes."""
-
-    event: Event
-    stored: StoredSchedule
-    leaf: int
-
-
 class Subscriber:
     """Gives events to the jobs of one location, within one transaction."""
 
     def __init__(
-        self, tx: sa.Connection, location: Location, store: ScheduleStore, queue: JobQueue
+        self,
+        tx: sa.Connection,
+        location: Location,
+        store: ScheduleStore,
+        queue: JobQueue,
+        arrivals: ArrivalLookup,
+        before: Position,
+        targets: Targets | None = None,
     ) -> None:
+        """Begins with what the location's row says.
+
+        Args:
+            tx: the transaction that locked the location.
+            location: it.
+            store: the schedules.
+            queue: the jobs of this transaction.
+            arrivals: what is known of arrivals beyond their events.
+            before: the position before these events.
+            targets: the code location; none: arrivals that are to be mapped to partitions of
+                a target wait for the next tick that has it.
+        """
         self._tx = tx
         self._location = location
         self._store = store
         self._queue = queue
         self._now = queue.now
-        #: the job of each schedule that takes events
-        self._open: dict[str, Job] = {}
+        self._placing = Placing(targets)
+        self._waiting = OpenJobs(queue)
+        self._counted = CountedArrivals(arrivals, targets)
+        arrived = partial(arrivals.arrived, position=before)
+        self._missing = MissingPartitions(queue, self._placing, arrived)
         #: the arrivals of open jobs with those of this transaction
         self._arrivals: dict[str, list[Arrivals]] = {}
-        #: partitions each leaf of an open job has seen, as far as this transaction asked
-        self._seen: dict[tuple[str, int], set[str]] = defaultdict(set)
         #: schedules and leaves whose timers an event let begin anew
         self._restarted: dict[tuple[str, int], tuple[StoredSchedule, datetime]] = {}
+        self._given = False
+        #: the event, schedule and scope that were given last
+        self._before: tuple[int, str, str | None] | None = None
         self._matched = 0
         self._fired = 0
+        self._deferred = 0
         #: the number of the location's next event; the caller stores it with the position
         self.next_event = location.next_event
 
@@ -95,16 +112,21 @@ class Subscriber:
             last: but not for ever: this is the last reading of a tick.
         """
         until = told(found[-1].at, self._now) if more and found else self._now
+        if self._placing.is_loaded:
+            # What a command read, which has no code, came before.
+            self._give_all(take_deferred(self._tx, self._location, self._store), until)
         matches = self._match(found)
+        checked = [event.subject for event in found if event.kind is EventKind.CHECK]
+        if checked:
+            matches = take_checked(self._tx, self._location, self._store, checked) + matches
         self._give_all(matches, until)
         if more and not last:
-            return {"matched": self._matched, "fired": self._fired}
+            return self._counts
         # An event may have let a timer begin anew that was due.
-        due = timers.due(self._tx, self._location, self._store, self._now)
+        due = timers.due(self._tx, self._location, self._store, self._now, self._placing)
         if due:
-            self._queue.flush()
             ticks = [
-                _Match(
+                Match(
                     event=Event(kind=EventKind.TICK, subject=stored.name, at=at),
                     stored=stored,
                     leaf=leaf,
@@ -112,17 +134,43 @@ class Subscriber:
                 for stored, leaf, at in due
             ]
             self._give_all(ticks, until)
-        return {"matched": self._matched, "fired": self._fired}
+        return self._counts
 
-    def _give_all(self, matches: Sequence[_Match], until: datetime) -> None:
-        self._load(matches)
-        self._number(matches, until)
+    @property
+    def _counts(self) -> dict[str, int]:
+        counts = {"matched": self._matched, "fired": self._fired}
+        return {**counts, "deferred": self._deferred} if self._deferred else counts
+
+    def _give_all(self, matches: Sequence[Match], until: datetime) -> None:
+        if not matches:
+            return
+        if self._given:
+            # The jobs of those before are read again.
+            self._queue.flush()
+        self._given = True
+        counted, waiting = self._counted.sort(matches)
+        placed, deferred = self._placing.place(counted)
+        deferred += waiting
+        numbers = self._number([*counted, *(one.match for one in waiting)])
+        defer(
+            self._tx,
+            self._location,
+            [(one, numbers[id(one.match.event)]) for one in deferred],
+            self._now,
+        )
+        self._deferred += len(deferred)
+        self._waiting.load(placed)
+        for match, following in itertools.zip_longest(placed, placed[1:]):
+            self._give_one(match, following, numbers[id(match.event)])
+        concerned = {(match.stored.id, match.scope): match.stored for match in placed}
+        for (_, scope), stored in concerned.items():
+            self._settle_all(stored, scope, until)
         timers.restart(
             self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
         )
         self._restarted.clear()
 
-    def _match(self, found: Sequence[Event]) -> list[_Match]:
+    def _match(self, found: Sequence[Event]) -> list[Match]:
         by_key = defaultdict(list)
         keys = {str(key) for event in found for key in event.keys}
         if not keys:
@@ -138,7 +186,7 @@ class Subscriber:
             return []
         ids = {id for pairs in by_key.values() for id, _ in pairs}
         stored = self._store.by_ids(self._tx, ids)
-        matches: list[_Match] = []
+        matches: list[Match] = []
         for event in found:
             taken: set[tuple[str, int]] = set()
             first = len(matches)
@@ -153,82 +201,89 @@ class Subscriber:
                         continue
                     if schedule.takes_events and _takes(schedule, leaf, event):
                         taken.add((id, leaf))
-                        matches.append(_Match(event=event, stored=schedule, leaf=leaf))
+                        matches.append(Match(event=event, stored=schedule, leaf=leaf))
             matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
         return matches
 
-    def _load(self, matches: Sequence[_Match]) -> None:
-        self._open, self._seen = {}, defaultdict(set)
-        ids = sorted({match.stored.id for match in matches})
-        if not ids:
-            return
-        backend = self._tx.dialect.name
-        wanted = {"schedules": dialect.given(self._tx, ids)}
-        found = self._queue.load(query=_open_jobs(backend), given=wanted)
-        self._open = {job.schedule_id: job for job in found}
-        if not found:
-            return
-        partitions = {_partition(match.event) for match in matches}
-        seen = {
-            "jobs": dialect.given(self._tx, [job.id for job in found]),
-            "partitions": dialect.given(self._tx, sorted(partitions)),
-        }
-        for row in self._tx.execute(_partitions_seen(backend), seen):
-            self._seen[row.job_id, row.leaf].add(row.partition)
-
-    def _number(self, matches: Sequence[_Match], until: datetime) -> None:
-        """Stores each event once, under the location's next number, and gives it to its jobs."""
-        number = self.next_event
-        rows: list[tuple[Any, ...]] = []
+    def _number(self, matches: Sequence[Match]) -> dict[int, int]:
+        """Stores each event once, under the location's next number; returns the numbers."""
         numbers: dict[int, int] = {}
-        before: Event | None = None
-        for match, following in itertools.zip_longest(matches, matches[1:]):
+        rows: list[tuple[Any, ...]] = []
+        for match in matches:
             event = match.event
-            if id(event) not in numbers:
-                numbers[id(event)] = number
-                details = to_json(event.to_json()).decode()
-                rows.append(
-                    (
-                        self._location.id,
-                        number,
-                        event.kind.value,
-                        event.subject,
-                        event.partition,
-                        event.at,
-                        self._now,
-                        details,
-                    )
+            if id(event) in numbers:
+                continue
+            if match.number is not None:
+                numbers[id(event)] = match.number
+                continue
+            numbers[id(event)] = self.next_event
+            details = to_json(event.to_json()).decode()
+            rows.append(
+                (
+                    self._location.id,
+                    self.next_event,
+                    event.kind.value,
+                    event.subject,
+                    event.partition,
+                    event.at,
+                    self._now,
+                    details,
                 )
-                number += 1
-            stored, at = match.stored, told(event.at, self._now)
-            if not stored.takes_more and event is not before:
-                # It may have fired by time alone before this event came.
-                self._settle(stored, at - _INSTANT)
-            self._give(match, numbers[id(event)], at)
-            before = event
-            # Where each firing is a job, each event is asked about once all leaves have it.
-            same = following is not None and (
-                following.event is event and following.stored.id == stored.id
             )
-            if not stored.takes_more and not same:
-                self._settle(stored, at)
-        for stored in {match.stored.id: match.stored for match in matches}.values():
-            self._settle(stored, until)
+            self.next_event += 1
         if rows:
             dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
-            self.next_event = number
+        return numbers
 
-    def _give(self, match: _Match, number: int, at: datetime) -> None:
-        stored, event = match.stored, match.event
-        job = self._open.get(stored.id) or self._begin(stored)
-        self._open[stored.id] = job
+    def _give_one(self, match: Match, following: Match | None, number: int) -> None:
+        """Gives an event to the jobs of its scope; asks triggers where each firing is a job."""
+        stored, scope, at = match.stored, match.scope, told(match.event.at, self._now)
+        this = (id(match.event), stored.id, scope)
+        if not stored.takes_more and this != self._before:
+            # It may have fired by time alone before this event came.
+            self._settle_all(stored, scope, at - _INSTANT)
+        if scope == COMMON:
+            if match.leaf in stored.kept:
+                self._add(self._waiting.get(stored, COMMON) or self._begin(stored, COMMON), match,
+                          number, at)  # fmt: skip
+                self._waiting.keep(stored, match.leaf, number, match.event)
+            for job in self._waiting.scoped(stored):
+                self._add(job, match, number, at)
+        elif not self._is_over(match):
+            job = self._waiting.get(stored, scope) or self._begin(stored, scope)
+            self._add(job, match, number, at)
+        self._before = this
+        # Where each firing is a job, each event is asked about once all leaves have it.
+        same = following is not None and this == (
+            id(following.event), following.stored.id, following.scope
+        )  # fmt: skip
+        if not stored.takes_more and not same:
+            self._settle_all(stored, scope, at)
+
+    def _is_over(self, match: Match) -> bool:
+        """Whether an event comes too late for a target partition that has run."""
+        if match.scope is None or self._waiting.fired(match.stored, match.scope) is None:
+            return False
+        leaf = match.stored.leaves[match.leaf]
+        ended = leaf.clock is not None and leaf.clock.partition == "ended"
+        job = self._waiting.get(match.stored, match.scope)
+        joins = job is not None and job.state is JobState.WAITING_CONSTRAINTS
+        return ended or (leaf.source.ignores_late and not joins)
+
+    def _add(self, job: Job, match: Match, number: int, at: datetime) -> None:
+        """Adds an event to what a job has."""
+        event = match.event
         arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
-        partition, seen = _partition(event), self._seen[job.id, match.leaf]
+        partition, seen = partition_of(event), self._waiting.seen[job.id, match.leaf]
         before = arrivals[match.leaf]
-        # Ticks of time are about no partition, as are the arrivals of an unpartitioned asset.
-        is_new = partition not in seen or before.partitions == 0
+        # What is about no partition counts each time. Ticks of time are no partitions.
+        is_new = not partition or partition not in seen
         # What happened while nothing ticked counts from when it happened.
         taken = before.with_event(event, new_partition=is_new, at=at)
+        if match.scope is not None:
+            fired = match.scope != COMMON and self._waiting.fired(match.stored, match.scope)
+            late = bool(fired) and job.state is JobState.WAITING_TRIGGER
+            taken = replace(taken, late=late, number=number)
         arrivals[match.leaf] = self._noted(match, before, taken, at)
         seen.add(partition)
         self._queue.attach(job, match.leaf, number, partition)
@@ -236,7 +291,7 @@ class Subscriber:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
         self._matched += 1
 
-    def _noted(self, match: _Match, before: Arrivals, taken: Arrivals, at: datetime) -> Arrivals:
+    def _noted(self, match: Match, before: Arrivals, taken: Arrivals, at: datetime) -> Arrivals:
         """The arrivals of a leaf, with what its own answer to them is needed for."""
         stored, leaf = match.stored, match.stored.leaves[match.leaf]
         try:
@@ -255,39 +310,73 @@ class Subscriber:
             return taken
         return taken
 
-    def _begin(self, stored: StoredSchedule) -> Job:
-        return self._queue.add(
+    def _begin(self, stored: StoredSchedule, scope: str | None) -> Job:
+        """A new waiting job; one of a target partition has the common events kept for it."""
+        is_group = stored.schedule.partitions == "none"
+        own = None if scope is None or scope == COMMON else scope
+        # A partition waits for what belongs to its window at least until that is over.
+        ends_at = None if own is None else self._placing.ends_at(stored, own)
+        deadline = None
+        if scope != COMMON:
+            deadline = max(self._now, ends_at or self._now) + stored.schedule.timeout
+        job = self._waiting.add(
             Job(
                 id=new_id(self._now),
                 location_id=self._location.id,
                 schedule_id=stored.id,
                 schedule_version=stored.version,
                 state=JobState.WAITING_TRIGGER,
-                reason="its first event has arrived",
-                waiting_for="",
+                reason=_KEPT if scope == COMMON else "its first event has arrived",
+                waiting_for=slot_of(scope),
                 arrivals=(NOTHING,) * len(stored.leaves),
                 priority=stored.schedule.priority,
                 created_at=self._now,
-                next_check_at=self._now + stored.schedule.timeout,
-                deadline_at=self._now + stored.schedule.timeout,
+                scope=scope,
+                partition_start=None if is_group else own,
+                partition_end=None if is_group else own,
+                next_check_at=deadline,
+                deadline_at=deadline,
             )
         )
+        if own is not None:
+            fired = self._waiting.fired(stored, own)
+            for leaf, number, event in self._waiting.kept(stored):
+                if fired is None or number > fired.common_number:
+                    common = Match(event=event, stored=stored, leaf=leaf, scope=COMMON)
+                    self._add(job, common, number, told(event.at, self._now))
+        return job
 
-    def _settle(self, stored: StoredSchedule, at: datetime) -> None:
+    def _settle_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:
+        """Asks the triggers of the jobs that an event concerned."""
+        if scope != COMMON:
+            self._settle(stored, self._waiting.get(stored, scope), at)
+            return
+        pool = self._waiting.get(stored, COMMON)
+        if pool is not None and (arrivals := self._arrivals.pop(pool.id, None)) is not None:
+            self._queue.change(pool, arrivals=tuple(arrivals))
+            self._waiting.renew(pool)
+        for job in self._waiting.scoped(stored):
+            self._settle(stored, job, at)
+
+    def _settle(self, stored: StoredSchedule, job: Job | None, at: datetime) -> None:
         """Asks the trigger of an open job that has new events, as of a moment."""
-        job = self._open.get(stored.id)
         if job is None:
             return
         given = self._arrivals.pop(job.id, None)
         arrivals = job.arrivals if given is None else tuple(given)
         if job.state is JobState.WAITING_CONSTRAINTS:
             self._queue.change(job, arrivals=arrivals)
+            if given is not None and job.scope is not None:
+                note_fired(self._queue, job, stored, arrivals, job.satisfied_at or self._now)
+            self._waiting.renew(job)
             return
+        if given is not None and job.scope is not None:
+            arrivals = self._missing.noted(job, stored, arrivals, self._waiting.seen)
         if ask_trigger(self._queue, job, stored, arrivals, at):
             self._fired += 1
-            del self._open[stored.id]
+            self._waiting.close(job, self._queue.current(job), stored)
         else:
-            self._open[stored.id] = self._queue.current(job)
+            self._waiting.renew(job)
 
 
 @cache
@@ -301,33 +390,9 @@ def _takers(backend: str) -> sa.Select[Any]:
     )
 
 
-@cache
-def _open_jobs(backend: str) -> sa.Select[Any]:
-    """The jobs of schedules that still take events."""
-    return sa.select(jobs).where(
-        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
-        jobs.c.waiting_for == "",
-        is_waiting,
-    )
-
-
-@cache
-def _partitions_seen(backend: str) -> sa.Select[Any]:
-    """Which of some partitions the leaves of jobs have seen."""
-    return sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
-        dialect.among_given(backend, job_events.c.job_id, "jobs"),
-        dialect.among_given(backend, job_events.c.partition, "partitions"),
-    )
-
-
 def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
     # One schedule's bad rule must not stop the others; and an arrival is not lost by it.
     try:
         return stored.leaves[leaf].takes(event)
     except Exception:
         return True
-
-
-def _partition(event: Event) -> str:
-    """The partition an event is about; of a run, the one it was for; empty: none."""
-    return event.partition or event.tags.get("dagster/partition", "")

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import is_launching, is_waiting, jobs
-from arctic_orchestration.scheduling import timers
+from arctic_orchestration.scheduling import deferrals, timers
 from arctic_orchestration.scheduling.discards import Discard, waiting_of, with_discard
 from arctic_orchestration.scheduling.jobs import Job, JobState
 from arctic_orchestration.scheduling.location import Location
@@ -60,7 +60,8 @@ def suspend(
     for job in _waiting(queue, stored):
         # Their next look says how they stand now, and is no longer at their timeout.
         queue.change(job, next_check_at=now)
-        if mode == "backlog" and job.state is JobState.WAITING_CONSTRAINTS and not job.waiting_for:
+        takes_more = job.scope is not None or not job.waiting_for
+        if mode == "backlog" and job.state is JobState.WAITING_CONSTRAINTS and takes_more:
             queue.change(job, waiting_for=None)
     queue.flush()
     return True
@@ -92,7 +93,8 @@ def resume(
             deadline_at=job.deadline_at and job.deadline_at + stood_still,
             next_check_at=now,
         )
-        collected = job.state is JobState.WAITING_CONSTRAINTS and job.waiting_for == ""
+        takes_more = job.waiting_for == "" or (job.scope is not None and job.waiting_for)
+        collected = job.state is JobState.WAITING_CONSTRAINTS and takes_more
         if collected and not stored.schedule.coalesce:
             queue.change(job, waiting_for=None)
     queue.flush()
@@ -104,6 +106,7 @@ def discard_waiting(
 ) -> Discard | None:
     """Discards the jobs of a schedule that wait; returns what was lost, if anything was."""
     lost = waiting_of(tx, [schedule_id]).get(schedule_id)
+    deferrals.forget(tx, [schedule_id])
     queue = JobQueue(tx, now, actor=actor)
     waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
     for job in waiting:

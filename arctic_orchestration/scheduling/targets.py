@@ -1,10 +1,55 @@
 """What the scheduler asks about targets; the code location answers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from arctic_orchestration.scheduling.schedule import Target
+from arctic_orchestration.triggers.base import PartitionClock, PartitionSource
+
+
+class PartitionMap(Protocol):
+    """How the partitions of an asset belong to those of a target, or to groups."""
+
+    def targets_of(self, keys: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """The target partitions of each key of the asset.
+
+        Empty: it maps to none. A key that is left out is no partition of the asset.
+        """
+        ...
+
+    def sources_of(self, target: str) -> tuple[str, ...]:
+        """All partitions of the asset that map to a target partition, in order."""
+        ...
+
+
+class TargetPartitions(Protocol):
+    """The partitions of one target."""
+
+    def map_of(self, asset: str, source: PartitionSource) -> PartitionMap | None:
+        """How partitions of an asset map to these; none: the asset has no partitions."""
+        ...
+
+    def keys_at(self, clock: PartitionClock, at: datetime) -> Sequence[str]:
+        """The partitions that a moment names; empty: there are none (yet)."""
+        ...
+
+    def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
+        """When windows of time end in ``(after, until]``, the newest thousand at most."""
+        ...
+
+    def next_end(self, after: datetime) -> datetime | None:
+        """When the next window ends; none: the partitions are no windows, or there is none."""
+        ...
+
+    def ends_at(self, key: str) -> datetime | None:
+        """When the window of a partition ends; none: it is no window of time."""
+        ...
+
+    def exists_from(self, key: str) -> datetime | None:
+        """When Dagster begins to have a partition; none: it has it, or will never have it."""
+        ...
 
 
 class Targets(Protocol):
@@ -20,6 +65,22 @@ class Targets(Protocol):
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
         """The partitions in contiguous ranges of the target, each in the target's order."""
+        ...
+
+    def partitions(self, target: Target) -> TargetPartitions | None:
+        """The partitions of a target; none: it has none, or they are not known."""
+        ...
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        """The asset's checks that block what comes after it; none: the asset is not known."""
+        ...
+
+    def groups(self, asset: str, dimension: str) -> PartitionMap:
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset's partitions have no such dimension.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import Ticks
 
 if TYPE_CHECKING:
+    from arctic_orchestration.scheduling.placing import Placing
     from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 
 _DUE = (
@@ -96,7 +97,11 @@ def set_right(tx: sa.Connection, location: Location, store: "ScheduleStore", now
 
 
 def due(
-    tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime
+    tx: sa.Connection,
+    location: Location,
+    store: "ScheduleStore",
+    now: datetime,
+    windows: "Placing",
 ) -> list[tuple["StoredSchedule", int, datetime]]:
     """The ticks to deliver, each with schedule and leaf; their timers move on to the next."""
     rows = tx.execute(_DUE, {"here": location.id, "now": now}).all()
@@ -110,7 +115,7 @@ def due(
         schedule = stored.get(row.schedule_id)
         if schedule is None:
             continue
-        ticks = _ticks(schedule, row.leaf, row.due_at, now)
+        ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
         # Where a clock was set back, the newest tick that was delivered comes again.
         deliver = [at for at in ticks.deliver if at != row.last_at]
         found.extend((schedule, row.leaf, at) for at in deliver)
@@ -128,9 +133,14 @@ def due(
     return found
 
 
-def _ticks(stored: "StoredSchedule", leaf: int, due_at: datetime, now: datetime) -> Ticks:
+def _ticks(
+    stored: "StoredSchedule", leaf: int, due_at: datetime, now: datetime, windows: "Placing"
+) -> Ticks:
     # One schedule's bad rule must not stop the others.
     try:
+        clock = stored.leaves[leaf].clock
+        if clock is not None and clock.after is not None:
+            return windows.ends(stored, clock.after, due_at, now)
         return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
     except Exception:
         # Asked again a minute later, with the same tick still due.

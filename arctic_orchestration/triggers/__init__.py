@@ -10,11 +10,12 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from arctic_orchestration.specification import untag
 from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks, Trigger
 from arctic_orchestration.triggers.check import Check
-from arctic_orchestration.triggers.combined import AllOf, AnyOf
+from arctic_orchestration.triggers.combined import AllOf, AnyOf, kept_for_all
 from arctic_orchestration.triggers.cron import Cron
 from arctic_orchestration.triggers.data import Data
 from arctic_orchestration.triggers.elapsed import Elapsed
 from arctic_orchestration.triggers.freshness import Freshness
+from arctic_orchestration.triggers.partition_end import PartitionEnd
 from arctic_orchestration.triggers.partitions import Partitions
 from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
@@ -22,6 +23,7 @@ from arctic_orchestration.triggers.run import Run
 TriggerUnion = (
     Cron  # without a comment the formatter would join the lines
     | Partitions
+    | PartitionEnd
     | Data
     | Quiet
     | Run
@@ -59,9 +61,11 @@ __all__ = [
     "Firing",
     "Freshness",
     "Leaf",
+    "PartitionEnd",
     "Partitions",
     "Quiet",
     "Run",
     "Ticks",
     "Trigger",
+    "kept_for_all",
 ]

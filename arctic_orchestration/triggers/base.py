@@ -8,8 +8,8 @@ moments in time says when its next one is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.events.event import Event, EventKey, EventKind
@@ -35,36 +35,52 @@ class Arrivals:
     fired_at: datetime | None = None
     #: the last of the moments of time
     ticked_at: datetime | None = None
+    #: whether the target partition had run before these arrivals
+    late: bool = False
+    #: the partitions that are to arrive at a leaf that waits for all; none: it does not
+    required: int | None = None
+    #: how many of them have not arrived, and the names of the first
+    lacking: int = 0
+    missing: tuple[str, ...] = ()
+    #: the number of the last event
+    number: int = 0
 
-    def with_event(self, event: Event, *, new_partition: bool, at: datetime) -> "Arrivals":
+    def with_event(
+        self, event: Event, *, new_partition: bool, at: datetime, number: int = 0
+    ) -> "Arrivals":
         """These arrivals and one more, which came ``at``; a moment of time is no partition."""
         tick = event.kind is EventKind.TICK
-        return Arrivals(
+        return replace(
+            self,
             events=self.events + 1,
             partitions=self.partitions + (new_partition and not tick),
             bytes=self.bytes + (event.bytes or 0),
             first_at=at if self.first_at is None or at < self.first_at else self.first_at,
             last_at=at if self.last_at is None or at > self.last_at else self.last_at,
             ticks=self.ticks + tick,
-            fired_at=self.fired_at,
             ticked_at=at if tick else self.ticked_at,
+            number=number,
         )
 
     def to_json(self) -> list[Any]:
         """A compact form for the database; :meth:`from_json` reads it back."""
         first = self.first_at.isoformat() if self.first_at else None
         last = self.last_at.isoformat() if self.last_at else None
-        form = [self.events, self.partitions, self.bytes, first, last]
-        if self.ticks or self.fired_at:
+        form: list[Any] = [self.events, self.partitions, self.bytes, first, last]
+        of_partition = self.late or self.required is not None or self.number
+        if self.ticks or self.fired_at or of_partition:
             fired = self.fired_at.isoformat() if self.fired_at else None
             form += [self.ticks, fired, self.ticked_at.isoformat() if self.ticked_at else None]
+        if of_partition:
+            form += [self.late, self.required, self.lacking, self.missing, self.number]
         return form
 
     @classmethod
     def from_json(cls, form: Sequence[Any]) -> "Arrivals":
         """The arrivals that :meth:`to_json` wrote."""
         events, partitions, size, first, last, *more = form
-        ticks, fired, ticked = more or (0, None, None)
+        ticks, fired, ticked, *more = more or (0, None, None)
+        late, required, lacking, missing, number = more or (False, None, 0, (), 0)
         return cls(
             events=events,
             partitions=partitions,
@@ -74,6 +90,11 @@ class Arrivals:
             ticks=ticks,
             fired_at=datetime.fromisoformat(fired) if fired else None,
             ticked_at=datetime.fromisoformat(ticked) if ticked else None,
+            late=late,
+            required=required,
+            lacking=lacking,
+            missing=tuple(missing),
+            number=number,
         )
 
 
@@ -155,6 +176,26 @@ class Leaf(Trigger):
         return {}
 
     @property
+    def asset_of_partitions(self) -> str | None:
+        """The asset whose partitions its events are about, as far as they are about any."""
+        return None
+
+    @property
+    def source(self) -> "PartitionSource":
+        """How partitions of its asset belong to partitions of a target."""
+        return _PLAIN_SOURCE
+
+    @property
+    def clock(self) -> "PartitionClock | None":
+        """How a moment of time names partitions of the target; none: it names none."""
+        return None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether it must know which partitions belong together, and which of them are missing."""
+        return False
+
+    @property
     def restarts_at_launch(self) -> bool:
         """Whether its timer begins anew, at ``next_tick(now)``, when a job was admitted."""
         return False
@@ -183,3 +224,38 @@ class Ticks:
 
     deliver: tuple[datetime, ...]
     next_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionSource:
+    """What a leaf says about the partitions of its asset."""
+
+    #: the written form of a mapping to the target's partitions; none: the dependency's, or default
+    mapping: str | Mapping[str, Any] | None = None
+    #: the dimension by which keys are grouped where the target has no partitions
+    per: str | None = None
+    #: whether partitions that arrived before the last job, or the schedule, count as arrived
+    complete: bool = False
+    #: whether arrivals at a target partition that has run are left out
+    ignores_late: bool = False
+    #: whether arrivals that a backfill made are left out
+    ignores_backfills: bool = False
+    #: whether an arrival counts only if its data version differs from the one before
+    only_changed: bool = False
+    #: the asset checks an arrival waits for, beside those that block; ``("*",)``: all
+    checks: tuple[str, ...] = ()
+
+
+_PLAIN_SOURCE = PartitionSource()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionClock:
+    """Which partitions of a target a moment names."""
+
+    #: ``last_ended``, ``current``, ``all_missing``, ``ended`` or the keys themselves
+    partition: str | tuple[str, ...]
+    #: in partitions, from the one that is named
+    offset: int = 0
+    #: how long after the end of a partition's window the moment lies; for ``ended``
+    after: timedelta | None = None

@@ -168,3 +168,22 @@ class AllOf(Combined):
 
 def _earliest(firings: Sequence[Firing]) -> datetime | None:
     return min([f.look_again_at for f in firings if f.look_again_at], default=None)
+
+
+def kept_for_all(trigger: Trigger) -> tuple[int, ...]:
+    """The leaves whose events, where they are about no partition, are kept for each partition.
+
+    Those that stand under an ``all_of``: each partition of the target waits for them, also one
+    that has no waiting job yet. In an ``any_of`` they concern what waits at that moment.
+    """
+    return tuple(_kept(trigger, 0, below_all=False))
+
+
+def _kept(trigger: Trigger, first: int, *, below_all: bool) -> Iterator[int]:
+    if not isinstance(trigger, Combined):
+        if below_all:
+            yield first
+        return
+    for child in trigger.of:
+        yield from _kept(child, first, below_all=isinstance(trigger, AllOf))
+        first += len(child.leaves)

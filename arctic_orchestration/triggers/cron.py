@@ -16,14 +16,14 @@ hours; here it is the minute of the zone.
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from arctic_orchestration.quantities import Duration
-from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, Ticks
+from arctic_orchestration.triggers.base import Arrivals, Firing, Leaf, PartitionClock, Ticks
 from arctic_orchestration.zones import ZoneName, end_of_gap, wall_to_utc
 
 #: No change of clocks in the time zone database since 1970 but for changes of date is longer.
@@ -60,6 +60,25 @@ class Cron(Leaf):
     catch_up_limit: int = Field(default=24, ge=1, strict=True)
     grace: Duration | None = None
     dst: Literal["dagster", "first", "second", "both", "skip"] = "dagster"
+    #: the partitions of the target that a tick is about: the last whose window has ended, the
+    #: current one, all that were never materialized, or their keys
+    partition: Literal["last_ended", "current", "all_missing"] | tuple[str, ...] | None = None
+    #: in partitions, from the one named; -1 is the one before
+    offset: int = Field(default=0, strict=True, ge=-100_000, le=100_000)
+
+    @model_validator(mode="after")
+    def _offset_of_what(self) -> Self:
+        if self.offset and self.partition not in ("last_ended", "current"):
+            raise ValueError("no offset, or partition: last_ended or current beside it")
+        if self.partition == ():
+            raise ValueError("at least one partition, or no list")
+        return self
+
+    @property
+    def clock(self) -> PartitionClock | None:
+        if self.partition is None:
+            return None
+        return PartitionClock(partition=self.partition, offset=self.offset)
 
     @field_validator("expression")
     @classmethod

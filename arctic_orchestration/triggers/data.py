@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from arctic_orchestration.events.event import EventKey
+from arctic_orchestration.events.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import (
     PositiveDuration,
     Size,
@@ -41,6 +41,13 @@ class Data(Leaf):
 
     def named_assets(self) -> Mapping[str, str]:
         return {"asset": self.asset}
+
+    def takes(self, event: Event) -> bool:
+        return event.kind is EventKind.PARTITION
+
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         here = arrivals[0]

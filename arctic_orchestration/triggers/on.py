@@ -1,6 +1,6 @@
 """Triggers as one writes them in Python: ``on.partitions("raw/flights", count=3)``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +11,46 @@ from arctic_orchestration.triggers.cron import Cron
 from arctic_orchestration.triggers.data import Data
 from arctic_orchestration.triggers.elapsed import Elapsed
 from arctic_orchestration.triggers.freshness import Freshness
+from arctic_orchestration.triggers.partition_end import PartitionEnd
 from arctic_orchestration.triggers.partitions import Partitions
 from arctic_orchestration.triggers.quiet import Quiet
 from arctic_orchestration.triggers.run import Run
 
 
-def partitions(asset: str, *, count: int = 1, where: str | None = None) -> Partitions:
+def partitions(
+    asset: str,
+    *,
+    count: int | str = 1,
+    where: str | None = None,
+    complete: bool = False,
+    distinct: bool = True,
+    per: str | None = None,
+    mapping: str | Mapping[str, Any] | None = None,
+    checks: str | Sequence[str] = (),
+    changed: bool = False,
+    late: str = "rerun",
+    backfill: str = "follow",
+) -> Partitions:
     """Fires when ``count`` different partitions of ``asset`` have arrived; see `Partitions`."""
-    return Partitions.parse({"asset": asset, "count": count, "where": where}, field="partitions")
+    form: dict[str, Any] = {
+        "asset": asset,
+        "count": count,
+        "where": where,
+        "complete": complete,
+        "distinct": distinct,
+        "per": per,
+        "mapping": mapping,
+        "checks": checks,
+        "changed": changed,
+        "late": late,
+        "backfill": backfill,
+    }
+    return Partitions.parse(form, field="partitions")
+
+
+def partition_end(after: timedelta | str = timedelta(0)) -> PartitionEnd:
+    """Fires for each partition of the target ``after`` its window ended; see `PartitionEnd`."""
+    return PartitionEnd.parse({"after": after}, field="partition_end")
 
 
 def cron(
@@ -29,6 +61,8 @@ def cron(
     catch_up_limit: int = 24,
     grace: timedelta | str | None = None,
     dst: str = "dagster",
+    partition: str | Sequence[str] | None = None,
+    offset: int = 0,
 ) -> Cron:
     """Fires at each tick of a cron expression; see `Cron`."""
     form: dict[str, Any] = {
@@ -38,6 +72,8 @@ def cron(
         "catch_up_limit": catch_up_limit,
         "grace": grace,
         "dst": dst,
+        "partition": partition,
+        "offset": offset,
     }
     return Cron.parse(form, field="cron")
 

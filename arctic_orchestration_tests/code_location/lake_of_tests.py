@@ -54,7 +54,7 @@ arctic = Arctic(
         Schedule(
             name="days_together",
             target={"assets": ["daily"]},
-            trigger=on.partitions("raw/a", count=3, where="2026-*"),
+            trigger=on.partitions("raw/a", where="2026-*"),
             partitions="range",
             constraints=[only.concurrency(10)],
             enabled=True,

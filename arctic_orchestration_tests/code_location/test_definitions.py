@@ -78,7 +78,7 @@ A_JOB = "the name of a job of this code location"
         ({"target": "wrok"}, "target.job", "wrok", A_JOB),
         ({"target": stranger}, "target.job", "stranger", A_JOB),
         ({"target": {"assets": ["child", "chidl"]}}, "target.assets", "chidl", EXECUTABLE),
-        ({"target": {"assets": ["raw/a"]}, "trigger": on.run("work")},
+        ({"target": {"assets": ["raw/a"]}, "trigger": on.cron("0 4 * * *")},
          "target.assets", "raw/a", EXECUTABLE),
         ({"target": dg.AssetSelection.groups("none")}, "target", 'group:"none"',
          "at least one asset"),

@@ -10,7 +10,13 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.code_location.targets import RepositoryTargets
-from arctic_orchestration.database.tables import events, job_history, jobs, schedules
+from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.database.tables import (
+    events,
+    job_history,
+    jobs,
+    schedules,
+)
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.code_location.lake_of_tests import defs
 
@@ -82,16 +88,15 @@ def test_a_request_is_repeated_under_its_key_until_its_run_is_seen(place: Place)
     ]
 
 
-def test_a_partition_that_the_target_has_not_fails_its_job_alone(place: Place) -> None:
-    """The job says so, and the other partitions run."""
+def test_a_partition_that_the_target_has_not_is_kept_apart(place: Place) -> None:
+    """It spends and fails nothing, says why, and the other partitions run."""
     place.tick(defs)
     place.announce("2026-13-01", "2026-01-31")
     found = requests(place.tick(defs), place.tick(defs))
     assert [request.partition_key for request in found["a_day_each"]] == ["2026-01-31"]
-    failed = [(name, reason) for name, state, reason in place.states() if state == "failed"]
-    assert failed == [
-        ("a_day_each", "partition '2026-13-01' is none of the partitions of daily"),
-    ]
+    assert [state for _, state, _ in place.states() if state == "failed"] == []
+    kept = place.rows(deferred_arrivals, "waits_for", "reason")
+    assert set(kept) == {("match", "2026-13-01 maps to no partition of daily")}
 
 
 def test_broken_metadata_is_still_an_arrival(place: Place) -> None:

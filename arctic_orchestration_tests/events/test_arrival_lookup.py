@@ -308,3 +308,25 @@ class TestLatestChecks:
         (check,) = log.latest_checks(["raw/orders"], "mon")["raw/orders"].values()
         assert check is not None
         assert (check.passed, check.partition) == (False, "mon")
+
+    def test_checks_of_an_asset_without_partitions_count_for_each_partition(
+        self, instance: DagsterInstance
+    ) -> None:
+        """The first run of the check fails, the second one passes."""
+        outcomes: list[bool] = []
+
+        @dg.asset
+        def whole() -> None: ...
+
+        @dg.asset_check(asset=whole)
+        def is_good() -> dg.AssetCheckResult:
+            return dg.AssetCheckResult(passed=outcomes.pop())
+
+        log = DagsterLog(instance)
+        for expected in (False, True):
+            outcomes.append(expected)
+            dg.materialize([whole, is_good], instance=instance)
+            for partition in (None, "mon"):
+                check = log.latest_checks(["whole"], partition)["whole"]["is_good"]
+                assert check is not None
+                assert check.passed is expected

@@ -215,7 +215,7 @@ class _Same(dg.IdentityPartitionMapping):
     pass
 
 
-def test_a_class_of_ones_own_has_no_form() -> None:
+def test_a_custom_class_has_no_form() -> None:
     assert form_of(_Days("2026-01-01")) is None
     assert form_of(dg.MultiPartitionsDefinition({"a": _Days("2026-01-01"), "b": DAILY})) is None
     assert form_of_mapping(_Same()) is None

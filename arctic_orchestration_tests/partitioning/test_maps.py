@@ -8,6 +8,7 @@ import pytest
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning.maps import DimensionMap, PartitionMap, check
+from arctic_orchestration.partitioning.time_windows import TimeWindowRelation
 
 BERLIN = "Europe/Berlin"
 HOURLY = dg.HourlyPartitionsDefinition(start_date="2026-01-05-00:00")
@@ -174,8 +175,37 @@ def test_keys_of_many_days_are_mapped_at_once_like_each_alone() -> None:
     assert len(answers) == len(hours) + 1
 
 
-class _Reversed(dg.IdentityPartitionMapping):
-    """A mapping of one's own: the day after."""
+def test_keys_outside_of_the_target_map_to_nothing() -> None:
+    """Before it begins and after it has ended; Dagster is asked a few times, not for each."""
+    hours = [f"2026-01-{day:02}-{hour:02}:00" for day in range(5, 12) for hour in range(24)]
+    target = dg.DailyPartitionsDefinition(start_date="2026-01-08", end_date="2026-01-09")
+    asked = 0
+
+    class Counted(dg.TimeWindowPartitionMapping):
+        def get_downstream_partitions_for_partitions(self, *given: Any, **named: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return super().get_downstream_partitions_for_partitions(*given, **named)
+
+    found = TimeWindowRelation(HOURLY, target, Counted()).targets_of(set(hours))
+    day = [key for key in hours if key.startswith("2026-01-08")]
+    assert found == {key: ("2026-01-08",) if key in day else () for key in hours}
+    assert asked < 100
+
+
+def test_an_instance_lists_the_dynamic_keys() -> None:
+    """Keys that were not added yet have targets, too; all of them are those that were."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("files", ["a", "b"])
+        every = PartitionMap(FILES, FILES, dg.AllPartitionMapping(), instance)
+        assert every.targets_of(["new"]) == {"new": ("a", "b")}
+        assert PartitionMap(FILES, FILES, None, instance).targets_of(["new"]) == {"new": ("new",)}
+        instance.add_dynamic_partitions("files", ["c"])
+        assert every.sources_of("a") == ("a", "b", "c")
+
+
+class _NextDay(dg.IdentityPartitionMapping):
+    """A custom mapping: the day after."""
 
     def get_downstream_partitions_for_partitions(
         self, subset: Any, up: Any, down: Any, *_: Any
@@ -185,8 +215,8 @@ class _Reversed(dg.IdentityPartitionMapping):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_mapping_of_ones_own_maps_to_days_that_have_not_ended() -> None:
-    partition_map = PartitionMap(DAILY, DAILY, _Reversed())
+def test_a_custom_mapping_maps_to_days_that_have_not_ended() -> None:
+    partition_map = PartitionMap(DAILY, DAILY, _NextDay())
     assert partition_map.targets_of(["2026-01-07"], at=NOON) == {"2026-01-07": ("2026-01-08",)}
 
 

@@ -110,7 +110,7 @@ def test_a_partition_exists_from_the_end_of_its_window(
         (STATIC, "a"),
     ],
 )
-def test_what_is_no_key_of_a_window_exists_never(definition: Any, key: str) -> None:
+def test_what_is_no_key_of_a_window_never_exists(definition: Any, key: str) -> None:
     assert exists_from(definition, key) is None
 
 

@@ -1,6 +1,6 @@
 """A feed, runs and targets in memory, for tests of the engine without Dagster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +10,7 @@ from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.launcher import LaunchRequest
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.scheduling.simulation.event_list import EventList
+from arctic_orchestration.scheduling.targets import PartitionMap, TargetPartitions, Targets
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 #: Later than any tick: the engine takes such an event as one that happens at its tick.
@@ -160,6 +161,15 @@ class AnyTargets:
                 groups.append([key])
         return groups
 
+    def partitions(self, target: Target) -> TargetPartitions | None:
+        return None
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        return None
+
+    def groups(self, asset: str, dimension: str) -> PartitionMap:
+        raise AssertionError("no schedule of these tests groups partitions")
+
 
 @dataclass
 class World:
@@ -169,6 +179,7 @@ class World:
     schedules: Sequence[Schedule]
     feed: ListFeed = field(default_factory=ListFeed)
     location: str = "here"
+    targets: Targets = field(default_factory=AnyTargets)
 
     def __post_init__(self) -> None:
         self.dagster = SimulatedDagster(self.feed)
@@ -181,7 +192,7 @@ class World:
             location=self.location,
             feed=self.feed,
             lookup=self.dagster,
-            targets=AnyTargets(),
+            targets=self.targets,
             declared=list(self.schedules),
         )
 

@@ -168,7 +168,8 @@ def test_editors_show_defaults_and_texts() -> None:
     assert partitions["description"].startswith(
         "Fires when `count` different partitions of `asset` have arrived since the last job."
     )
-    assert partitions["properties"]["count"] == {"type": "integer", "minimum": 1, "default": 1}
+    count = {"type": ["integer", "string"], "minimum": 1, "pattern": "^all$", "default": 1}
+    assert partitions["properties"]["count"] == count
     for kind in ("Trigger", "Constraint"):
         for reference in definitions[kind]["properties"].values():
             name = reference["$ref"].removeprefix("#/$defs/")

@@ -50,6 +50,27 @@ WRITTEN: list[tuple[str, Trigger, dict[str, Any] | None]] = [
         on.elapsed("4h", since=on.run("j")),
         None,
     ),
+    (
+        "partitions: {asset: a, count: all, checks: passed, late: {collect: 60m}}",
+        on.partitions("a", count="all", checks="passed", late="collect: 1h"),
+        {"partitions": {"asset": "a", "count": "all", "checks": "passed", "late": "collect:1h"}},
+    ),
+    (
+        "partitions: {asset: a, complete: true, backfill: ignore, mapping: {dimension: date}}",
+        on.partitions("a", complete=True, backfill="ignore", mapping={"dimension": "date"}),
+        None,
+    ),
+    ("partition_end: {after: 6h}", on.partition_end("6h"), None),
+    (
+        "cron: {expression: 0 2 * * *, partition: last_ended, offset: -2}",
+        on.cron("0 2 * * *", partition="last_ended", offset=-2),
+        None,
+    ),
+    (
+        "cron: {expression: 0 2 * * *, partition: [emea, amer]}",
+        on.cron("0 2 * * *", partition=["emea", "amer"]),
+        None,
+    ),
     ("check: {asset: a}", on.check("a"), None),
     ("check: {asset: a, name: c, count: 2}", on.check("a", "c", count=2), None),
     (
@@ -98,7 +119,8 @@ def test_a_trigger_is_one_in_every_form(
     """YAML gives the one of Python; its own form is what stood there, and is read back."""
 
     def read(written: object) -> Schedule:
-        return Schedule.parse({"name": "s", "target": "made", "trigger": written})
+        form = {"name": "s", "target": "made", "trigger": written, "partitions": "each"}
+        return Schedule.parse(form)
 
     loaded = yaml.safe_load(text)
     schedule = read(loaded)

@@ -1,7 +1,20 @@
 """A scheduler in a world of its own: the same engine on a virtual clock, without Dagster."""
 
 from arctic_orchestration.scheduling.simulation.decisions import Decision
+from arctic_orchestration.scheduling.simulation.declared_assets import (
+    DeclaredAssets,
+    read_declared,
+)
 from arctic_orchestration.scheduling.simulation.simulator import RUN_DURATION, TICK, simulate
 from arctic_orchestration.scheduling.simulation.timeline import Timeline, read_timeline
 
-__all__ = ["RUN_DURATION", "TICK", "Decision", "Timeline", "read_timeline", "simulate"]
+__all__ = [
+    "RUN_DURATION",
+    "TICK",
+    "Decision",
+    "DeclaredAssets",
+    "Timeline",
+    "read_declared",
+    "read_timeline",
+    "simulate",
+]

@@ -31,7 +31,14 @@ class Commands:
         location = locations.locked(tx, self.cluster, self.world.location)
         ticks = isinstance(line, OnSchedule) and line.do == "suspend"
         done = reading.catch_up(
-            tx, location, self.world, self.world, self.store, line.at, ticks=ticks
+            tx,
+            location,
+            self.world,
+            self.world,
+            self.store,
+            line.at,
+            ticks=ticks,
+            targets=self.world,
         )
         return list(done.moves)
 

@@ -19,6 +19,7 @@ from arctic_orchestration.database.tables import (
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, TRIGGER_TAG, LaunchRequest
+from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.schedule_history import Action
 from arctic_orchestration.scheduling.simulation.lines import format_moment
 from arctic_orchestration.scheduling.simulation.world import SimulatedRun
@@ -106,8 +107,10 @@ class Narrator:
     ) -> Decision:
         """A run was made for a job."""
         rows = tx.execute(_EVENTS_OF, {"job": request.job_id}).all()
+        arrived = list(dict.fromkeys(row.partition for row in rows if row.partition))
         details = {
-            "partitions": list(dict.fromkeys(row.partition for row in rows if row.partition)),
+            "partitions": list(run.partitions) or arrived,
+            **({"arrived": arrived} if run.partitions and arrived != [*run.partitions] else {}),
             "events": len({row.number for row in rows}),
             "trigger": request.tags[TRIGGER_TAG],
             "run_id": run.run_id,
@@ -184,8 +187,10 @@ class Narrator:
 
     def _told(self, tx: sa.Connection, job: Job, kind: str, reason: str, at: datetime) -> Decision:
         details: dict[str, Any] = {}
+        if job.scope is not None and job.scope != COMMON:
+            details = {"partition": job.scope}
         if kind == "ended":
-            details = {"status": _ENDED[job.state].value, "run_id": job.run_id}
+            details |= {"status": _ENDED[job.state].value, "run_id": job.run_id}
         return Decision(
             at=at,
             schedule=self._schedule(tx, job.schedule_id),

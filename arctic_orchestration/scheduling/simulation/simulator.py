@@ -40,6 +40,7 @@ from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.simulation.commands import Commands
 from arctic_orchestration.scheduling.simulation.decisions import Decision, Narrator
+from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.simulation.lines import (
     Deploy,
     Line,
@@ -71,6 +72,7 @@ def simulate(
     tick: timedelta = TICK,
     until: datetime | None = None,
     run_duration: timedelta = RUN_DURATION,
+    assets: DeclaredAssets | None = None,
     every_tick: bool = False,
 ) -> Iterator[Decision]:
     """The decisions of a scheduler with these schedules, in this timeline, in order.
@@ -84,6 +86,7 @@ def simulate(
         tick: how often the engine ticks.
         until: go on to this moment, and no further; none: until nothing waits.
         run_duration: how long a run lasts that no line ends.
+        assets: how targets and assets are partitioned, as far as that is declared.
         every_tick: tick also when nothing can happen: slower, and the decisions are the same.
 
     Errors:
@@ -107,7 +110,7 @@ def simulate(
             lines=timeline.lines,
             tick=tick,
             until=until,
-            world=World(run_duration=run_duration),
+            world=World(run_duration=run_duration, declared=assets or DeclaredAssets()),
             every_tick=every_tick,
         ).run()
     finally:

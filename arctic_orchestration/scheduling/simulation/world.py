@@ -5,7 +5,7 @@ Dagster does.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -13,7 +13,9 @@ from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
 from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.scheduling.schedule import Target
+from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.simulation.event_list import EventList
+from arctic_orchestration.scheduling.targets import PartitionMap, TargetPartitions
 
 #: The code location that is simulated; run events are of this one unless they name another.
 LOCATION = "simulation"
@@ -32,6 +34,8 @@ class SimulatedRun:
     started: bool
     location: str = LOCATION
     tags: Mapping[str, str] = field(default_factory=dict)
+    #: the target partitions it makes
+    partitions: tuple[str, ...] = ()
     ended_at: datetime | None = None
     submitted: bool = True
 
@@ -47,6 +51,8 @@ class World(EventList):
     loads: dict[str, float] = field(default_factory=dict)
     location: str = LOCATION
     retries_enabled: bool = False
+    #: how targets and assets are partitioned
+    declared: DeclaredAssets = field(default_factory=DeclaredAssets)
     _by_tag: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     #: the latest run of each schedule
     _latest: dict[str, str] = field(default_factory=dict)
@@ -56,6 +62,7 @@ class World(EventList):
     _arrivals: dict[tuple[str, str | None], int] = field(default_factory=dict)
     #: the state of each freshness policy
     _freshness: dict[str, str] = field(default_factory=dict)
+    _materialized_partitions: dict[str, set[str]] = field(default_factory=dict)
     _launches: int = 0
 
     # The feed.
@@ -82,6 +89,8 @@ class World(EventList):
         number = len(self.events) + 1
         self.planned[number] = frozenset(checks)
         self._arrivals[asset, partition] = number
+        if partition is not None:
+            self._materialized_partitions.setdefault(asset, set()).add(partition)
         self.events.append(
             Event(
                 kind=EventKind.PARTITION,
@@ -154,11 +163,21 @@ class World(EventList):
             status=RunStatus.STARTED,
             started=True,
             tags=tags,
+            partitions=self._keys_of(request),
         )
         self.reach(run, at)
         self._latest[tags[SCHEDULE_TAG]] = run.run_id
         heapq.heappush(self._ending, (at + self.run_duration, len(self.events), run.run_id))
         return run
+
+    def _keys_of(self, request: LaunchRequest) -> tuple[str, ...]:
+        start, end = request.partition_start, request.partition_end
+        if start is None or end is None:
+            return ()
+        partitioned = self.declared.partitions(request.target, lambda asset: ())
+        return (
+            (start,) if start == end or not partitioned else tuple(partitioned.between(start, end))
+        )
 
     def reach(self, run: SimulatedRun, at: datetime) -> None:
         """Notes a run as it is from now on, and tells of it in the feed."""
@@ -170,6 +189,8 @@ class World(EventList):
         run = self.runs[run.run_id] = replace(run, ended_at=at if ended else None)
         if run.status is RunStatus.SUCCESS:
             self._materialized.update(dict.fromkeys(run.assets, at))
+            for asset in run.assets if run.partitions else ():
+                self._materialized_partitions.setdefault(asset, set()).update(run.partitions)
         self.events.append(
             Event(
                 kind=EventKind.RUN,
@@ -241,7 +262,13 @@ class World(EventList):
         return any(name not in self.gone for name in (target.job, *target.assets) if name)
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
-        """The partitions in ranges of days, hours or whole numbers that follow each other."""
+        """The partitions in contiguous ranges of the target.
+
+        Where it is not declared: of days, hours or whole numbers that follow each other.
+        """
+        declared = self.declared.ranges(target, partitions)
+        if declared is not None:
+            return declared
         groups: list[list[str]] = []
         for key in sorted(partitions, key=_order):
             if groups and _follows(groups[-1][-1], key):
@@ -249,6 +276,24 @@ class World(EventList):
             else:
                 groups.append([key])
         return groups
+
+    def partitions(self, target: Target) -> TargetPartitions | None:
+        """The partitions of a target; none: they are not declared."""
+        return self.declared.partitions(
+            target, lambda asset: self._materialized_partitions.get(asset, ())
+        )
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        """Not known: what an arrival was planned to be checked by is waited for."""
+        return None
+
+    def groups(self, asset: str, dimension: str) -> PartitionMap:
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset is not declared, or has no such dimension.
+        """
+        return self.declared.groups(asset, dimension)
 
     # What is measured.
 

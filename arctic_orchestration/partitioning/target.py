@@ -1,0 +1,209 @@
+"""The partitions of one target, and how those of assets belong to them."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import dagster as dg
+from dagster._core.definitions.partitions.context import partition_loading_context
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.key_space import (
+    FAR,
+    Definition,
+    DynamicKeys,
+    store_of,
+    window_of,
+)
+from arctic_orchestration.partitioning.mapping_forms import mapping_of
+from arctic_orchestration.partitioning.maps import DimensionMap, PartitionMap
+
+#: the most windows whose end is made up for at once
+_ENDS_AT_ONCE = 1_000
+
+
+class Source(Protocol):
+    """What a trigger says about the partitions of its asset."""
+
+    @property
+    def mapping(self) -> Any: ...
+
+
+class Clock(Protocol):
+    """Which partitions a moment names."""
+
+    @property
+    def partition(self) -> str | tuple[str, ...]: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def after(self) -> timedelta | None: ...
+
+
+class AnyOfMaps:
+    """Several ways in which a target depends on one asset: what any of them relates."""
+
+    def __init__(self, maps: Sequence[PartitionMap]) -> None:
+        self._maps = maps
+
+    def targets_of(self, keys: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """As of one map."""
+        found: dict[str, tuple[str, ...]] = {}
+        for one in self._maps:
+            for key, targets in one.targets_of(keys).items():
+                found[key] = tuple(dict.fromkeys((*found.get(key, ()), *targets)))
+        return found
+
+    def sources_of(self, target: str) -> tuple[str, ...]:
+        """As of one map."""
+        return tuple(dict.fromkeys(key for one in self._maps for key in one.sources_of(target)))
+
+
+class PartitionedTarget:
+    """A target with a partitions definition.
+
+    Args:
+        definition: how the target is partitioned.
+        upstream: the definition of an asset; None: it has none, or is not known.
+        mappings: Dagster's mapping on each dependency of the target on an asset; none: Dagster's
+            default is used.
+        dynamic_keys: lists the keys of dynamic definitions.
+        missing: the partitions that exist at a moment and were never materialized.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        upstream: Callable[[str], Definition | None],
+        mappings: Callable[[str], Sequence[dg.PartitionMapping]],
+        dynamic_keys: DynamicKeys,
+        missing: Callable[[datetime], Sequence[str]],
+    ) -> None:
+        self.definition = definition
+        self._upstream = upstream
+        self._mappings = mappings
+        self._dynamic_keys = dynamic_keys
+        self._missing = missing
+        self._maps: dict[str, PartitionMap | AnyOfMaps] = {}
+
+    def map_of(self, asset: str, source: Source) -> PartitionMap | AnyOfMaps:
+        """How keys of an asset's arrivals map to target partitions.
+
+        Keys of an asset without partitions, and of a run's job, stand for the target's own.
+
+        Errors:
+            InvalidDefinition: the trigger's mapping is none.
+        """
+        key = f"{asset} {source.mapping}"
+        if key not in self._maps:
+            self._maps[key] = self._find(asset, source.mapping)
+        return self._maps[key]
+
+    def _find(self, asset: str, form: Any) -> PartitionMap | AnyOfMaps:
+        upstream = self._upstream(asset) if asset else None
+        given: Sequence[dg.PartitionMapping | None]
+        if form is not None:
+            given = [mapping_of(form, field="mapping")]
+        else:
+            given = list(dict.fromkeys(self._mappings(asset))) if upstream else []
+        maps = [
+            PartitionMap(upstream, self.definition, mapping, self._dynamic_keys)
+            for mapping in given or [None]
+        ]
+        return maps[0] if len(maps) == 1 else AnyOfMaps(maps)
+
+    def keys_at(self, clock: Clock, at: datetime) -> Sequence[str]:
+        """The partitions that a moment names; empty: there are none yet.
+
+        Errors:
+            InvalidInput: the partitions are no windows of time.
+        """
+        if not isinstance(clock.partition, str):
+            return clock.partition
+        if clock.partition == "all_missing":
+            return self._missing(at)
+        moved = at - clock.after if clock.after is not None else at
+        find = windows.current if clock.partition == "current" else windows.last_ended
+        key = find(self._windows, moved, clock.offset)
+        if key is None:
+            return ()
+        if self.definition is self._windows:
+            return (key,)
+        assert isinstance(self.definition, dg.MultiPartitionsDefinition)
+        return DimensionMap(self.definition, self._time_dimension(), self._dynamic_keys).sources_of(
+            key, at
+        )
+
+    def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
+        """When windows end in ``(after, until]``, the newest thousand at most."""
+        return [end for end, _ in windows.ends(self._windows, after, until, _ENDS_AT_ONCE)]
+
+    def next_end(self, after: datetime) -> datetime | None:
+        """When the next window ends; none: there is no later one."""
+        return windows.next_end(self._windows, after)
+
+    def exists_from(self, key: str) -> datetime | None:
+        """When Dagster begins to have a partition; none: it has no time."""
+        return windows.exists_from(self.definition, key)
+
+    def ends_at(self, key: str) -> datetime | None:
+        """When the window of a partition ends; none: it is no window of time."""
+        of_time = windows_of(self.definition)
+        if of_time is None:
+            return None
+        if of_time is not self.definition:
+            assert isinstance(self.definition, dg.MultiPartitionsDefinition)
+            found = DimensionMap(self.definition, self._time_dimension()).targets_of([key])
+            key = found.get(key, ("",))[0]
+        window = window_of(of_time, key)
+        return None if window is None else window.end
+
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """The partitions of a contiguous range."""
+        with partition_loading_context(
+            effective_dt=FAR, dynamic_partitions_store=store_of(self._dynamic_keys)
+        ):
+            return self.definition.get_partition_keys_in_range(dg.PartitionKeyRange(start, end))
+
+    @property
+    def _windows(self) -> dg.TimeWindowPartitionsDefinition:
+        """The windows of time among the partitions."""
+        found = windows_of(self.definition)
+        if found is None:
+            raise InvalidInput("partition", str(self.definition), "partitions by windows of time")
+        return found
+
+    def _time_dimension(self) -> str:
+        assert isinstance(self.definition, dg.MultiPartitionsDefinition)
+        return next(
+            one.name
+            for one in self.definition.partitions_defs
+            if one.partitions_def == self._windows
+        )
+
+
+def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | None:
+    """The windows of time of a definition, or of its one dimension that has them."""
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return definition
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        found = [
+            one.partitions_def
+            for one in definition.partitions_defs
+            if isinstance(one.partitions_def, dg.TimeWindowPartitionsDefinition)
+        ]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def existing_keys(
+    definition: Definition, at: datetime | None, dynamic_keys: DynamicKeys
+) -> Sequence[str]:
+    """The partitions that Dagster has at a moment; None: now."""
+    with partition_loading_context(
+        effective_dt=at, dynamic_partitions_store=store_of(dynamic_keys)
+    ):
+        return definition.get_partition_keys()

@@ -1,0 +1,112 @@
+"""Arrivals that no job has yet: they wait for the code location, a match, or a check."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.database.tables import events
+from arctic_orchestration.events.event import Event
+from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.placing import Deferred, Match
+from arctic_orchestration.scheduling.store import ScheduleStore
+
+#: arrivals that wait for the code location, taken in one transaction
+_TAKEN_AT_ONCE = 4_000
+#: arrivals without a partition that a deployment looks at again, the newest
+_TRIED_AGAIN = 10_000
+
+
+def defer(
+    tx: sa.Connection, location: Location, waiting: Sequence[tuple[Deferred, int]], now: datetime
+) -> None:
+    """Keeps arrivals, each with its number, that no job gets yet."""
+    rows = [
+        {
+            "location_id": location.id,
+            "schedule_id": one.match.stored.id,
+            "leaf": one.match.leaf,
+            "number": number,
+            "waits_for": one.waits_for,
+            "reason": one.reason,
+            "at": now,
+        }
+        for one, number in waiting
+    ]
+    if rows:
+        new = dialect.insert(tx, deferred_arrivals)
+        again = {name: new.excluded[name] for name in ("waits_for", "reason", "at")}
+        keys = ["schedule_id", "leaf", "number"]
+        tx.execute(new.on_conflict_do_update(index_elements=keys, set_=again), rows)
+
+
+def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
+    """The arrivals that waited for the code location, which are kept no longer."""
+    query = _kept(location).where(deferred_arrivals.c.waits_for == "code")
+    return _take(tx, store, query.limit(_TAKEN_AT_ONCE))
+
+
+def take_checked(
+    tx: sa.Connection, location: Location, store: ScheduleStore, assets: Iterable[str]
+) -> list[Match]:
+    """The arrivals of some assets that waited for checks, which are kept no longer."""
+    query = _kept(location).where(
+        deferred_arrivals.c.waits_for == "checks",
+        dialect.among(tx, events.c.subject, sorted(set(assets))),
+    )
+    return _take(tx, store, query)
+
+
+def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:
+    rows = tx.execute(query).all()
+    if not rows:
+        return []
+    ids = [row.id for row in rows]
+    tx.execute(sa.delete(deferred_arrivals).where(dialect.among(tx, deferred_arrivals.c.id, ids)))
+    stored = store.by_ids(tx, {row.schedule_id for row in rows})
+    parsed: dict[int, Event] = {}
+    return [
+        Match(
+            event=parsed.setdefault(row.number, Event.parse(row.details)),
+            stored=stored[row.schedule_id],
+            leaf=row.leaf,
+            number=row.number,
+        )
+        for row in rows
+        if row.schedule_id in stored
+    ]
+
+
+def _kept(location: Location) -> sa.Select[Any]:
+    kept = deferred_arrivals.c
+    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    return (
+        sa.select(kept.id, kept.schedule_id, kept.leaf, kept.number, events.c.details)
+        .join(events, same)
+        .where(kept.location_id == location.id)
+        .order_by(kept.number, kept.schedule_id, kept.leaf)
+    )
+
+
+def try_again(tx: sa.Connection, location: Location) -> None:
+    """Lets the next tick look again at arrivals that mapped to nothing: the code may differ."""
+    here = deferred_arrivals.c.location_id == location.id
+    newest = (
+        sa.select(deferred_arrivals.c.id)
+        .where(here, deferred_arrivals.c.waits_for == "match")
+        .order_by(deferred_arrivals.c.id.desc())
+        .limit(_TRIED_AGAIN)
+    )
+    ids = list(tx.execute(newest).scalars())
+    if ids:
+        these = dialect.among(tx, deferred_arrivals.c.id, ids)
+        tx.execute(sa.update(deferred_arrivals).where(these).values(waits_for="code"))
+
+
+def forget(tx: sa.Connection, schedule_ids: Iterable[str]) -> None:
+    """Drops the arrivals of schedules that no job has yet, as their waiting jobs are discarded."""
+    these = dialect.among(tx, deferred_arrivals.c.schedule_id, list(schedule_ids))
+    tx.execute(sa.delete(deferred_arrivals).where(these))

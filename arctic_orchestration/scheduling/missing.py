@@ -1,0 +1,87 @@
+"""Counts what is missing where a trigger waits for all partitions that belong together."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database.tables import job_events
+from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.scheduling.jobs import Job
+from arctic_orchestration.scheduling.placing import Placing
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.store import StoredSchedule
+from arctic_orchestration.triggers import Arrivals
+
+#: names that a reason lists
+_NAMED = 5
+
+
+class Arrived(Protocol):
+    """Which partitions had arrived before the events of a transaction."""
+
+    def __call__(self, asset: str, partitions: Collection[str]) -> Set[str]:
+        """Those of some partitions of an asset that were materialized, or observed from outside."""
+        ...
+
+
+class MissingPartitions:
+    """Looks up, for leaves that wait for all, how many partitions are to come, and which."""
+
+    def __init__(self, queue: JobQueue, placing: Placing, arrived: Arrived) -> None:
+        self._queue = queue
+        self._placing = placing
+        self._arrived = arrived
+
+    def noted(
+        self,
+        job: Job,
+        stored: StoredSchedule,
+        arrivals: Sequence[Arrivals],
+        seen: Mapping[tuple[str, int], Set[str]],
+    ) -> tuple[Arrivals, ...]:
+        """The arrivals of a job with scope, with what is missing at each leaf that waits for all.
+
+        ``seen`` are partitions that leaves of open jobs have, beside those in the database.
+        """
+        if not any(leaf.needs_all for leaf in stored.leaves):
+            return tuple(arrivals)
+        before = self._partitions_of(job)
+        noted = list(arrivals)
+        for number, leaf in enumerate(stored.leaves):
+            if leaf.needs_all:
+                have = before[number] | seen[job.id, number]
+                noted[number] = self._of_leaf(job, stored, number, arrivals[number], have)
+        return tuple(noted)
+
+    def _of_leaf(
+        self, job: Job, stored: StoredSchedule, number: int, given: Arrivals, seen: Set[str]
+    ) -> Arrivals:
+        leaf = stored.leaves[number]
+        mapping = self._placing.map_of(stored, number)
+        if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
+            return given
+        asset = leaf.asset_of_partitions
+        taken = partial(Event, kind=EventKind.PARTITION, subject=asset, at=job.created_at)
+        wanted = [key for key in mapping.sources_of(job.scope) if leaf.takes(taken(partition=key))]
+        missing = [key for key in wanted if key not in seen]
+        if missing and leaf.source.complete:
+            before = self._arrived(asset, missing)
+            missing = [key for key in missing if key not in before]
+        return replace(
+            given,
+            required=len(wanted),
+            lacking=len(missing),
+            missing=tuple(missing[:_NAMED]),
+        )
+
+    def _partitions_of(self, job: Job) -> dict[int, set[str]]:
+        """The partitions that each leaf of a job has in the database."""
+        found: dict[int, set[str]] = defaultdict(set)
+        query = sa.select(job_events.c.leaf, job_events.c.partition).distinct()
+        for leaf, partition in self._queue.tx.execute(query.where(job_events.c.job_id == job.id)):
+            found[leaf].add(partition)
+        return found

@@ -1,0 +1,167 @@
+"""The jobs that take the events of one transaction."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.database import dialect
+from arctic_orchestration.database.tables import events, is_waiting, job_events, jobs
+from arctic_orchestration.events.event import Event
+from arctic_orchestration.scheduling import schedule_partitions
+from arctic_orchestration.scheduling.jobs import Job
+from arctic_orchestration.scheduling.placing import COMMON, Match, partition_of
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.schedule_partitions import Fired
+from arctic_orchestration.scheduling.store import StoredSchedule
+
+
+def slot_of(scope: str | None) -> str:
+    """What the waiting job of a scope has in ``waiting_for``."""
+    return "" if scope is None or scope == COMMON else f"partition:{scope}"
+
+
+class OpenJobs:
+    """The waiting jobs of schedules by their scope, and what was counted for each scope before."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+        self._tx = queue.tx
+        #: by schedule, then by scope
+        self._jobs: dict[str, dict[str | None, Job]] = defaultdict(dict)
+        self._fired: dict[tuple[str, str], Fired] = {}
+        self._kept: dict[str, list[tuple[int, int, Event]]] = {}
+        #: partitions each leaf of an open job has, as far as this transaction asked
+        self.seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def load(self, matches: Sequence[Match]) -> None:
+        """Reads the jobs that some events concern."""
+        self._jobs, self.seen = defaultdict(dict), defaultdict(set)
+        self._fired, self._kept = {}, {}
+        if not matches:
+            return
+        backend = self._tx.dialect.name
+        whole = {match.stored.id for match in matches}
+        found = self._load(_WHOLE, whole)
+        scopes = {
+            (match.stored.id, match.scope)
+            for match in matches
+            if match.scope is not None and match.scope != COMMON
+        }
+        common = {match.stored.id for match in matches if match.scope == COMMON}
+        if common:
+            found += self._load(_SCOPED, common)
+        if scopes:
+            given = {
+                "schedules": dialect.given(self._tx, sorted({id for id, _ in scopes})),
+                "slots": dialect.given(self._tx, sorted({slot_of(scope) for _, scope in scopes})),
+            }
+            found += self._queue.load(query=_slots(backend), given=given)
+            self._fired = schedule_partitions.fired(self._tx, scopes)
+            # A partition that begins to wait takes over what was kept for all.
+            pools = {job.schedule_id: job for job in found if job.scope == COMMON}
+            self._kept = self._events_of(pools.values())
+        for job in found:
+            self._jobs[job.schedule_id][job.scope] = job
+        if found:
+            partitions = {partition_of(match.event) for match in matches}
+            seen = {
+                "jobs": dialect.given(self._tx, sorted({job.id for job in found})),
+                "partitions": dialect.given(self._tx, sorted(partitions)),
+            }
+            for row in self._tx.execute(_partitions_seen(backend), seen):
+                self.seen[row.job_id, row.leaf].add(row.partition)
+
+    def get(self, stored: StoredSchedule, scope: str | None) -> Job | None:
+        """The job of a scope that takes events, if there is one."""
+        return self._jobs[stored.id].get(scope)
+
+    def scoped(self, stored: StoredSchedule) -> list[Job]:
+        """The waiting jobs of all target partitions."""
+        found = self._jobs[stored.id]
+        return [job for scope, job in found.items() if scope is not None and scope != COMMON]
+
+    def add(self, job: Job) -> Job:
+        """A job that begins."""
+        self._jobs[job.schedule_id][job.scope] = job
+        return self._queue.add(job)
+
+    def renew(self, job: Job) -> None:
+        """Takes a job as the transaction has left it."""
+        self._jobs[job.schedule_id][job.scope] = self._queue.current(job)
+
+    def close(self, job: Job, fired: Job, stored: StoredSchedule) -> None:
+        """Notes that a job has fired, and takes no more events unless it says so."""
+        del self._jobs[job.schedule_id][job.scope]
+        if job.scope is not None:
+            number = common_number(stored, fired)
+            at = fired.satisfied_at or self._queue.now
+            self._fired[job.schedule_id, job.scope] = Fired(at=at, common_number=number)
+            if fired.waiting_for is not None:
+                self._jobs[job.schedule_id][job.scope] = fired
+
+    def fired(self, stored: StoredSchedule, scope: str) -> Fired | None:
+        """When the schedule fired last for a scope."""
+        return self._fired.get((stored.id, scope))
+
+    def kept(self, stored: StoredSchedule) -> Sequence[tuple[int, int, Event]]:
+        """Leaf, number and event of what concerns every partition of the target."""
+        return self._kept.get(stored.id, ())
+
+    def keep(self, stored: StoredSchedule, leaf: int, number: int, event: Event) -> None:
+        """Notes one more event that concerns every partition."""
+        self._kept.setdefault(stored.id, []).append((leaf, number, event))
+
+    def _load(self, which: sa.ColumnElement[bool], schedules: Iterable[str]) -> list[Job]:
+        given = {"schedules": dialect.given(self._tx, sorted(schedules))}
+        of_these = dialect.among_given(self._tx.dialect.name, jobs.c.schedule_id, "schedules")
+        return self._queue.load(query=sa.select(jobs).where(of_these, which), given=given)
+
+    def _events_of(self, pools: Iterable[Job]) -> dict[str, list[tuple[int, int, Event]]]:
+        kept: dict[str, list[tuple[int, int, Event]]] = {}
+        for pool in pools:
+            query = (
+                sa.select(job_events.c.leaf, job_events.c.number, events.c.details)
+                .join(
+                    events,
+                    (events.c.location_id == job_events.c.location_id)
+                    & (events.c.number == job_events.c.number),
+                )
+                .where(job_events.c.job_id == pool.id)
+                .order_by(job_events.c.number)
+            )
+            kept[pool.schedule_id] = [
+                (row.leaf, row.number, Event.parse(row.details)) for row in self._tx.execute(query)
+            ]
+        return kept
+
+
+def common_number(stored: StoredSchedule, job: Job) -> int:
+    """The number of the last common event that a job has."""
+    return max((job.arrivals[leaf].number for leaf in stored.kept), default=0)
+
+
+_WHOLE = (jobs.c.waiting_for == "") & is_waiting
+_SCOPED = jobs.c.waiting_for.is_not(None) & (jobs.c.waiting_for != "") & is_waiting
+
+
+@cache
+def _slots(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of some scopes of some schedules."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        dialect.among_given(backend, jobs.c.waiting_for, "slots"),
+        jobs.c.scope.is_not(None),
+        is_waiting,
+    )
+
+
+@cache
+def _partitions_seen(backend: str) -> sa.Select[Any]:
+    """Which of some partitions the leaves of jobs have seen."""
+    return sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
+        dialect.among_given(backend, job_events.c.job_id, "jobs"),
+        dialect.among_given(backend, job_events.c.partition, "partitions"),
+    )

@@ -1,0 +1,221 @@
+"""The assets and jobs that a file of schedules declares, so that partitions can be simulated.
+
+::
+
+    assets:
+      raw/orders: {partitions: {multi: {date: {daily: {start: 2026-01-01}},
+                                        region: {static: [emea, amer, apac]}}}}
+      summary:
+        partitions: {daily: {start: 2026-01-01}}
+        deps: [raw/orders]                    # or {raw/orders: {time_window: {start_offset: -1}}}
+    jobs:
+      rollup: [summary]
+
+Definitions and mappings are Dagster's own; no instance and no code location is needed.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.schedule import Schedule, Target
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from arctic_orchestration.partitioning.maps import DimensionMap
+    from arctic_orchestration.partitioning.target import PartitionedTarget
+
+_ASSET_FIELDS = ("partitions", "deps")
+_EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredAsset:
+    """An asset, how it is partitioned, and the mapping on each asset it depends on."""
+
+    partitions: "dg.PartitionsDefinition[Any] | None" = None
+    #: none: Dagster's default
+    deps: "Mapping[str, dg.PartitionMapping | None]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredAssets:
+    """What a file declares; nothing is known of other assets."""
+
+    assets: Mapping[str, DeclaredAsset] = field(default_factory=dict)
+    #: the assets that each job makes
+    jobs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: the keys of dynamic definitions by their names
+    dynamic: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    _targets: "dict[str, PartitionedTarget | None]" = field(default_factory=dict)
+
+    def partitions(
+        self, target: Target, materialized: Callable[[str], Collection[str]]
+    ) -> "PartitionedTarget | None":
+        """The partitions of a target; none: they are not declared."""
+        key = target.to_text()
+        if key not in self._targets:
+            self._targets[key] = self._find(target, materialized)
+        return self._targets[key]
+
+    def groups(self, asset: str, dimension: str) -> "DimensionMap":
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset's partitions have no such dimension.
+        """
+        import dagster as dg
+
+        from arctic_orchestration.partitioning.maps import DimensionMap
+
+        found = self.assets.get(asset)
+        if found is None or not isinstance(found.partitions, dg.MultiPartitionsDefinition):
+            expected = f"a dimension of the partitions of {asset}, as assets: declares them"
+            raise InvalidInput("per", dimension, expected)
+        return DimensionMap(found.partitions, dimension, self._keys_of)
+
+    def ranges(self, target: Target, keys: Sequence[str]) -> list[list[str]] | None:
+        """The partitions of a target in contiguous ranges; none: they are not declared."""
+        definition = self._definition(target)
+        if definition is None:
+            return None
+        from arctic_orchestration.partitioning import windows
+
+        return windows.ranges(definition, keys, self._keys_of)
+
+    def problems(self, schedules: Sequence[Schedule]) -> list[InvalidInput]:
+        """What schedules say about partitions and the declared assets cannot do."""
+        if not self.assets:
+            return []
+        from arctic_orchestration.scheduling.partition_problems import partition_problems
+
+        problems: list[InvalidInput] = []
+        for schedule in schedules:
+            target = schedule.target
+            definition = self._definition(target)
+            problems += partition_problems(
+                schedule,
+                definitions=[definition] if definition is not None else [],
+                upstream=self._upstream,
+                mappings=partial(self._mappings, target),
+            )
+        return problems
+
+    def _find(
+        self, target: Target, materialized: Callable[[str], Collection[str]]
+    ) -> "PartitionedTarget | None":
+        definition = self._definition(target)
+        if definition is None:
+            return None
+        from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys
+
+        def missing(at: datetime) -> list[str]:
+            have = [set(materialized(asset)) for asset in self._assets_of(target)]
+            keys = existing_keys(definition, at, self._keys_of)
+            return [key for key in keys if any(key not in made for made in have)]
+
+        return PartitionedTarget(
+            definition,
+            upstream=self._upstream,
+            mappings=lambda asset: self._mappings(target, asset),
+            dynamic_keys=self._keys_of,
+            missing=missing,
+        )
+
+    def _definition(self, target: Target) -> "dg.PartitionsDefinition[Any] | None":
+        found = [
+            asset.partitions
+            for name in self._assets_of(target)
+            if (asset := self.assets.get(name)) is not None and asset.partitions is not None
+        ]
+        return found[0] if found else None
+
+    def _assets_of(self, target: Target) -> Sequence[str]:
+        return self.jobs.get(target.job, ()) if target.job is not None else target.assets
+
+    def _upstream(self, asset: str) -> "dg.PartitionsDefinition[Any] | None":
+        found = self.assets.get(asset)
+        return None if found is None else found.partitions
+
+    def _mappings(self, target: Target, asset: str) -> "list[dg.PartitionMapping]":
+        deps = [self.assets[name].deps for name in self._assets_of(target) if name in self.assets]
+        given = (of.get(asset) for of in deps)
+        return [mapping for mapping in given if mapping is not None]
+
+    def _keys_of(self, dynamic: str) -> Sequence[str]:
+        return self.dynamic.get(dynamic, ())
+
+
+def read_declared(document: object) -> DeclaredAssets:
+    """The ``assets:`` and ``jobs:`` of a loaded file; neither has to be there.
+
+    Errors:
+        InvalidDefinition: names every field, its value and what was expected.
+    """
+    if not isinstance(document, Mapping):
+        return DeclaredAssets()
+    given, jobs = document.get("assets", _EMPTY), document.get("jobs", _EMPTY)
+    problems: list[InvalidInput] = []
+    if not isinstance(given, Mapping):
+        problems.append(InvalidInput("assets", given, "a mapping of asset names"))
+        given = _EMPTY
+    if not isinstance(jobs, Mapping):
+        problems.append(InvalidInput("jobs", jobs, "a mapping of job names"))
+        jobs = _EMPTY
+    assets: dict[str, DeclaredAsset] = {}
+    dynamic: dict[str, Sequence[str]] = {}
+    for name, form in given.items():
+        place = f"assets.{name}"
+        try:
+            assets[str(name)] = _asset(form, place, dynamic)
+        except InvalidDefinition as error:
+            problems += error.problems
+        except InvalidInput as error:
+            problems.append(error)
+    for name, made in jobs.items():
+        if not (isinstance(made, list) and all(isinstance(asset, str) for asset in made)):
+            problems.append(InvalidInput(f"jobs.{name}", made, "a list of assets"))
+            continue
+        problems += [
+            InvalidInput(f"jobs.{name}", asset, "an asset that assets: declares")
+            for asset in made
+            if asset not in assets
+        ]
+    if problems:
+        raise InvalidDefinition(problems)
+    return DeclaredAssets(assets=assets, jobs=dict(jobs), dynamic=dynamic)
+
+
+def _asset(form: object, place: str, dynamic: dict[str, Sequence[str]]) -> DeclaredAsset:
+    # Dagster takes a second to import, and most files declare no assets.
+    from arctic_orchestration.partitioning.forms import definition_of, dynamic_keys_of
+    from arctic_orchestration.partitioning.mapping_forms import mapping_of
+
+    if form is None:
+        form = {}
+    if not isinstance(form, Mapping):
+        raise InvalidInput(place, form, f"a mapping of {', '.join(_ASSET_FIELDS)}")
+    for name in form:
+        if name not in _ASSET_FIELDS:
+            raise InvalidInput(f"{place}.{name}", form[name], "no such field")
+    partitions = form.get("partitions")
+    definition = None
+    if partitions is not None:
+        definition = definition_of(partitions, field=f"{place}.partitions")
+        dynamic.update(dynamic_keys_of(partitions, field=f"{place}.partitions"))
+    deps = form.get("deps", [])
+    if isinstance(deps, list):
+        deps = dict.fromkeys(deps)
+    if not isinstance(deps, Mapping) or not all(isinstance(name, str) for name in deps):
+        raise InvalidInput(f"{place}.deps", deps, "a list of assets, or a mapping to mappings")
+    return DeclaredAsset(
+        partitions=definition,
+        deps={
+            asset: None if mapping is None else mapping_of(mapping, field=f"{place}.deps.{asset}")
+            for asset, mapping in deps.items()
+        },
+    )
