@@ -103,11 +103,15 @@ class PartitionedTarget:
 
     def _find(self, asset: str, form: Any) -> PartitionMap | AnyOfMaps:
         upstream = self._upstream(asset) if asset else None
-        given: Sequence[dg.PartitionMapping | None]
+        given: list[dg.PartitionMapping | None]
         if form is not None:
             given = [mapping_of(form, field="mapping")]
         else:
-            given = list(dict.fromkeys(self._mappings(asset))) if upstream else []
+            given = []
+            for mapping in self._mappings(asset) if upstream else ():
+                # Some cannot be hashed.
+                if mapping not in given:
+                    given.append(mapping)
         maps = [
             PartitionMap(upstream, self.definition, mapping, self._dynamic_keys)
             for mapping in given or [None]
