@@ -31,13 +31,29 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_each_task_of_a_batch_is_defined_once(tmp_path: Path, made: Counter[str]) -> None:
-    """Nothing is made and then replaced: one op and one asset for each of 20 tasks."""
+    """Nothing is made and then replaced: one asset for each of 20 tasks, one op for equal ones."""
     tasks = [
         {"name": f"b/t{number}", "dependencies": [f"b/t{number - 1}"] if number else []}
         for number in range(20)
     ]
     task_definitions(batches=[written(tmp_path, "b", *tasks)])
-    assert made == {"OpDefinition": 20, "AssetsDefinition": 20}
+    # One task has no parent.
+    assert made == {"OpDefinition": 2, "AssetsDefinition": 20}
+
+
+def test_tasks_that_share_an_op_keep_what_is_their_own(tmp_path: Path) -> None:
+    """Names, descriptions, tags and functions."""
+    tasks = [
+        {"name": "b/first", "description": "The first.", "python": "os:getcwd"},
+        {"name": "b/second", "python": "os:getpid", "tags": {"size": "small"}},
+        {"name": "b/third", "description": "The third.", "tags": {"size": "small"}},
+    ]
+    assets = task_definitions(batches=[written(tmp_path, "b", *tasks)]).assets or ()
+    ops = [one.op for one in assets if isinstance(one, dg.AssetsDefinition)]
+    assert [op.name for op in ops] == ["b__first", "b__second", "b__third"]
+    assert [op.description for op in ops] == ["The first.", None, "The third."]
+    assert [dict(op.tags) for op in ops] == [{}, {"size": "small"}, {"size": "small"}]
+    assert len({op.compute_fn for op in ops}) == 3
 
 
 def test_a_decorated_task_is_defined_twice_besides_its_own_definition(made: Counter[str]) -> None:

@@ -1,17 +1,19 @@
 """The assets that are made of the tasks of batch files.
 
 ``@dg.asset`` inspects the signature of each function again and again. The tasks of a batch have
-one function in common, so their definitions are put together here without that: a location of
-thousands of tasks is loaded by each of its processes.
+one function in common, so their definitions are put together here without that, from parts that
+equal tasks share: a location of thousands of tasks is loaded by each of its processes.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.utils import check_valid_name
 
 from arctic_orchestration.code_location.freshness.declaring import checked, entry_of
 from arctic_orchestration.code_location.freshness.history import history_link
@@ -48,6 +50,8 @@ class BatchAssets:
     known: Mapping[str, TaskSpec]
     graph: TaskGraph
     _days: dict[tuple[str, str], dg.DailyPartitionsDefinition] = field(default_factory=dict)
+    _deps: dict[tuple[dg.AssetKey, bool], dg.AssetDep] = field(default_factory=dict)
+    _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
 
     def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
         """The asset of a task, with a partition for each day."""
@@ -59,15 +63,11 @@ class BatchAssets:
         ]
         # By number: names of tasks need not be names in Python, nor be different as such.
         inputs = [_input(number) for number in range(len(deps))]
-        op = dg.OpDefinition(
-            compute_fn=_computing(one, function),
-            name=key.to_python_identifier(),
-            ins={one.name: one for one in inputs},
-            outs={_RESULT: dg.Out()},
-            required_resource_keys={SPARK},
-            description=task.description or None,
-            tags={**batch.tags, **task.tags},
-        )
+        # Of ops that differ in nothing else, a copy: to make one takes as long as the asset does.
+        op = copy.copy(self._template(len(deps), tuple({**batch.tags, **task.tags}.items())))
+        op._name = check_valid_name(key.to_python_identifier())
+        op._description = task.description or None
+        op._compute_fn = _computing(one, function)
         spec = dg.AssetSpec(
             key=key,
             deps=deps,
@@ -87,6 +87,20 @@ class BatchAssets:
             specs=[spec],
         )
 
+    def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
+        """An op without a function, for so many parents."""
+        form = (parents, tags)
+        if form not in self._templates:
+            self._templates[form] = dg.OpDefinition(
+                compute_fn=_nothing,
+                name="template",
+                ins={found.name: found for found in map(_input, range(parents))},
+                outs={_RESULT: dg.Out()},
+                required_resource_keys={SPARK},
+                tags=dict(tags),
+            )
+        return self._templates[form]
+
     def _days_of(self, batch: Batch, timezone: str) -> dg.DailyPartitionsDefinition:
         start = batch.partitions_start.isoformat()
         found = self._days.get((start, timezone))
@@ -104,10 +118,17 @@ class BatchAssets:
         """
         other = self.known.get(parent)
         # A task may have another name than its asset.
-        key = dg.AssetKey.from_user_string(other.target if other is not None else parent)
-        if other is not None and other.batch == spec.batch:
-            return dg.AssetDep(key)
-        return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
+        key = _key(other.target if other is not None else parent)
+        same_day = other is not None and other.batch == spec.batch
+        dep = self._deps.get((key, same_day))
+        if dep is None:
+            mapping = None if same_day else dg.LastPartitionMapping()
+            dep = self._deps[key, same_day] = dg.AssetDep(key, partition_mapping=mapping)
+        return dep
+
+
+#: Parents of many tasks are few.
+_key = lru_cache(maxsize=65_536)(dg.AssetKey.from_user_string)
 
 
 @cache
@@ -136,6 +157,9 @@ def run_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, task: Batc
         log=context.log,
         _session=lambda: spark.spark_session,
     )
+
+
+def _nothing(context: dg.AssetExecutionContext, inputs: Mapping[str, Any]) -> None: ...
 
 
 def _computing(one: Written, function: Function | None) -> Any:

@@ -10,9 +10,11 @@ everything below it for a job would select what no job can make, and Dagster ref
 """
 
 import logging
+import re
 import time as steady
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -30,6 +32,9 @@ GROUP = "arctic_tasks"
 #: the metadata entry of a task's asset or job that leads to its history
 HISTORY = "arctic/task_history"
 
+#: characters that would break an address or a selection
+_UNSAFE = re.compile(r"[^\w.-]")
+
 #: Dagster's storage takes some 60 events a second
 _REPORTED_AT_ONCE = 100
 #: after so long a tick leaves the rest to the next; Dagster evaluates no other sensor meanwhile
@@ -42,6 +47,7 @@ _Job = TypeVar("_Job", dg.JobDefinition, UnresolvedAssetJobDefinition)
 _log = logging.getLogger("arctic.freshness.history")
 
 
+@lru_cache(maxsize=65_536)
 def history_key(task: str) -> dg.AssetKey:
     """The asset that has the history of a task, each name having one of its own.
 
@@ -217,6 +223,4 @@ def _component(part: str) -> str:
     """One component of a key; none, ``.`` and ``..`` would be lost from an address."""
     if part.strip(".") == "":
         return "~~" + "".join(f"~{ord(letter):x}~" for letter in part)
-    return "".join(
-        letter if letter.isalnum() or letter in "_.-" else f"~{ord(letter):x}~" for letter in part
-    )
+    return _UNSAFE.sub(lambda found: f"~{ord(found[0]):x}~", part)
