@@ -94,6 +94,7 @@ def examine() -> list[Finding]:
     with instance:
         # First of those that ask for the run coordinator.
         findings += _guarded("run coordinator", lambda: doctor_queue.run_coordinator(instance))
+        findings += _guarded("run launcher", lambda: doctor_queue.run_launcher(instance))
         findings += _guarded("feed", lambda: doctor_feed.mode(instance))
         findings += _guarded("feed", lambda: doctor_feed.positions(instance))
         findings += _guarded("daemon", lambda: doctor_daemon.daemon(instance))

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from arctic_orchestration.cli.dagster_errors import told_by_dagster
+from arctic_orchestration.cli.doctor_state import Use, uses
 from arctic_orchestration.cli.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.cli.queue_state import Ruled, daemon_trouble
 from arctic_orchestration.cli.state import sqlite_file
@@ -56,6 +57,25 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     if last is not None:
         found += f"; last pass {format_moment(last.at)}"
     return [Finding(check=_CHECK, status=GOOD, found=found), *_held(rules, paused, now)]
+
+
+def run_launcher(instance: "DagsterInstance") -> list[Finding]:
+    """Whether runs of schedules claim their job when they begin; no failure where they do not."""
+    launcher, check = type(instance.run_launcher), "run launcher"
+    if any(base.__name__ == "ArcticRunLauncher" for base in launcher.__mro__):
+        return [Finding(check=check, status=GOOD, found=launcher.__name__)]
+    if Use.SCHEDULES not in uses():
+        return []
+    return [
+        Finding(
+            check=check,
+            status=WARNING,
+            found=f"{launcher.__name__}: a slow run that was given up may begin after all, beside "
+            "the job's next attempt",
+            advice="in dagster.yaml, unless runs start in containers: run_launcher: "
+            "{module: arctic_orchestration.run_launcher, class: ArcticRunLauncher}",
+        )
+    ]
 
 
 def has_rules(instance: "DagsterInstance") -> bool:

@@ -1,18 +1,29 @@
 """``arctic doctor``: what it finds of the run coordinator and of the daemon behind the queue."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
 from arctic_orchestration.coordinator import passes
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.scheduling.location import locked
+from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.store import Origin, ScheduleStore
+from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
+from arctic_orchestration_tests.cli.test_doctor import instance
 from arctic_orchestration_tests.coordinator.daemon_queue import OURS, STOCK, RunQueue
 
 MakeQueue = Callable[..., RunQueue]
 
+__all__ = ["instance"]
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 START = "start it: dagster-daemon run, or dagster dev"
 
@@ -139,3 +150,32 @@ def test_looking_neither_makes_nor_migrates_a_state_database(
     database = Database(empty_url)
     assert database.revision() is None
     database.close()
+
+
+@ON_SQLITE
+def test_a_launcher_under_which_two_runs_of_a_job_may_begin_is_a_remark(
+    instance: dg.DagsterInstance, empty_url: str, arctic: Callable[..., Outcome]
+) -> None:
+    """Where schedules are used; it is no failure, and Docker and Kubernetes have no other."""
+    database = Database(empty_url)
+    database.upgrade()
+    assert "run launcher" not in found()
+    schedule = Schedule(name="s", target="work", trigger=on.partitions("raw/a"))
+    with database.begin() as tx:
+        place = locked(tx, "default", "flights")
+        ScheduleStore().add(tx, place, [schedule], Origin.API, NOON)
+    database.close()
+    status, what, advice = found()["run launcher"]
+    assert status == WARNING
+    assert what == (
+        "DefaultRunLauncher: a slow run that was given up may begin after all, beside the job's "
+        "next attempt"
+    )
+    assert "class: ArcticRunLauncher" in advice
+    with (Path(instance.root_directory) / "dagster.yaml").open("a") as configuration:
+        configuration.write(
+            "run_launcher:\n"
+            "  module: arctic_orchestration.run_launcher\n"
+            "  class: ArcticRunLauncher\n"
+        )
+    assert found()["run launcher"] == (GOOD, "ArcticRunLauncher", "")
