@@ -4,14 +4,20 @@ The daemon logs two lines for each tick of a sensor, also if the tick had nothin
 sensors tick every few seconds, so most lines of the log would be about nothing. Here a line that
 begins a tick is left out, and one that ends it is logged when its text is news, or after ten
 minutes as a sign of life. Lines of other sensors, of requested runs and of failures stay.
+
+The daemon imports no code of a location. The filter is installed by what ``dagster.yaml`` names:
+``ArcticRunCoordinator`` or ``ArcticRunLauncher``. Sensors of consumers have names of their users;
+they are recognized by the text of their first idle tick.
 """
 
 import logging
 import re
 
-_SENSOR = r"(?P<sensor>arctic_\w+)"
-_BEGIN = re.compile(rf"Checking for new runs for sensor: {_SENSOR}$")
-_END = re.compile(rf"Sensor {_SENSOR} skipped: (?P<text>.*)$", re.DOTALL)
+_OWN = "arctic_"
+_BEGIN = re.compile(r"Checking for new runs for sensor: (?P<sensor>\w+)$")
+_END = re.compile(r"Sensor (?P<sensor>\w+) skipped: (?P<text>.*)$", re.DOTALL)
+#: what the sensor of a consumer begins its text with
+_OF_CONSUMER = re.compile(r"consumer [\w.-]+: ")
 _AGAIN_SECONDS = 600
 #: texts remembered, before they are forgotten
 _REMEMBERED = 1_000
@@ -23,13 +29,19 @@ class IdleTicks(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._logged_at: dict[str, float] = {}
+        self._of_consumers: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is logged."""
         message = record.getMessage()
-        if _BEGIN.match(message):
-            return False
-        if not _END.match(message):
+        if begin := _BEGIN.match(message):
+            return not self._is_own(begin["sensor"])
+        end = _END.match(message)
+        if end is None:
+            return True
+        if _OF_CONSUMER.match(end["text"]):
+            self._of_consumers.add(end["sensor"])
+        elif not end["sensor"].startswith(_OWN):
             return True
         # A clock that was set back does not keep lines out.
         age = record.created - self._logged_at.get(message, float("-inf"))
@@ -39,6 +51,9 @@ class IdleTicks(logging.Filter):
             self._logged_at.clear()
         self._logged_at[message] = record.created
         return True
+
+    def _is_own(self, sensor: str) -> bool:
+        return sensor.startswith(_OWN) or sensor in self._of_consumers
 
 
 _idle_ticks = IdleTicks()

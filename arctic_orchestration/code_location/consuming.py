@@ -159,7 +159,9 @@ class _Following:
         said = ", ".join(f"{what} {number}" for what, number in counts.items())
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=said)
-        return dg.SensorResult(skip_reason=said or "nothing new", cursor=said or context.cursor)
+        # The filter of the daemon's log recognizes the text by its beginning.
+        text = f"consumer {self._consumer.name}: {said or 'nothing new'}"
+        return dg.SensorResult(skip_reason=text, cursor=said or context.cursor)
 
     def _request_or_refusal(
         self, delivery: Delivery, follower: Follower, context: dg.SensorEvaluationContext

@@ -13,8 +13,8 @@ from dagster._core.run_coordinator.queued_run_coordinator import (
 )
 from dagster._serdes import ConfigurableClassData
 
+from arctic_orchestration import idle_ticks
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.coordinator import idle_ticks
 from arctic_orchestration.coordinator.asking import Asker, asker
 from arctic_orchestration.coordinator.passes import DaemonPasses
 from arctic_orchestration.coordinator.submission import facts_of

@@ -13,6 +13,7 @@ from dagster._core.launcher.base import LaunchRunContext
 from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
 from dagster._serdes import ConfigurableClassData
 
+from arctic_orchestration import idle_ticks
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 
@@ -33,6 +34,11 @@ class ArcticRunLauncher(DefaultRunLauncher):
     Errors:
         ConfigurationError: ``dagster.yaml`` names an ``instance_class`` of its own.
     """
+
+    def register_instance(self, instance: DagsterInstance) -> None:
+        """Called with the instance, in the daemon among others."""
+        super().register_instance(instance)
+        idle_ticks.install()
 
     def launch_run(self, context: LaunchRunContext) -> None:
         """Launches the run in the code server of its location."""

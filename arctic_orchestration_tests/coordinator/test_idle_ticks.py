@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
-from arctic_orchestration.coordinator import idle_ticks
-from arctic_orchestration.coordinator.idle_ticks import IdleTicks
+from arctic_orchestration import idle_ticks
+from arctic_orchestration.idle_ticks import IdleTicks
 from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue
 
 BEGIN = "Checking for new runs for sensor: arctic_dispatcher"
@@ -32,6 +34,15 @@ def test_a_tick_without_news_is_not_logged() -> None:
     assert logged(*lines) == [IDLE]
     assert logged(*lines, (20, BEGIN), (21, HELD), (26, IDLE)) == [IDLE, HELD]
     assert logged((0, IDLE), (599, IDLE), (600, IDLE), (1199, IDLE)) == [IDLE, IDLE]
+
+
+def test_a_consumers_sensor_is_recognized_by_its_text() -> None:
+    """Its name is its user's; the first line that begins a tick comes too early."""
+    begin = "Checking for new runs for sensor: handle_flights"
+    idle = "Sensor handle_flights skipped: consumer my.flights-2: nothing new"
+    again = "Sensor handle_flights skipped: the database is unavailable"
+    lines = [(0.0, begin), (1.0, idle), (5.0, begin), (6.0, idle), (7.0, again), (8.0, again)]
+    assert logged(*lines) == [begin, idle, again, again]
 
 
 @pytest.mark.parametrize(
@@ -62,4 +73,20 @@ def test_the_coordinator_brings_the_filter_into_the_daemon(
     logger.removeFilter(idle_ticks._idle_ticks)
     for _ in range(2):
         assert make_queue(backend, OURS).instance.run_coordinator is not None
+    assert logger.filters.count(idle_ticks._idle_ticks) == 1
+
+
+def test_so_does_the_launcher(dagster_instance: Callable[[str], dg.DagsterInstance]) -> None:
+    """An instance with Dagster's own run coordinator has the filter, too."""
+    home = Path(dagster_instance("sqlite").root_directory)
+    with (home / "dagster.yaml").open("a") as configuration:
+        configuration.write(
+            "run_launcher:\n"
+            "  module: arctic_orchestration.run_launcher\n"
+            "  class: ArcticRunLauncher\n"
+        )
+    logger = logging.getLogger("dagster.daemon.SensorDaemon")
+    logger.removeFilter(idle_ticks._idle_ticks)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert instance.run_launcher is not None
     assert logger.filters.count(idle_ticks._idle_ticks) == 1
