@@ -6,8 +6,9 @@ begins a tick is left out, and one that ends it is logged when its text is news,
 minutes as a sign of life. Lines of other sensors, of requested runs and of failures stay.
 
 The daemon imports no code of a location. The filter is installed by what ``dagster.yaml`` names:
-``ArcticRunCoordinator`` or ``ArcticRunLauncher``. Sensors of consumers have names of their users;
-they are recognized by the text of their first idle tick.
+``ArcticRunCoordinator`` when the daemon starts, ``ArcticRunLauncher`` when it launches its first
+run. Sensors of consumers have names of their users; they are recognized by the text of their
+first idle tick.
 """
 
 import logging
