@@ -9,6 +9,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration.database.tables import (
     deleted_schedules,
     events,
@@ -36,6 +37,7 @@ from arctic_orchestration.scheduling.store import ScheduleStore
 #: What is deleted with a location; jobs, and what belongs to them, go with their schedules.
 OF_LOCATION = (
     location_inventories,
+    deferred_arrivals,
     schedules,
     deleted_schedules,
     timers,
