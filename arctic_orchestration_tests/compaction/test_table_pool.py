@@ -298,6 +298,8 @@ def test_the_places_that_are_given_away_are_bounded() -> None:
     assert jobs.newly_overdue() == []
     assert jobs.overdue_text().endswith("no other is begun: restart the process")
     over.set()
+    for name in "ab":
+        jobs.wait_for(name, LONG)
     assert jobs.run("c", hangs, heard([]), LONG) == ["c"]
     assert pool.overdue() == frozenset()
 
