@@ -227,8 +227,8 @@ class DispatcherSensor(EveryJobSensor):
         reference = context.instance_ref or context.instance.get_ref()
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.cluster, location, storage)
-        targets = RepositoryTargets(repository, lambda: context.instance)
         if key not in self._engines:
+            targets = RepositoryTargets(repository, lambda: context.instance)
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
             known_as = origin.location_name if origin else None
             log = DagsterLog(context.instance, location=location, known_as=known_as)
@@ -256,7 +256,8 @@ class DispatcherSensor(EveryJobSensor):
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
         # The instance of a tick ends with it; the feed has connections of its own.
         engine, watch = self._engines[key]
-        engine.targets = targets
+        assert isinstance(engine.targets, RepositoryTargets)
+        engine.targets.renew(lambda: context.instance)
         engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
         engine.surroundings = replace(

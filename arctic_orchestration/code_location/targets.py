@@ -194,6 +194,11 @@ class RepositoryTargets:
         self._partitioned: dict[str, PartitionedTarget | None] = {}
         self._make_instance = instance
 
+    def renew(self, instance: Callable[[], dg.DagsterInstance]) -> None:
+        """Asks another instance from now on; what was found out about partitions is kept."""
+        self.__dict__.pop("_instance", None)
+        self._make_instance = instance
+
     @cached_property
     def _instance(self) -> dg.DagsterInstance:
         return self._make_instance()

@@ -27,7 +27,7 @@ from arctic_orchestration.partitioning.relations import Identity, Relation, rela
 __all__ = ["DimensionMap", "PartitionMap", "PartitionsMap", "check"]
 
 #: The answers of so many keys are remembered, where they do not change.
-_REMEMBERED = 4096
+_REMEMBERED = 16_384
 
 
 class PartitionsMap(Protocol):

@@ -16,7 +16,7 @@ from dagster._core.definitions.partitions.subset.time_window import TimeWindowPa
 from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
 
 #: The upstream keys of so many targets are remembered.
-_REMEMBERED = 2048
+_REMEMBERED = 16_384
 
 Windows = dg.TimeWindowPartitionsDefinition
 

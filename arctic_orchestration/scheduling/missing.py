@@ -16,7 +16,7 @@ from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import StoredSchedule
 from arctic_orchestration.triggers import Arrivals
 
-#: names that a reason lists
+#: as long as more are missing, a reason only says how many
 _NAMED = 5
 
 
@@ -49,12 +49,22 @@ class MissingPartitions:
         """
         if not any(leaf.needs_all for leaf in stored.leaves):
             return tuple(arrivals)
-        before = self._partitions_of(job)
         noted = list(arrivals)
+        before: dict[int, set[str]] | None = None
         for number, leaf in enumerate(stored.leaves):
-            if leaf.needs_all:
-                have = before[number] | seen[job.id, number]
-                noted[number] = self._of_leaf(job, stored, number, arrivals[number], have)
+            given = arrivals[number]
+            if not leaf.needs_all:
+                continue
+            if given.required is not None and not leaf.source.complete:
+                lacking = given.required - given.partitions
+                if lacking > _NAMED:
+                    # To say which ones costs more than everything else.
+                    noted[number] = replace(given, lacking=lacking, missing=())
+                    continue
+            if before is None:
+                before = self._partitions_of(job)
+            have = before[number] | seen[job.id, number]
+            noted[number] = self._of_leaf(job, stored, number, given, have)
         return tuple(noted)
 
     def _of_leaf(
@@ -75,12 +85,14 @@ class MissingPartitions:
             given,
             required=len(wanted),
             lacking=len(missing),
-            missing=tuple(missing[:_NAMED]),
+            missing=tuple(missing) if len(missing) <= _NAMED else (),
         )
 
     def _partitions_of(self, job: Job) -> dict[int, set[str]]:
         """The partitions that each leaf of a job has in the database."""
         found: dict[int, set[str]] = defaultdict(set)
+        if self._queue.is_new(job):
+            return found
         query = sa.select(job_events.c.leaf, job_events.c.partition).distinct()
         for leaf, partition in self._queue.tx.execute(query.where(job_events.c.job_id == job.id)):
             found[leaf].add(partition)

@@ -92,6 +92,10 @@ class JobQueue:
         self._jobs[job.id] = self._new[job.id] = job
         return job
 
+    def is_new(self, job: Job) -> bool:
+        """Whether a job was made in this transaction, and is not written yet."""
+        return job.id in self._new
+
     def change(self, job: Job, **values: Any) -> Job:
         """Gives fields of a job other values; its state stays."""
         changed = replace(self._jobs[job.id], **values)

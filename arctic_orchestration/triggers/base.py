@@ -39,7 +39,7 @@ class Arrivals:
     late: bool = False
     #: the partitions that are to arrive at a leaf that waits for all; none: it does not
     required: int | None = None
-    #: how many of them have not arrived, and the names of the first
+    #: how many of them have not arrived, and which, where they are few
     lacking: int = 0
     missing: tuple[str, ...] = ()
     #: the number of the last event
