@@ -51,10 +51,7 @@ def check_names(asset: str, key: str) -> str | None:
 def _problem(inventory: Inventory, asset: str, key: str) -> str | None:
     """What was expected of the key, as far as one location knows."""
     partitioning = inventory.assets[asset]
-    problem = partitioning.problem(key) if partitioning is not None else None
-    if partitioning is None or problem is None:
-        return None
-    return problem + (near(key, partitioning.keys) if partitioning.keys is not None else "")
+    return None if partitioning is None else partitioning.problem(key)
 
 
 def _waited_for(tx: sa.Connection, cluster: str, asset: str) -> bool:

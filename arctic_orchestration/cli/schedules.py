@@ -8,7 +8,7 @@ import typer
 import yaml
 from rich.syntax import Syntax
 
-from arctic_orchestration.cli import applying
+from arctic_orchestration.cli import applying, target_partitions
 from arctic_orchestration.cli.catching_up import changing
 from arctic_orchestration.cli.display import (
     Rows,
@@ -43,6 +43,7 @@ app = typer.Typer(help="Schedules: what fires, and when.", no_args_is_help=True)
 app.command("apply")(applying.apply)
 app.command("diff")(applying.diff)
 app.command("update")(applying.update)
+app.command("partitions")(target_partitions.partitions)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 NamesArgument = Annotated[

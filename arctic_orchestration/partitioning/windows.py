@@ -106,6 +106,19 @@ def next_end(definition: Definition, after: datetime) -> datetime | None:
     return end if end <= whole.end else None
 
 
+def begun(definition: Windows, at: datetime) -> Iterator[tuple[dg.TimeWindow, str]]:
+    """The windows that begin at the moment ``at`` or before, newest first, with their keys."""
+    whole = bounds(definition)
+    if whole is None:
+        return
+    last = next_end(definition, at) or whole.end
+    for window in _backwards(definition, last):
+        if window.start < whole.start:
+            return
+        if window.start <= at:
+            yield window, key_at(definition, window.start)
+
+
 def ranges(
     definition: Definition,
     keys: Collection[str],

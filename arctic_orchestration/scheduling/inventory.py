@@ -9,13 +9,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import location_inventories, locations
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.names import near
+from arctic_orchestration.scheduling.schedule import Target
+
+if TYPE_CHECKING:
+    from arctic_orchestration.partitioning.key_space import KeySpace
 
 #: of the JSON form; another one is not read
 _FORM = 1
@@ -29,14 +34,37 @@ class Partitioning:
     keys: tuple[str, ...] | None = None
     #: as ``%Y-%m-%d``, of keys that are moments
     format: str | None = None
+    #: the definition as JSON, in the form of :mod:`arctic_orchestration.partitioning.forms`;
+    #: none: it has no such form, or all keys are listed
+    form: str | None = None
 
     def problem(self, key: str) -> str | None:
         """What was expected in place of a key that the asset cannot have; none: it can."""
         if self.keys is not None and key not in self.keys:
-            return "one of its partitions"
+            return "one of its partitions" + near(key, self.keys)
         if self.format is not None and not _is_moment(key, self.format):
             return f"a moment written as {self.format}"
-        return None
+        space = self.key_space()
+        if self.form is None or space is None or space.has(key):
+            return None
+        from arctic_orchestration.partitioning.checks import described
+        from arctic_orchestration.partitioning.near_keys import nearest
+
+        found = nearest(space, key)
+        end = f"; did you mean {found}?" if found is not None else ""
+        return f"one of its partitions ({described(space.definition)}){end}"
+
+    def key_space(self) -> "KeySpace | None":
+        """The keys of the definition; none: it is not known. Imports Dagster."""
+        form = {"static": list(self.keys)} if self.keys is not None else None
+        if form is None and self.form is not None:
+            form = json.loads(self.form)
+        if form is None:
+            return None
+        from arctic_orchestration.partitioning.forms import definition_of
+        from arctic_orchestration.partitioning.key_space import KeySpace, store_of
+
+        return KeySpace(definition_of(form, field="partitions"), store_of(None))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,11 +78,21 @@ class Inventory:
     executable: frozenset[str] = frozenset()
     #: the assets that each job makes; jobs that make none are left out
     job_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: how runs of each job are partitioned; jobs that are not are left out
+    job_partitions: Mapping[str, Partitioning] = field(default_factory=dict)
+
+    def partitioning_of(self, target: Target) -> Partitioning | None:
+        """How a target is partitioned; none: it is not, or its parts differ, or are not known."""
+        if target.job is not None and target.job in self.job_partitions:
+            return self.job_partitions[target.job]
+        names = target.assets if target.job is None else self.job_assets.get(target.job, ())
+        found = {self.assets.get(name) for name in names} - {None}
+        return found.pop() if len(found) == 1 else None
 
     def to_json(self) -> str:
         """A compact text; :meth:`from_json` reads it back. Equal inventories have equal texts."""
         partitionings: dict[Partitioning, int] = {}
-        for found in self.assets.values():
+        for found in (*self.assets.values(), *self.job_partitions.values()):
             if found is not None:
                 partitionings.setdefault(found, len(partitionings))
         assets = {
@@ -70,7 +108,10 @@ class Inventory:
                 for job, made in sorted(self.job_assets.items())
             },
             "assets": assets,
-            "partitions": [[one.keys, one.format] for one in partitionings],
+            "partitions": [[one.keys, one.format, one.form] for one in partitionings],
+            "jobs_by_partition": {
+                job: partitionings[of] for job, of in sorted(self.job_partitions.items())
+            },
         }
         return json.dumps(form, separators=(",", ":"))
 
@@ -81,8 +122,13 @@ class Inventory:
         if form.get("form") != _FORM:
             return None
         partitionings = [
-            Partitioning(keys=None if keys is None else tuple(keys), format=written)
-            for keys, written in form["partitions"]
+            # Earlier versions of the package wrote no form.
+            Partitioning(
+                keys=None if keys is None else tuple(keys),
+                format=written,
+                form=given[0] if given else None,
+            )
+            for keys, written, *given in form["partitions"]
         ]
         names = list(form["assets"])
         return cls(
@@ -91,6 +137,10 @@ class Inventory:
             job_assets={
                 job: tuple(names[number] for number in made)
                 for job, made in form.get("made", {}).items()
+            },
+            job_partitions={
+                job: partitionings[number]
+                for job, number in form.get("jobs_by_partition", {}).items()
             },
             assets={
                 name: partitionings[of[0]] if of else None

@@ -89,9 +89,14 @@ def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) 
             if (row.leaf, row.number) not in mine:
                 queue.attach(job, row.leaf, row.number, row.partition)
         queue.flush()
-        queue.move(other, JobState.DISCARDED, f"it joined the run of {keys[0]} to {keys[-1]}",
+        queue.move(other, JobState.DISCARDED, joined_text(keys[0], keys[-1]),
                    next_check_at=None, held_by=None, ended_at=queue.now)  # fmt: skip
     return queue.change(job, partition_start=keys[0], partition_end=keys[-1])
+
+
+def joined_text(start: str, end: str) -> str:
+    """The reason of a job that joined the run of a range."""
+    return f"it joined the run of {start} to {end}"
 
 
 def _slot(partition: str) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli import applying, doctor_queue, jobs, queues, runs, schedules
+from arctic_orchestration.cli import (
+    applying,
+    doctor_queue,
+    jobs,
+    queues,
+    runs,
+    schedules,
+    target_partitions,
+)
 from arctic_orchestration.cli.main import main
 from arctic_orchestration.coordinator import coordinator
 from arctic_orchestration.database.engine import Database
@@ -92,7 +100,7 @@ def world(
     For the commands it is ten minutes after the epoch of the tests.
     """
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    for module in (applying, jobs, schedules):
+    for module in (applying, jobs, schedules, target_partitions):
         monkeypatch.setattr(module, "utc_now", lambda: at(600))
     database = Database(database_url)
 

@@ -129,6 +129,11 @@ def test_without_an_instance_the_message_says_what_to_set(
     assert "Traceback" not in said.err
 
 
+_DAILY = {"daily": {"start": "2026-01-01", "timezone": "Europe/Berlin"}}
+_REGION = {"static": ["north", "south"]}
+_FILES = {"dynamic": "files"}
+
+
 @pytest.fixture
 def known(
     instance: dg.DagsterInstance, database_url: str, monkeypatch: pytest.MonkeyPatch
@@ -142,6 +147,9 @@ def known(
         "raw/flights": Partitioning(format="%Y-%m-%d"),
         "region": Partitioning(keys=("north", "south")),
         "feeds": None,
+        "days": Partitioning(format="%Y-%m-%d", form=json.dumps(_DAILY)),
+        "both": Partitioning(form=json.dumps({"multi": {"date": _DAILY, "region": _REGION}})),
+        "files": Partitioning(form=json.dumps({"multi": {"date": _DAILY, "file": _FILES}})),
     }
     here.engine.inventory = Inventory(assets=assets)
     here.tick(0)
@@ -170,6 +178,21 @@ def known(
             "KEY: got 'nroth', expected one of its partitions; did you mean north or south? "
             "(to announce it all the same: --force)",
         ),
+        (
+            "days",
+            "2025-12-31",
+            "KEY: got '2025-12-31', expected one of its partitions (daily partitions from "
+            "2026-01-01 (Europe/Berlin)); did you mean 2026-01-01? (to announce it",
+        ),
+        (
+            "both",
+            "2026-01-05|nroth",
+            "expected one of its partitions (partitions by date (daily partitions from 2026-01-01 "
+            "(Europe/Berlin)) and region (the partitions north, south)); did you mean "
+            "2026-01-05|north? (to announce it",
+        ),
+        ("both", "2026-01-05", "got '2026-01-05', expected one of its partitions (partitions by"),
+        ("files", "2025-01-05|x", "; did you mean 2026-01-01|x? (to announce it"),
     ],
 )
 def test_a_typo_is_refused_unless_it_is_meant(
@@ -190,7 +213,15 @@ def test_a_typo_is_refused_unless_it_is_meant(
 
 @pytest.mark.parametrize(
     ("asset", "key"),
-    [("raw/flights", "2026-01-31"), ("region", "south"), ("feeds", "any"), ("from/outside", "1")],
+    [
+        ("raw/flights", "2026-01-31"),
+        ("region", "south"),
+        ("feeds", "any"),
+        ("from/outside", "1"),
+        ("days", "2126-01-31"),
+        ("both", "2026-01-05|south"),
+        ("files", "2026-01-05|any"),
+    ],
 )
 def test_what_is_known_or_waited_for_is_announced(
     known: World, arctic: Callable[..., Outcome], asset: str, key: str

@@ -42,29 +42,56 @@ def rollup() -> None:
     nothing()
 
 
+@dg.job(partitions_def=dg.StaticPartitionsDefinition(["a", "b"]))
+def by_letter() -> None:
+    nothing()
+
+
+class OwnDays(dg.DailyPartitionsDefinition):
+    """Days of a class of its own."""
+
+
+@dg.asset(partitions_def=OwnDays("2026-02-01"))
+def own_days() -> None: ...
+
+
+@dg.asset(
+    partitions_def=dg.MultiPartitionsDefinition(
+        {"date": daily.partitions_def, "region": region.partitions_def}
+    )
+)
+def by_both() -> None: ...
+
+
 def definitions(*jobs: dg.JobDefinition) -> dg.Definitions:
     outside = dg.AssetSpec("raw/a", partitions_def=daily.partitions_def)
-    assets = [daily, region, feed, whole, outside]
+    assets = [daily, region, feed, whole, own_days, by_both, outside]
     arctic = Arctic(schedules=[], location="lake", numbers_every=None)
     return dg.Definitions.merge(dg.Definitions(assets=assets, jobs=jobs), arctic.definitions())
 
 
 def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
     """Jobs by name, assets with their partitions, and which of them a run can make."""
-    place.tick(definitions(rollup))
-    days = Partitioning(format="%Y-%m-%d")
+    place.tick(definitions(rollup, by_letter))
+    daily_form = '{"daily":{"start":"2026-01-01"}}'
+    days = Partitioning(format="%Y-%m-%d", form=daily_form)
     with place.database.read() as tx:
         (kept,) = inventories(tx, "default").values()
     assert kept == Inventory(
-        jobs=frozenset({"rollup"}),
+        jobs=frozenset({"rollup", "by_letter"}),
+        job_partitions={"by_letter": Partitioning(keys=("a", "b"))},
         assets={
             "daily": days,
+            "own_days": Partitioning(format="%Y-%m-%d"),
+            "by_both": Partitioning(
+                form=f'{{"multi":{{"date":{daily_form},"region":{{"static":["north","south"]}}}}}}'
+            ),
             "raw/a": days,
             "region": Partitioning(keys=("north", "south")),
             "feed": None,
             "whole": None,
         },
-        executable=frozenset({"daily", "region", "feed", "whole"}),
+        executable=frozenset({"daily", "region", "feed", "whole", "own_days", "by_both"}),
     )
 
 

@@ -12,7 +12,7 @@ from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.inventory import Inventory, Partitioning, inventories
 from arctic_orchestration.scheduling.location import locked
-from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.scheduling.schedule import Schedule, Target
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.unknown_names import unknown_names
 from arctic_orchestration.scheduling.views.explanation import explain_schedule
@@ -49,9 +49,26 @@ def test_an_inventory_is_read_back_as_it_was_written() -> None:
     assert Inventory.from_json(THERE.to_json()) == THERE
     assert OWN.to_json().count("%Y-%m-%d") == 1
     assert Inventory.from_json('{"form": 2, "jobs": {}}') is None
+    exact = Partitioning(format="%Y-%m-%d", form='{"daily":{"start":"2026-01-01"}}')
+    newer = replace(OWN, assets={"raw/a": exact}, job_assets={}, executable=frozenset(),
+                    job_partitions={"load": exact})  # fmt: skip
+    assert Inventory.from_json(newer.to_json()) == newer
     earlier = json.loads(OWN.to_json())
     del earlier["made"]
+    del earlier["jobs_by_partition"]
+    earlier["partitions"] = [[keys, written] for keys, written, _ in earlier["partitions"]]
     assert Inventory.from_json(json.dumps(earlier)) == replace(OWN, job_assets={})
+
+
+def test_the_partitions_of_a_target_are_those_of_its_parts() -> None:
+    """Of a job its own, else of the assets it makes; parts that differ have none."""
+    letters = Partitioning(keys=("a", "b"))
+    known = replace(OWN, job_partitions={"rollup": letters})
+    assert known.partitioning_of(Target(job="rollup")) == letters
+    assert known.partitioning_of(Target(job="load")) is None
+    assert known.partitioning_of(Target(assets=("daily",))) == DAYS
+    assert known.partitioning_of(Target(assets=("daily", "raw/b"))) == DAYS
+    assert known.partitioning_of(Target(assets=("daily", "region"))) is None
 
 
 def test_names_that_are_there_are_not_mentioned() -> None:
@@ -131,7 +148,7 @@ def test_a_key_is_checked_as_far_as_it_can_be_told() -> None:
     """Static keys by their list, days by how they are written."""
     region, days = Partitioning(keys=("north", "south")), Partitioning(format="%Y-%m-%d")
     assert region.problem("north") is None
-    assert region.problem("nrth") == "one of its partitions"
+    assert region.problem("nrth") == "one of its partitions; did you mean north?"
     assert days.problem("2026-02-28") is None
     for wrong in ("2026-02-30", "2026-2-1", "tomorrow", ""):
         assert days.problem(wrong) == "a moment written as %Y-%m-%d"

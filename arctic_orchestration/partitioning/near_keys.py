@@ -1,0 +1,51 @@
+"""Finds the key of a definition that is most like a text that is none."""
+
+from datetime import datetime
+from difflib import get_close_matches
+
+import dagster as dg
+from dagster._time import get_timezone
+
+from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.key_space import KeySpace, bounds, join, key_at
+
+
+def nearest(space: KeySpace, text: str) -> str | None:
+    """The key that is most like a text; None: none is like it, or not all keys are listed."""
+    definition = space.definition
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        return next(iter(get_close_matches(text, definition.get_partition_keys(), n=1)), None)
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return _nearest_window(definition, text)
+    parts = space.parts(text) if space.dimensions else None
+    if parts is None:
+        return None
+    found = [
+        part if dimension.has(part) else nearest(dimension, part)
+        for dimension, part in zip(space.dimensions.values(), parts, strict=True)
+    ]
+    return join(part for part in found if part is not None) if None not in found else None
+
+
+def moment_of(definition: dg.TimeWindowPartitionsDefinition, text: str) -> datetime | None:
+    """The moment that a text names in the zone of the definition; None: it names none.
+
+    The text is a date, a moment in ISO format, or has the format of the keys.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            at = datetime.strptime(text, definition.fmt)  # noqa: DTZ007  (a wall time)
+        except ValueError:
+            return None
+    return at if at.tzinfo else at.replace(tzinfo=get_timezone(definition.timezone))
+
+
+def _nearest_window(definition: dg.TimeWindowPartitionsDefinition, text: str) -> str | None:
+    at, whole = moment_of(definition, text), bounds(definition)
+    if at is None or whole is None:
+        return None
+    if at < whole.start:
+        return key_at(definition, whole.start)
+    return windows.current(definition, at) or windows.last_ended(definition, min(at, whole.end))
