@@ -68,6 +68,12 @@ def _why(upstream: Definition, target: Definition, mapping: dg.PartitionMapping)
         space = KeySpace(upstream, store_of(None))
         missing = [key for key in mapping.partition_keys if not space.has(key)]
         return f"{missing[0]!r} is none of the first partitions" if missing else None
+    if isinstance(mapping, dg.MultiToSingleDimensionPartitionMapping):
+        name, several = mapping.partition_dimension_name, upstream
+        if not isinstance(several, dg.MultiPartitionsDefinition):
+            several = target
+        known = [one.name for one in getattr(several, "partitions_defs", ())]
+        return f"no dimension is called {name}" if name and name not in known else None
     if isinstance(mapping, dg.MultiPartitionMapping):
         for dependency in mapping.get_dimension_dependencies(upstream, target):
             one, other = dependency.upstream_dimension_name, dependency.downstream_dimension_name

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
+from arctic_orchestration.cli.person import person
 from arctic_orchestration.coordinator import passes
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.location import locked
@@ -103,7 +104,7 @@ def test_what_is_shut_now_is_found(
     assert status == WARNING
     assert what == (
         "queue low is paused in dagster.yaml; "
-        "group few is paused since 2026-03-02 12:00:00Z (moving house)"
+        f"group few is paused since 2026-03-02 12:00:00Z by {person()} (moving house)"
     )
     assert advice == (
         "if it was forgotten: arctic queues resume low, arctic queues resume few --group"

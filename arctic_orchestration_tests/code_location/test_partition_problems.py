@@ -1,0 +1,151 @@
+"""Schedules whose triggers say of partitions what the target, or an asset, cannot do."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+
+daily = dg.DailyPartitionsDefinition("2026-01-01")
+started = dg.DailyPartitionsDefinition("2026-01-01", end_offset=1)
+regions = dg.StaticPartitionsDefinition(["emea", "amer", "apac"])
+by_region = dg.MultiPartitionsDefinition({"date": daily, "region": regions})
+DAILY = "daily partitions from 2026-01-01 (UTC)"
+
+
+def spec(name: str, **given: Any) -> dg.AssetSpec:
+    return dg.AssetSpec(name, **given)
+
+
+@dg.asset(partitions_def=daily, deps=["orders", "payments"])
+def summary() -> None: ...
+
+
+@dg.asset(partitions_def=started)
+def today() -> None: ...
+
+
+@dg.asset(partitions_def=regions)
+def areas() -> None: ...
+
+
+@dg.asset
+def report() -> None: ...
+
+
+ASSETS = [
+    spec("orders", partitions_def=by_region),
+    spec("payments", partitions_def=daily),
+    spec("config"),
+    spec("fruits", partitions_def=dg.StaticPartitionsDefinition(["apple", "pear"])),
+    summary,
+    today,
+    areas,
+    report,
+]
+EACH: dict[str, Any] = {"name": "s", "target": {"assets": ["summary"]}, "partitions": "each"}
+
+
+def refused(**fields: Any) -> tuple[InvalidInput, ...]:
+    """The problems that Dagster is given when it puts the location together."""
+    try:
+        arctic = Arctic(schedules=[Schedule(**{**EACH, **fields})])
+    except InvalidDefinition as error:
+        return error.problems
+    defs = dg.Definitions.merge(dg.Definitions(assets=ASSETS), arctic.definitions())
+    try:
+        defs.get_repository_def().get_all_jobs()
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, InvalidDefinition):
+            cause = cause.__cause__
+        assert cause is not None, error
+        return cause.problems
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "value", "expected"),
+    [
+        # A clock that names no partition, or none that the target has.
+        ({"trigger": on.cron("0 2 * * *")}, "cron.partition", None, "last_ended, current"),
+        ({"trigger": on.partitions("orders") | on.cron("0 2 * * *"), "partitions": "range"},
+         "any_of[1].cron.partition", None, f"summary has {DAILY}"),
+        ({"trigger": on.cron("0 2 * * *", partition="current")}, "cron.partition", "current",
+         "last_ended, or an end_offset of at least 1"),
+        ({"trigger": on.cron("0 2 * * *", partition=["2025-12-31"])}, "cron.partition",
+         "2025-12-31", "one of the partitions"),
+        ({"trigger": on.cron("0 2 * * *", partition="last_ended"),
+          "target": {"assets": ["areas"]}}, "cron.partition", "last_ended", "windows of time"),
+        ({"trigger": on.partition_end("1h"), "target": {"assets": ["areas"]}}, "partition_end",
+         {"after": "1h"}, "windows of time"),
+        # Mappings that cannot work; both definitions are named.
+        ({"trigger": on.partitions("fruits")}, "partitions.mapping", None, DAILY),
+        ({"trigger": on.partitions("fruits", mapping={"time_window": {}})},
+         "partitions.mapping", {"time_window": {}}, DAILY),
+        ({"trigger": on.partitions("orders", mapping={"dimension": "planet"})},
+         "partitions.mapping", {"dimension": "planet"}, "planet"),
+        ({"trigger": on.partitions("orders", mapping="sideways")}, "partitions.mapping",
+         "sideways", "identity"),
+        ({"trigger": on.partitions("config", mapping="identity")}, "partitions.mapping",
+         "identity", "no mapping: config has no partitions in this code location"),
+        # Counts that nothing can reach.
+        ({"trigger": on.partitions("payments", count=2)}, "partitions.count", 2, "at most 1"),
+        ({"trigger": on.partitions("orders", count=4)}, "partitions.count", 4, "at most 3"),
+        ({"trigger": on.partitions("config", count="all")}, "partitions.count", "all",
+         "no count: config has no partitions in this code location"),
+        # Groups.
+        ({"trigger": on.partitions("orders", per="date")}, "partitions.per", "date", "no per"),
+        ({"trigger": on.partitions("orders", per="planet", count="all"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partitions.per", "planet",
+         "one of the dimensions date, region"),
+        ({"trigger": on.partitions("payments", per="date", count="all"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partitions.per", "date",
+         f"no per: payments has {DAILY}"),
+        # What belongs together, where nothing does.
+        ({"trigger": on.partitions("orders", count="all"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partitions.count", "all", "each or range"),
+        ({"trigger": on.partitions("orders", complete=True), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partitions.complete", True, "each or range"),
+        ({"trigger": on.partitions("orders", late="ignore"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partitions.late", "ignore", "each or range"),
+        ({"trigger": on.partition_end("1h"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "partition_end", {"after": "1h"}, "each or range"),
+        ({"trigger": on.cron("0 2 * * *", partition="last_ended"), "partitions": "none",
+          "target": {"assets": ["report"]}}, "cron.partition", "last_ended", "each or range"),
+    ],
+)  # fmt: skip
+def test_it_is_refused_when_defined(
+    fields: dict[str, Any], field: str, value: object, expected: str
+) -> None:
+    """The field, its value, and what was expected; nothing else is complained of."""
+    (problem,) = refused(**fields)
+    assert problem.field == f"Schedule(s).trigger.{field}"
+    assert problem.value == value
+    assert expected in problem.expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trigger": on.partitions("orders", count="all") | on.partition_end("6h")},
+        {"trigger": on.partitions("orders", count=3) & on.partitions("payments")},
+        {"trigger": on.partitions("orders") & on.partitions("config")},
+        {"trigger": on.partitions("orders", mapping={"dimension": "date"})},
+        {"trigger": on.cron("0 2 * * *", partition="last_ended", offset=-2)},
+        {"trigger": on.cron("0 2 * * *", partition="current"), "target": {"assets": ["today"]}},
+        {"trigger": on.cron("0 2 * * *", partition=["emea"]), "target": {"assets": ["areas"]}},
+        {"trigger": on.cron("0 2 * * *", partition="all_missing"), "partitions": "range"},
+        {"trigger": on.partitions("orders", mapping={"dimension": "region"}),
+         "target": {"assets": ["areas"]}},
+        {"trigger": on.partitions("orders", per="date", count="all"), "partitions": "none",
+         "target": {"assets": ["report"]}},
+        {"trigger": on.partitions("config", count=4), "partitions": "none",
+         "target": {"assets": ["report"]}},
+    ],
+)  # fmt: skip
+def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
+    """The sentences that people say about their lake."""
+    assert refused(**fields) == ()
