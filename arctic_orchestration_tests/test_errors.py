@@ -16,8 +16,8 @@ MANY: dict[str, Any] = {
 }
 OUTLINE = "{'any_of': [{'partitions': {...}}, {'partitions': {...}}, {'partitions': {...}}, ...]}"
 ONE_KEY = (
-    "expected exactly one trigger key, one of cron, partitions, data, quiet, run, elapsed, "
-    "all_of, any_of"
+    "expected exactly one trigger key, one of cron, partitions, partition_end, data, quiet, run, "
+    "elapsed, check, freshness, all_of, any_of"
 )
 
 
@@ -31,7 +31,8 @@ ONE_KEY = (
         (
             {"trigger": {"any_of": [MANY, {"partitons": {"asset": "a"}}]}},
             "s.trigger.any_of[1]: got {'partitons': {'asset': 'a'}}, expected a trigger key, one "
-            "of cron, partitions, data, quiet, run, elapsed, all_of, any_of",
+            "of cron, partitions, partition_end, data, quiet, run, elapsed, check, freshness, "
+            "all_of, any_of",
         ),
         (
             {"constraints": [{"concurrency": {"limit": MANY}}]},

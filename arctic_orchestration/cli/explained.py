@@ -40,6 +40,9 @@ def print_explanation(explained: Explanation) -> None:
     if job is not None:
         since = f"{colored(job.state.value)} job {job.id}, made {moment(job.created_at)}"
         tree.add(since + (f", priority {job.priority}" if job.priority else ""))
+    if explained.partition is not None:
+        kind = "group" if stored.schedule.partitions == "none" else "target partition"
+        tree.add(f"[bold]{kind}[/] {escape(explained.partition)}")
     if explained.trigger is None:
         tree.add("[dim]trigger: of another version of the schedule[/]")
     else:

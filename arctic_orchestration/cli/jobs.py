@@ -53,6 +53,9 @@ def list_(
         list[str] | None,
         typer.Option(help="Only in this state, or: waiting, active, ended; repeatable."),
     ] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Only for this target partition.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     location: LocationOption = None,
     as_json: JsonOption = False,
@@ -61,17 +64,21 @@ def list_(
     states = states_named(state or [])
     with opened(location) as opened_state, opened_state.read() as (tx, place):
         of = schedule_named(tx, place, schedule).id if schedule is not None else None
-        found = list_jobs(tx, place, schedule_id=of, states=states, limit=limit)
+        found = list_jobs(
+            tx, place, schedule_id=of, states=states, partition=partition, limit=limit
+        )
     if as_json:
         documents = [job_json(listed.job, listed.schedule) for listed in found]
         print_json({"location": place.name, "jobs": documents})
         return
-    shown = Rows(None, "job", "schedule", "state", "made", "reason", "run", text="reason")
+    shown = Rows(None, "job", "schedule", "partition", "state", "made", "reason", "run",
+                 text="reason")  # fmt: skip
     for listed in found:
         job = listed.job
         shown.add(
             short_id(job.id),
             escape(listed.schedule),
+            escape(_span(job)),
             colored(job.state.value),
             moment(job.created_at),
             escape(job.reason),
@@ -111,13 +118,19 @@ def explain_(
     what: Annotated[
         str, typer.Argument(metavar="ID|SCHEDULE", help="A job's id, or a schedule's name.")
     ],
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Of a schedule: the job for this target partition."),
+    ] = None,
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Why a job is where it is, or why a schedule has not run yet: as a tree."""
     with opened(location) as state, state.read() as (tx, place):
-        if schedule_if_there(tx, place, what) is not None:
-            explained = explain_schedule(tx, state.store, place, what, utc_now())
+        if partition is not None or schedule_if_there(tx, place, what) is not None:
+            explained = explain_schedule(
+                tx, state.store, place, what, utc_now(), partition=partition
+            )
         else:
             try:
                 job_id = job_named(tx, place, what)
@@ -199,6 +212,7 @@ def _show(
 
 
 def _span(job: Job) -> str:
+    """The target partition, the range of them, or the group."""
     if job.partition_start is None or job.partition_start == job.partition_end:
-        return job.partition_start or ""
+        return job.partition or ""
     return f"{job.partition_start} … {job.partition_end}"

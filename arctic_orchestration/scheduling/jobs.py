@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
@@ -53,6 +53,9 @@ ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED, JobState.DISCAR
 #: Why a job is launched past its constraints, as :attr:`Job.forced` says.
 TIMED_OUT = "timed out"
 LAUNCHED_BY_HAND = "launched by hand"
+
+#: the scope of the job that keeps what concerns every partition of the target
+COMMON: Final = "*"
 
 _RUN_ENDS = {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}
 
@@ -110,6 +113,13 @@ class Job:
     begun_run_id: str | None = None
     ended_at: datetime | None = None
     forced: str | None = None
+
+    @property
+    def partition(self) -> str | None:
+        """The target partition, or the group, that it is for; none: several, or none."""
+        if self.partition_start is not None:
+            return self.partition_start if self.partition_start == self.partition_end else None
+        return None if self.scope == COMMON else self.scope
 
     @property
     def run_key(self) -> str:

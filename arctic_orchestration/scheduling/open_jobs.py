@@ -11,8 +11,8 @@ from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import events, is_waiting, job_events, jobs
 from arctic_orchestration.events.event import Event
 from arctic_orchestration.scheduling import schedule_partitions
-from arctic_orchestration.scheduling.jobs import Job
-from arctic_orchestration.scheduling.placing import COMMON, Match, partition_of
+from arctic_orchestration.scheduling.jobs import COMMON, Job
+from arctic_orchestration.scheduling.placing import Match, partition_of
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule_partitions import Fired
 from arctic_orchestration.scheduling.store import StoredSchedule

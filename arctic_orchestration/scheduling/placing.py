@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.scheduling.jobs import COMMON
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import StoredSchedule
 from arctic_orchestration.scheduling.targets import PartitionMap, TargetPartitions, Targets
@@ -21,8 +22,6 @@ from arctic_orchestration.triggers.base import PartitionSource
 
 #: the least that two moments differ by
 _INSTANT = timedelta(microseconds=1)
-#: the scope of what concerns every partition of the target
-COMMON: Final = "*"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

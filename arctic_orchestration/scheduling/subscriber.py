@@ -28,11 +28,11 @@ from arctic_orchestration.scheduling.arrival_checks import CountedArrivals
 from arctic_orchestration.scheduling.clock_change import told
 from arctic_orchestration.scheduling.deferrals import defer, take_checked, take_deferred
 from arctic_orchestration.scheduling.firing import ask_trigger, note_fired
-from arctic_orchestration.scheduling.jobs import Job, JobState
+from arctic_orchestration.scheduling.jobs import COMMON, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.missing import MissingPartitions
 from arctic_orchestration.scheduling.open_jobs import OpenJobs, slot_of
-from arctic_orchestration.scheduling.placing import COMMON, Match, Placing, partition_of
+from arctic_orchestration.scheduling.placing import Match, Placing, partition_of
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.targets import Targets

@@ -17,9 +17,8 @@ from arctic_orchestration.database.tables import (
     schedules,
 )
 from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
+from arctic_orchestration.scheduling.jobs import COMMON, Job, JobMove, JobState
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, TRIGGER_TAG, LaunchRequest
-from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.schedule_history import Action
 from arctic_orchestration.scheduling.simulation.lines import format_moment
 from arctic_orchestration.scheduling.simulation.world import SimulatedRun

@@ -16,18 +16,21 @@ import sqlalchemy as sa
 from arctic_orchestration.database.tables import job_events, job_history, jobs, timers
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.scheduling.inventory import inventories
-from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import ACTIVE, COMMON, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.scheduling.unknown_names import unknown_names
+from arctic_orchestration.scheduling.views.target_partitions import newest_jobs
 from arctic_orchestration.scheduling.views.texts import iso
 from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode, tree
 from arctic_orchestration.triggers.base import NOTHING
 
 #: partitions that an explanation names; the rest is counted
 _NAMED = 20
+#: a job that keeps what concerns every partition of the target is no firing
+_IS_FIRING = jobs.c.scope.is_distinct_from(COMMON)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +101,8 @@ class Explanation:
     #: how many other jobs of the schedule wait
     others_waiting: int
     history: tuple[Move, ...]
+    #: the target partition, or the group, that is explained; none: there is none
+    partition: str | None = None
     #: names in the schedule that no code location has
     unknown: tuple[str, ...] = ()
     #: the cycles that the schedule is part of
@@ -115,6 +120,7 @@ class Explanation:
             "job": job and job_json(job, stored.name),
             "trigger": self.trigger and self.trigger.to_json(),
             "constraints": [constraint.to_json() for constraint in self.constraints],
+            "partition": self.partition,
             "timeout": self.timeout,
             "events": self.events,
             "partitions": list(self.partitions),
@@ -135,6 +141,7 @@ def job_json(job: Job, schedule: str) -> dict[str, Any]:
         "state": job.state.value,
         "reason": job.reason,
         "priority": job.priority,
+        "partition": job.partition,
         "partition_start": job.partition_start,
         "partition_end": job.partition_end,
         "created_at": iso(job.created_at),
@@ -168,21 +175,35 @@ def explain(
 
 
 def explain_schedule(
-    tx: sa.Connection, store: ScheduleStore, location: Location, name: str, now: datetime
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    name: str,
+    now: datetime,
+    *,
+    partition: str | None = None,
 ) -> Explanation:
     """Why a schedule has not run yet: of the jobs that wait, the one that is checked first.
 
-    When none waits, the job is none, and the trigger says what it waits for.
+    When none waits, the job is none, and the trigger says what it waits for. With ``partition``
+    it is the newest job for that target partition, or group.
 
     Errors:
         NotFound: the location has no such schedule; lists names that are near.
         TransitionRefused: this version of the package cannot read it.
     """
     stored = _stored(tx, store, schedule_named(tx, location, name).id)
+    if partition is not None:
+        newest = newest_jobs(tx, stored, [partition]).get(partition)
+        explained = _explain(tx, store, location, stored, newest, now)
+        if newest is not None:
+            return explained
+        summary = f"nothing has arrived for {partition}"
+        return replace(explained, summary=summary, partition=partition)
     row = (
         tx.execute(
             sa.select(jobs)
-            .where(jobs.c.schedule_id == stored.id, _in(WAITING))
+            .where(jobs.c.schedule_id == stored.id, _in(WAITING), _IS_FIRING)
             # Of one schedule: what comes first in the order of the checker.
             .order_by(jobs.c.state, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
             .limit(1)
@@ -231,6 +252,7 @@ def _explain(
         more_partitions=max(0, len(partitions) - _NAMED),
         others_waiting=waiting,
         history=_history(tx, job) if job is not None else (),
+        partition=job.partition if job is not None and stored.is_scoped else None,
         unknown=_unknown(tx, location, stored),
         cycles=_cycles(tx, store, location, stored),
     )
@@ -368,7 +390,7 @@ def _history(tx: sa.Connection, job: Job) -> tuple[Move, ...]:
 
 def _count(tx: sa.Connection, stored: StoredSchedule, states: Sequence[JobState]) -> int:
     here = sa.select(sa.func.count()).where(jobs.c.schedule_id == stored.id, _in(states))
-    return int(tx.execute(here).scalar_one())
+    return int(tx.execute(here.where(_IS_FIRING)).scalar_one())
 
 
 def _in(states: Sequence[JobState]) -> sa.ColumnElement[bool]:

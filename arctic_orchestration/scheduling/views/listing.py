@@ -189,9 +189,14 @@ def list_jobs(
     *,
     schedule_id: str | None = None,
     states: Sequence[JobState] = (),
+    partition: str | None = None,
     limit: int = 20,
 ) -> list[ListedJob]:
-    """The newest jobs of a location, of one schedule or in some states, newest first."""
+    """The newest jobs of a location, newest first.
+
+    Only those of a schedule, in some states, or for a target partition: also ranges that begin or
+    end with it.
+    """
     query = (
         sa.select(jobs, schedules.c.name.label("schedule_name"))
         .join(schedules, schedules.c.id == jobs.c.schedule_id)
@@ -201,6 +206,9 @@ def list_jobs(
     )
     if schedule_id is not None:
         query = query.where(jobs.c.schedule_id == schedule_id)
+    if partition is not None:
+        of_partition = (jobs.c.scope, jobs.c.partition_start, jobs.c.partition_end)
+        query = query.where(sa.or_(*(column == partition for column in of_partition)))
     if states:
         query = query.where(jobs.c.state.in_([state.value for state in states]))
     found = []

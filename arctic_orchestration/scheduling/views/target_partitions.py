@@ -25,9 +25,8 @@ from arctic_orchestration.database.partition_tables import schedule_partitions
 from arctic_orchestration.database.tables import is_active, is_waiting, jobs
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.scheduling.inventory import inventories
-from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import ACTIVE, COMMON, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
-from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.splitting import joined_text
 from arctic_orchestration.scheduling.store import StoredSchedule
 from arctic_orchestration.scheduling.views.texts import iso

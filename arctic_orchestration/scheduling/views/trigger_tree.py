@@ -47,6 +47,11 @@ class TriggerNode:
                 "bytes": arrived.bytes,
                 "first_at": iso(arrived.first_at),
                 "last_at": iso(arrived.last_at),
+                # Of a leaf that waits for all partitions that belong together.
+                "required": arrived.required,
+                "lacking": arrived.lacking,
+                "missing": list(arrived.missing),
+                "late": arrived.late,
             },
             "children": [child.to_json() for child in self.children],
         }
