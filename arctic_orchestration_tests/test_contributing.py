@@ -138,3 +138,15 @@ def test_the_examples_are_written_as_the_package_is(copy: Path) -> None:
     for check in (["check"], ["format", "--check"]):
         done = run(copy, "-m", "ruff", *check, "--config", str(ROOT / "pyproject.toml"), *paths)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_make_proof_runs_what_has_two_sizes() -> None:
+    """It selects tests by their mark: a file that asks for the size has marked tests."""
+    files = (ROOT / "arctic_orchestration_tests").rglob("test_*.py")
+    sized = {
+        file.name: text
+        for file in files
+        if "environ.get(" + '"ARCTIC_PROOF")' in (text := file.read_text())
+    }
+    assert len(sized) > 10
+    assert [name for name, text in sized.items() if "mark.proof" not in text] == []

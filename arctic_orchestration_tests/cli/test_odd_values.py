@@ -113,6 +113,7 @@ def surroundings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Service, "run", lambda service, pause: None)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("path", "command", "parameter", "values"), list(cases()))
 def test_no_value_is_a_traceback(
     path: tuple[str, ...], command: Any, parameter: Any, values: list[str], arctic: Command
@@ -160,6 +161,7 @@ URLS = [
 ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("path", "command"),
     [pytest.param(path, command, id=" ".join(path)) for path, command in leaves(get_command(app))],

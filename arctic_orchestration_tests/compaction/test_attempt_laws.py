@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -219,6 +220,7 @@ class Attempts(RuleBasedStateMachine):
                 assert found.state is TaskState.FAILED or found.not_before is None
 
 
+@pytest.mark.proof
 def test_attempts_do_what_their_model_does(database: Database) -> None:
     """Claims, renewals, reports with right and wrong tokens, expiry and commits, in any order."""
     run_state_machine_as_test(

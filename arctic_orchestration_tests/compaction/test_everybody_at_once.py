@@ -124,6 +124,7 @@ def tidy(database: Database, chance: random.Random) -> None:
                 leftovers.cleaned(tx, leftover.attempt_id)
 
 
+@pytest.mark.proof
 def test_everybody_at_once(database: Database) -> None:
     """Nine threads of them; only late reports are refused, and the books balance."""
     errors: list[str] = []

@@ -255,6 +255,7 @@ class Consuming(RuleBasedStateMachine):
         assert live == [lease.token for lease in model.leases.values() if lease.live]
 
 
+@pytest.mark.proof
 def test_consumers_do_what_their_model_does(state: Database) -> None:
     """Arrivals, takings, all ends of a lease, deletions, retries and time, in any order."""
     run_machine(

@@ -205,6 +205,7 @@ SOME = st.sets(st.sampled_from(KEYS))
 LIMITS = st.lists(st.sampled_from([None, 1, 2, 3, 5]), min_size=1, max_size=3)
 
 
+@pytest.mark.proof
 def test_exactly_the_bad_ones_are_given_up(state: Database) -> None:
     """The law, with any bad partitions, any that kill their process, and blocks of any size."""
 

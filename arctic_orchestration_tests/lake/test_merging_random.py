@@ -139,6 +139,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return open_catalog(settings_for(tmp_path_factory.mktemp("random")))
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(3600)
 @settings(
     max_examples=TABLES,

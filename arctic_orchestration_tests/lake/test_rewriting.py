@@ -180,6 +180,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.proof
 @settings(
     max_examples=300 if os.environ.get("ARCTIC_PROOF") == "full" else 40,
     deadline=None,
