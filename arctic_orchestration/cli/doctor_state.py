@@ -24,6 +24,7 @@ from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.scheduling.unknown_names import remarks_of_location
+from arctic_orchestration.scheduling.views.deferred import deferred
 from arctic_orchestration.scheduling.views.locations import list_locations
 from arctic_orchestration.settings import Settings
 
@@ -117,7 +118,7 @@ def locations() -> list[Finding]:
 
 
 def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
-    """The schedules of a location that wait in vain, and those that never stop."""
+    """The schedules of a location that wait in vain, or never stop, and unmatched arrivals."""
     store = ScheduleStore()
     if in_vain := remarks_of_location(tx, store, location):
         yield Finding(
@@ -132,6 +133,15 @@ def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
             status=WARNING,
             found=_some([str(cycle) for cycle in endless]),
             advice="change a trigger, or add a minimum_interval, rate, delay or window",
+        )
+    unmatched, total = deferred(tx, location, limit=1)
+    if unmatched:
+        yield Finding(
+            check=f"unmatched arrivals of {location.name}",
+            status=WARNING,
+            found=f"{counted(total, 'arrival')} without a target partition, "
+            f"the newest {unmatched[0]}",
+            advice=f"see: arctic events unmatched --location {shlex.quote(location.name)}",
         )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from arctic_orchestration.cli import unmatched_events
 from arctic_orchestration.cli.display import Rows, console, moment, print_json
 from arctic_orchestration.cli.state import (
     JsonOption,
@@ -22,6 +23,7 @@ from arctic_orchestration.scheduling.views.listing import ListedEvent, list_even
 from arctic_orchestration.settings import Settings
 
 app = typer.Typer(help="Events that schedules took.", no_args_is_help=True)
+app.command("unmatched")(unmatched_events.unmatched)
 
 _LOOK_EVERY_SECONDS = 1.0
 _READ_AT_ONCE = 1_000

@@ -179,6 +179,8 @@ class DispatcherSensor(EveryJobSensor):
         if aside := result.counts["unreadable"]:
             text = f"{aside} events could not be stored; see: arctic events unreadable"
             context.log.warning(text)
+        if unmatched := watch.unmatched(result, now):
+            context.log.warning(unmatched)
         for run_id in result.unwanted:
             _terminate(run_id, context)
         observed = watch.observations(now, context)

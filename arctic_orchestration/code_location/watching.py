@@ -13,9 +13,14 @@ from arctic_orchestration.code_location.daemons import DaemonWatch
 from arctic_orchestration.code_location.numbers import observation, reported_at
 from arctic_orchestration.scheduling.engine import Engine, TickResult
 from arctic_orchestration.scheduling.metrics import process_metrics
+from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.notification.notifier import Notifier
+from arctic_orchestration.scheduling.views.deferred import deferred
 from arctic_orchestration.scheduling.views.held import Held, held
 from arctic_orchestration.settings import Settings
+
+#: arrivals that a warning names
+_NAMED = 3
 
 
 class Watch:
@@ -93,6 +98,27 @@ class Watch:
             except Exception as error:
                 context.log.warning(f"the held jobs could not be read: {error}")
         return self._held
+
+    def unmatched(self, result: TickResult, now: datetime) -> str | None:
+        """The arrivals of a tick at ``now`` that map to no target partition; none: there are none.
+
+        Names the first ones.
+        """
+        if not result.counts["deferred"]:
+            return None
+        engine = self._engine
+        try:
+            with engine.database.read() as tx:
+                place = location_named(tx, engine.cluster, engine.location)
+                found, total = deferred(tx, place, since=now, limit=_NAMED)
+        except Exception as error:
+            return f"the arrivals that map to no target partition could not be read: {error}"
+        if not found:
+            return None
+        names = "; ".join(map(str, found))
+        more = f"; and {total - len(found)} more" if total > len(found) else ""
+        noun = "arrival maps" if total == 1 else "arrivals map"
+        return f"{total} {noun} to no target partition: {names}{more}; see: arctic events unmatched"
 
     def daemons(self, now: datetime, context: dg.SensorEvaluationContext) -> tuple[str, ...]:
         """The ids of Dagster's daemons, if more than one runs on the instance."""

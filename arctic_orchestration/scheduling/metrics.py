@@ -22,6 +22,9 @@ of those, and each would be a series of its own.
 ``arctic_ticks_failed_total``           ticks that ended with an error
 ``arctic_jobs``                         jobs that have not ended, by ``state``
 ``arctic_oldest_wait_seconds``          how long constraints have held the oldest held job
+``arctic_deferred_arrivals``            arrivals that no job has yet, by what each ``waits_for``:
+                                        ``match``, a partition of the target that it maps to;
+                                        ``checks``; ``code``, the next tick
 ======================================  =====================================================
 """
 
@@ -46,6 +49,7 @@ from arctic_orchestration.constraints import Decision
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.scheduling.engine import TickResult
 from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
+from arctic_orchestration.scheduling.views.deferred import deferred_counts
 from arctic_orchestration.scheduling.views.numbers import living_jobs
 
 _log = logging.getLogger(__name__)
@@ -102,6 +106,11 @@ class Metrics:
         )
         self._oldest = Gauge(
             "arctic_oldest_wait_seconds", "The longest wait for constraints", _PLACE,
+            registry=registry,
+        )  # fmt: skip
+
+        self._deferred = Gauge(
+            "arctic_deferred_arrivals", "Arrivals that no job has yet", (*_PLACE, "waits_for"),
             registry=registry,
         )  # fmt: skip
 
@@ -200,6 +209,9 @@ class Metrics:
         try:
             with database.read() as tx:
                 found = living_jobs(tx, cluster, now).get(location)
+                deferred = deferred_counts(tx, cluster, location)
+            for waits_for, number in deferred.items():
+                self._deferred.labels(*place, waits_for).set(number)
             if found is not None:
                 states, oldest = found
                 for state, number in states.items():
