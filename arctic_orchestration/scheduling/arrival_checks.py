@@ -22,6 +22,7 @@ class CountedArrivals:
     def __init__(self, lookup: ArrivalLookup, targets: Targets | None) -> None:
         self._lookup = lookup
         self._targets = targets
+        self._known: dict[str, Collection[str] | None] = {}
 
     def sort(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
         """Those that count, in their order, and those that wait for a check.
@@ -64,11 +65,18 @@ class CountedArrivals:
             return False
         if match.source.checks:
             return True
-        return match.event.run_id is not None and self._blocking(match.event.subject) != frozenset()
+        if match.event.run_id is None:
+            return False
+        blocking = self._blocking(match.event.subject)
+        return blocking is None or bool(blocking)
 
     def _blocking(self, asset: str) -> Collection[str] | None:
         """The blocking checks of an asset; none: it is not known which are."""
-        return None if self._targets is None else self._targets.blocking_checks(asset)
+        if self._targets is None:
+            return None
+        if asset not in self._known:
+            self._known[asset] = self._targets.blocking_checks(asset)
+        return self._known[asset]
 
     def _waits(self, match: Match, checks: ArrivalChecks) -> str | None:
         """What an arrival waits for; none: it counts."""

@@ -22,6 +22,7 @@ from arctic_orchestration.scheduling.jobs import TIMED_OUT, WAITING, Job, JobSta
 from arctic_orchestration.scheduling.launcher import fail_launch
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
+from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import by_range, join, partitions_of
@@ -103,6 +104,9 @@ class Checker:
         )
         if stored.suspended and stored.schedule.suspend_mode == "drop":
             self._discard(job, "the schedule is suspended")
+        elif job.scope == COMMON:
+            # It keeps events for others, and is never asked.
+            self._queue.change(job, next_check_at=None)
         elif job.state is JobState.WAITING_CONSTRAINTS:
             if stored.launches or job.forced is not None:
                 self._judge(job, stored, timed_out=timed_out)

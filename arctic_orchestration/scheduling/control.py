@@ -23,6 +23,7 @@ from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job,
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
 from arctic_orchestration.scheduling.notices import Notice
+from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import partitions_of
@@ -264,6 +265,8 @@ def launch_job(
     """
     queue = JobQueue(tx, now, actor=actor)
     job = _job(queue, location, job_id)
+    if job.scope == COMMON:
+        raise TransitionRefused(f"Job {job.id} is never launched: {job.reason}")
     if job.state not in WAITING:
         raise TransitionRefused(f"Job {job.id} cannot be launched by hand: {_where_it_is(job)}")
     stored = ScheduleStore().by_ids(tx, [job.schedule_id]).get(job.schedule_id)
@@ -275,7 +278,8 @@ def launch_job(
         job = queue.change(job, forced=LAUNCHED_BY_HAND, next_check_at=now)
         queue.remark(job, LAUNCHED_BY_HAND)
     else:
-        keys = partitions_of(queue, job) if stored.schedule.partitions == "each" else []
+        splits = stored.schedule.partitions == "each" and job.scope is None
+        keys = partitions_of(queue, job) if splits else []
         reason = f"{LAUNCHED_BY_HAND}, when: {job.reason}"
         fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_BY_HAND)
         # Partitions that joined jobs which wait for them already take those along.

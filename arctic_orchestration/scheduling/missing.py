@@ -76,7 +76,12 @@ class MissingPartitions:
             return given
         asset = leaf.asset_of_partitions
         taken = partial(Event, kind=EventKind.PARTITION, subject=asset, at=job.created_at)
-        wanted = [key for key in mapping.sources_of(job.scope) if leaf.takes(taken(partition=key))]
+        # A mapping of the user's own may raise anything, and others wait.
+        try:
+            sources = mapping.sources_of(job.scope)
+        except Exception:
+            return given
+        wanted = [key for key in sources if leaf.takes(taken(partition=key))]
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
             before = self._arrived(asset, missing)

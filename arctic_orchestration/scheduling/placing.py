@@ -7,7 +7,7 @@ concerns all of them. With ``per`` it belongs to a group of the asset's partitio
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -125,21 +125,22 @@ class Placing:
         """Maps the partitions of one leaf's events."""
         keys = {partition_of(match.event) for match in matches}
         found: Mapping[str, tuple[str, ...]] = {}
-        problem = None
+        problems: dict[str, str] = {}
         try:
             mapping = self.map_of(matches[0].stored, matches[0].leaf)
+        except Exception as error:
+            problems = dict.fromkeys(keys, str(error))
+        else:
             if mapping is None:
                 scopes.update((id(match), (COMMON,)) for match in matches)
                 return
-            found = mapping.targets_of(keys)
-        except Exception as error:
-            problem = str(error)
+            found, problems = _mapped(mapping, keys)
         for match in matches:
             key = partition_of(match.event)
             scopes[id(match)] = found.get(key, ())
             if found.get(key):
                 continue
-            reason = problem or (
+            reason = problems.get(key) or (
                 f"{key} maps to no partition of {target_name(match.stored.schedule)}"
                 if key in found
                 else f"{key} is no partition of {match.event.subject}"
@@ -169,10 +170,14 @@ class Placing:
 
     def ends_at(self, stored: StoredSchedule, scope: str) -> datetime | None:
         """When the window of a target partition ends; none: it is none, or not known."""
-        partitions = self._partitions_of(stored) if self.is_loaded else None
-        if partitions is None or stored.schedule.partitions == "none":
+        if not self.is_loaded or stored.schedule.partitions == "none":
             return None
-        return partitions.ends_at(scope)
+        # A class of the user's own may raise anything, and others wait.
+        try:
+            partitions = self._partitions_of(stored)
+            return None if partitions is None else partitions.ends_at(scope)
+        except Exception:
+            return None
 
     def map_of(self, stored: StoredSchedule, leaf: int) -> PartitionMap | None:
         """How partitions of a leaf's asset map to scopes; none: they do not."""
@@ -197,6 +202,24 @@ class Placing:
         if stored.id not in self._partitions:
             self._partitions[stored.id] = self._targets.partitions(stored.schedule.target)
         return self._partitions[stored.id]
+
+
+def _mapped(
+    mapping: PartitionMap, keys: Collection[str]
+) -> tuple[Mapping[str, tuple[str, ...]], dict[str, str]]:
+    """The target partitions of keys, and why some could not be mapped."""
+    try:
+        return mapping.targets_of(keys), {}
+    except Exception:
+        # One key must not take the others with it.
+        found: dict[str, tuple[str, ...]] = {}
+        problems: dict[str, str] = {}
+        for key in keys:
+            try:
+                found.update(mapping.targets_of([key]))
+            except Exception as error:
+                problems[key] = f"{key} could not be mapped: {error!r}"
+        return found, problems
 
 
 #: of a schedule whose target has no partitions that are known

@@ -8,13 +8,17 @@ from arctic_orchestration.database import dialect, unreadable_events
 from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration.database.tables import (
     events,
+    is_waiting,
     job_events,
     jobs,
     launches,
 )
 from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.scheduling.placing import COMMON
 
 KEEP = timedelta(days=30)
+#: events that are kept for all partitions of one schedule's target
+_KEPT_FOR_ALL = 1_000
 #: rows of each kind that one tick deletes, so that a tick stays short
 _AT_ONCE = 500
 
@@ -32,6 +36,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     used = sa.exists().where(
         job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
     )
+    _prune_kept(tx, location)
     deferrals = tx.execute(
         sa.select(deferred_arrivals.c.id)
         .where(deferred_arrivals.c.location_id == location.id)
@@ -60,3 +65,14 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
         sa.delete(launches).where(launches.c.at < now - KEEP, launches.c.holder.in_(forgotten))
     )
     return len(ids)
+
+
+def _prune_kept(tx: sa.Connection, location: Location) -> None:
+    """Lets go of the oldest of many events that are kept for all partitions of a target."""
+    kept = jobs.c.location_id == location.id, jobs.c.scope == COMMON, is_waiting
+    for id in list(tx.execute(sa.select(jobs.c.id).where(*kept)).scalars()):
+        of_job = job_events.c.job_id == id
+        newest = sa.select(job_events.c.number).where(of_job).order_by(job_events.c.number.desc())
+        oldest = tx.execute(newest.offset(_KEPT_FOR_ALL).limit(1)).scalar()
+        if oldest is not None:
+            tx.execute(sa.delete(job_events).where(of_job, job_events.c.number <= oldest))

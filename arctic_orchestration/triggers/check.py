@@ -45,6 +45,10 @@ class Check(Leaf):
             and self.severity in (None, event.severity)
         )
 
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
+
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         here = arrivals[0]
         reason = f"{here.events} of {self.count} evaluations of {self._what} {self.status}"

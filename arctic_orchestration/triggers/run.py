@@ -66,6 +66,10 @@ class Run(Leaf):
     def named_jobs(self) -> Mapping[str, str]:
         return {"job": self.job} if self.job is not None and self.location is None else {}
 
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.assets[0] if self.assets and self.location is None else None
+
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         here = arrivals[0]
         seen = here.events

@@ -3,13 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
+import dagster as dg
+import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on, only
 from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.scheduling import control
+from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.simulation import read_declared
+from arctic_orchestration.scheduling.simulation import DeclaredAssets, read_declared
+from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAsset
 from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     ASSETS,
     DAILY,
@@ -251,3 +258,82 @@ def test_an_arrival_with_the_same_data_version_is_none(lake: MakeWorld) -> None:
     arrive(here, "2026-01-02", data_version="v2")
     here.tick(6 * DAY + 2)
     assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-02"]
+
+
+class OwnMapping(dg.PartitionMapping):
+    """A mapping of a user's own that knows one key only."""
+
+    @property
+    def description(self) -> str:
+        return "its own"
+
+    def validate_partition_mapping(self, *args: Any) -> None: ...
+
+    def get_downstream_partitions_for_partitions(
+        self,
+        upstream_partitions_subset: Any,
+        upstream_partitions_def: Any,
+        downstream_partitions_def: Any,
+        current_time: Any = None,
+        dynamic_partitions_store: Any = None,
+    ) -> Any:
+        keys = list(upstream_partitions_subset.get_partition_keys())
+        if keys != ["2026-01-01"]:
+            raise RuntimeError(f"never heard of {keys}")
+        return downstream_partitions_def.subset_with_partition_keys(keys)
+
+    def get_upstream_mapped_partitions_result_for_partitions(self, *args: Any, **_: Any) -> Any:
+        raise RuntimeError("nor the other way")
+
+
+def test_a_mapping_that_raises_stops_nothing_beside_it(lake: MakeWorld) -> None:
+    """What it can map counts, the rest is kept with the reason, and other schedules go on."""
+    other = Schedule(
+        name="other", target="job", trigger=on.partitions("raw/payments"), enabled=True
+    )
+    here = lake(
+        daily("one", trigger=on.partitions("raw/payments")),
+        daily("whole", trigger=on.partitions("raw/payments", count="all")),
+        other,
+    )
+    assert isinstance(here.targets, Declared)
+    made = here.targets.declared.assets["summary"]
+    odd = DeclaredAsset(partitions=made.partitions, deps={"raw/payments": OwnMapping()})
+    here.targets = Declared(DeclaredAssets(assets={**here.targets.declared.assets, "summary": odd}))
+    here.engine = here.new_engine()
+    for day in (1, 2):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(5 * DAY)
+    here.tick(5 * DAY + 1)
+    assert sorted(runs(here)) == ["2026-01-01", "None"]
+    assert waiting(here) == {
+        "2026-01-01": "1 partitions of raw/payments have arrived; "
+        "which belong together is not known"
+    }
+    with here.database.read() as tx:
+        kept = tx.execute(sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.reason))
+        assert {(row.waits_for, row.reason[:34]) for row in kept} == {
+            ("match", "2026-01-02 could not be mapped: Ru")
+        }
+
+
+def test_what_is_kept_for_all_partitions_is_never_launched(lake: MakeWorld) -> None:
+    """Neither when a schedule that collects is suspended, nor by a person."""
+    trigger = on.all_of(on.partitions("raw/days"), on.partitions("config"), wait="1h")
+    here = lake(daily(trigger=trigger, suspend_mode="collect"))
+    here.feed.arrive("config")
+    here.tick(DAY)
+    with here.database.begin() as tx:
+        location = locations.locked(tx, "default", "here")
+        control.suspend(tx, here.engine.store, location, "daily", at(DAY + 1))
+    here.tick(2 * DAY)
+    assert runs(here) == []
+    with here.database.begin() as tx:
+        location = locations.locked(tx, "default", "here")
+        (pool,) = tx.execute(sa.select(jobs.c.id)).scalars()
+        with pytest.raises(TransitionRefused, match="is never launched: it keeps what concerns"):
+            control.launch_job(tx, location, pool, at(2 * DAY))
+        control.enable(tx, here.engine.store, location, "daily", at(2 * DAY))
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY + 1)
+    assert runs(here) == ["2026-01-01"]
