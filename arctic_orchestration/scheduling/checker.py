@@ -18,11 +18,10 @@ from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.scheduling import resources, timers
 from arctic_orchestration.scheduling.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.scheduling.firing import ask_trigger
-from arctic_orchestration.scheduling.jobs import TIMED_OUT, WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import COMMON, TIMED_OUT, WAITING, Job, JobState
 from arctic_orchestration.scheduling.launcher import fail_launch
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.notices import Notice
-from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import by_range, join, partitions_of

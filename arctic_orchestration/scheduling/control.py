@@ -19,11 +19,10 @@ from arctic_orchestration.scheduling.difference import Difference, differences
 from arctic_orchestration.scheduling.discards import with_discard
 from arctic_orchestration.scheduling.firing import fire
 from arctic_orchestration.scheduling.inventory import inventories, job_assets
-from arctic_orchestration.scheduling.jobs import LAUNCHED_BY_HAND, WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import COMMON, LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named, schedule_rows
 from arctic_orchestration.scheduling.notices import Notice
-from arctic_orchestration.scheduling.placing import COMMON
 from arctic_orchestration.scheduling.queue import JobQueue
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.splitting import partitions_of

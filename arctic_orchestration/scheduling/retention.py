@@ -13,8 +13,8 @@ from arctic_orchestration.database.tables import (
     jobs,
     launches,
 )
+from arctic_orchestration.scheduling.jobs import COMMON
 from arctic_orchestration.scheduling.location import Location
-from arctic_orchestration.scheduling.placing import COMMON
 
 KEEP = timedelta(days=30)
 #: events that are kept for all partitions of one schedule's target
