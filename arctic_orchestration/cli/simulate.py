@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
+from arctic_orchestration.cli.state import opened
 from arctic_orchestration.cli.terminal import Console, json_text
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import format_duration, parse_duration
+from arctic_orchestration.scheduling.inventory import inventories
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_file import load, read_schedules
 from arctic_orchestration.scheduling.simulation import (
@@ -20,6 +22,7 @@ from arctic_orchestration.scheduling.simulation import (
     TICK,
     DeclaredAssets,
     Timeline,
+    declared_by,
     read_declared,
     read_timeline,
 )
@@ -40,14 +43,22 @@ def simulate(
     run_duration: Annotated[
         str, typer.Option(help="How long a run lasts that no line ends.")
     ] = format_duration(RUN_DURATION),
+    location: Annotated[
+        str | None,
+        typer.Option("--location", "-l", help="Take partitions from this code location."),
+    ] = None,
 ) -> None:
     """Prints each decision of the scheduler as a line of JSON.
 
     The engine is the real one, on a virtual clock and a database of its own; no Dagster is
     needed, and nothing is changed. What is wrong with the input is said before anything is
     printed: each line and field, what stands there, and what was expected.
+
+    How assets are partitioned stands in the file, under assets and jobs. With --location it is
+    read from the state database, where the dispatcher keeps it; what the file says goes first.
     """
-    declared, assets, happens = _read(schedules, timeline)
+    known = DeclaredAssets() if location is None else _of_location(location)
+    declared, assets, happens = _read(schedules, timeline, known)
     problems: list[InvalidInput] = []
     durations = []
     for option, text in (("--tick", tick), ("--run-duration", run_duration)):
@@ -83,7 +94,19 @@ def simulate(
         sys.stdout.write(f"{line}\n")
 
 
-def _read(schedules: Path, timeline: Path) -> tuple[list[Schedule], DeclaredAssets, Timeline]:
+def _of_location(name: str) -> DeclaredAssets:
+    """The assets of a code location as its dispatcher noted them."""
+    with opened(name) as state, state.read() as (tx, place):
+        found = inventories(tx, place.cluster).get(place.name)
+    if found is None:
+        expected = "a code location whose dispatcher has ticked with this version"
+        raise InvalidInput("--location", name, expected)
+    return declared_by(found)
+
+
+def _read(
+    schedules: Path, timeline: Path, known: DeclaredAssets
+) -> tuple[list[Schedule], DeclaredAssets, Timeline]:
     """Both files, or every problem of both."""
     problems: list[InvalidInput] = []
     declared: list[Schedule] | None = None
@@ -92,7 +115,7 @@ def _read(schedules: Path, timeline: Path) -> tuple[list[Schedule], DeclaredAsse
     try:
         text = read_text(schedules, "a file of schedules", field="SCHEDULES.yaml")
         declared = read_schedules(text, name=schedules.name)
-        assets = read_declared(load(text, name=schedules.name))
+        assets = read_declared(load(text, name=schedules.name)).with_those_of(known)
         problems += assets.problems(declared)
     except InvalidInput as error:
         problems += error.problems if isinstance(error, InvalidDefinition) else [error]

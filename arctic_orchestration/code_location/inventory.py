@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 
 from arctic_orchestration.code_location.targets import assets_made
 from arctic_orchestration.partitioning.forms import form_of
+from arctic_orchestration.partitioning.mapping_forms import form_of_mapping
 from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
 
 #: Static partitions beyond so many are not kept: each inventory is one text in the database.
@@ -35,7 +37,21 @@ def inventory_of(repository: RepositoryDefinition) -> Inventory:
             if (found := _known(job.partitions_def, known)) is not None
         },
         executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
+        mappings=_mappings(graph),
     )
+
+
+def _mappings(graph: AssetGraph) -> dict[str, dict[str, str]]:
+    """The mappings that assets declare on their dependencies."""
+    found: dict[str, dict[str, str]] = {}
+    for key in sorted(graph.get_all_asset_keys()):
+        declared = graph.get(key).partition_mappings
+        if declared:
+            found[key.to_user_string()] = {
+                parent.to_user_string(): json.dumps(form_of_mapping(mapping))
+                for parent, mapping in sorted(declared.items())
+            }
+    return found
 
 
 def _known(

@@ -80,6 +80,9 @@ class Inventory:
     job_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: how runs of each job are partitioned; jobs that are not are left out
     job_partitions: Mapping[str, Partitioning] = field(default_factory=dict)
+    #: the mappings that assets declare on what they depend on, as JSON; ``null``: of a class of
+    #: the user's own
+    mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
         """How a target is partitioned; none: it is not, or its parts differ, or are not known."""
@@ -112,6 +115,7 @@ class Inventory:
             "jobs_by_partition": {
                 job: partitionings[of] for job, of in sorted(self.job_partitions.items())
             },
+            "mappings": self.mappings,
         }
         return json.dumps(form, separators=(",", ":"))
 
@@ -147,6 +151,7 @@ class Inventory:
                 for name, (_, *of) in form["assets"].items()
             },
             executable=frozenset(name for name, (runs, *_) in form["assets"].items() if runs),
+            mappings=form.get("mappings", {}),
         )
 
 

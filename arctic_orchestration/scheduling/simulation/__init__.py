@@ -3,6 +3,7 @@
 from arctic_orchestration.scheduling.simulation.decisions import Decision
 from arctic_orchestration.scheduling.simulation.declared_assets import (
     DeclaredAssets,
+    declared_by,
     read_declared,
 )
 from arctic_orchestration.scheduling.simulation.simulator import RUN_DURATION, TICK, simulate
@@ -14,6 +15,7 @@ __all__ = [
     "Decision",
     "DeclaredAssets",
     "Timeline",
+    "declared_by",
     "read_declared",
     "read_timeline",
     "simulate",

@@ -14,13 +14,15 @@
 Definitions and mappings are Dagster's own; no instance and no code location is needed.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
 from arctic_orchestration.scheduling.schedule import Schedule, Target
 
 if TYPE_CHECKING:
@@ -52,6 +54,14 @@ class DeclaredAssets:
     #: the keys of dynamic definitions by their names
     dynamic: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _targets: "dict[str, PartitionedTarget | None]" = field(default_factory=dict)
+
+    def with_those_of(self, others: "DeclaredAssets") -> "DeclaredAssets":
+        """What either declares; where both do, this."""
+        return DeclaredAssets(
+            assets={**others.assets, **self.assets},
+            jobs={**others.jobs, **self.jobs},
+            dynamic={**others.dynamic, **self.dynamic},
+        )
 
     def partitions(
         self, target: Target, materialized: Callable[[str], Collection[str]]
@@ -89,11 +99,13 @@ class DeclaredAssets:
 
     def problems(self, schedules: Sequence[Schedule]) -> list[InvalidInput]:
         """What schedules say about partitions and the declared assets cannot do."""
-        if not self.assets:
-            return []
+        problems: list[InvalidInput] = []
+        for schedule in schedules:
+            problems += self._undeclared(schedule)
+        if not self.assets or problems:
+            return problems
         from arctic_orchestration.scheduling.partition_problems import partition_problems
 
-        problems: list[InvalidInput] = []
         for schedule in schedules:
             target = schedule.target
             definition = self._definition(target)
@@ -104,6 +116,19 @@ class DeclaredAssets:
                 mappings=partial(self._mappings, target),
             )
         return problems
+
+    def _undeclared(self, schedule: Schedule) -> Iterator[InvalidInput]:
+        """Triggers that need to know how a target is partitioned which is not declared."""
+        if schedule.partitions == "none" or self._definition(schedule.target) is not None:
+            return
+        target = schedule.target.job or ", ".join(schedule.target.assets)
+        for place, leaf in schedule.trigger.places(f"Schedule({schedule.name}).trigger"):
+            if leaf.needs_all or leaf.clock is not None:
+                yield InvalidInput(
+                    place,
+                    leaf.to_form()[leaf.kind],
+                    f"assets: in the file, or --location, that says how {target} is partitioned",
+                )
 
     def _find(
         self, target: Target, materialized: Callable[[str], Collection[str]]
@@ -188,6 +213,37 @@ def read_declared(document: object) -> DeclaredAssets:
     if problems:
         raise InvalidDefinition(problems)
     return DeclaredAssets(assets=assets, jobs=dict(jobs), dynamic=dynamic)
+
+
+def declared_by(inventory: Inventory) -> DeclaredAssets:
+    """The assets and jobs of a code location, as its inventory has them.
+
+    Dynamic partitions, and definitions and mappings of a class of the user's own, are not in it:
+    of such an asset nothing is known.
+    """
+    from arctic_orchestration.partitioning.mapping_forms import mapping_of
+
+    def deps_of(name: str) -> "dict[str, dg.PartitionMapping | None]":
+        forms = {of: json.loads(form) for of, form in inventory.mappings.get(name, {}).items()}
+        return {
+            of: mapping_of(form, field=f"{name}.deps.{of}")
+            for of, form in forms.items()
+            if form is not None
+        }
+
+    def definition_of(partitioning: Partitioning | None) -> "dg.PartitionsDefinition[Any] | None":
+        space = None if partitioning is None else partitioning.key_space()
+        return None if space is None else space.definition
+
+    has_own = {name for name, of in inventory.mappings.items() if "null" in of.values()}
+    return DeclaredAssets(
+        assets={
+            name: DeclaredAsset(partitions=definition_of(of), deps=deps_of(name))
+            for name, of in inventory.assets.items()
+            if name not in has_own
+        },
+        jobs=inventory.job_assets,
+    )
 
 
 def _asset(form: object, place: str, dynamic: dict[str, Sequence[str]]) -> DeclaredAsset:
