@@ -5,7 +5,7 @@ from dagster._cli.api import api_cli
 from dagster._daemon.cli import run_command
 
 from arctic_orchestration.code_location import arctic  # noqa: F401 - the same
-from arctic_orchestration_tests.proofs import crash_points
+from arctic_orchestration_tests.proofs import crash_points, quick_passes
 
 __all__ = ["run_daemon", "serve"]
 
@@ -13,6 +13,7 @@ __all__ = ["run_daemon", "serve"]
 def run_daemon() -> None:
     """``dagster-daemon run -w workspace.yaml``"""
     crash_points.put_into_daemon()
+    quick_passes.put_in_place()
     run_command(["--log-format", "colored", "-w", "workspace.yaml"])
 
 

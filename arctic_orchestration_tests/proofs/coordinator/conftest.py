@@ -22,14 +22,16 @@ def run_queue(
     """Makes a run queue whose daemon runs: ``run_queue(groups=...)``; see :class:`RunQueue`.
 
     What is named is the configuration of the run coordinator, besides ``coordinator``,
-    ``launcher`` and, where the daemon is started by the test, ``daemon=False``.
+    ``launcher`` and, where the daemon is started by the test, ``daemon=False``; with
+    ``quick=False`` its passes are as far apart as Dagster has them.
     """
     made: list[RunQueue] = []
     offset = tmp_path / "offset.json"
     with shifted_time.in_place(offset) as time:
 
         def make(*, daemon: bool = True, **config: Any) -> RunQueue:
-            options = {key: config.pop(key) for key in ("coordinator", "launcher") if key in config}
+            own = {"coordinator", "launcher", "quick"} & config.keys()
+            options = {key: config.pop(key) for key in own}
             home = Path(dagster_instance(backend).root_directory)
             # This process submits runs as the daemon does.
             monkeypatch.setenv("DAGSTER_HOME", str(home))

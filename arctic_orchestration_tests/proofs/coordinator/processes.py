@@ -12,6 +12,7 @@ import psutil
 import yaml
 
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.proofs import quick_passes
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
 from arctic_orchestration_tests.proofs.dagster_processes import (
     end_with_the_parent,
@@ -23,19 +24,25 @@ CODE_SERVER, DAEMON, WEBSERVER = "code_server", "daemon", "webserver"
 LOCATION = "here"
 _PROOFS = "arctic_orchestration_tests.proofs"
 _START_SECONDS = 60
+_QUICK = "ARCTIC_TEST_QUICK_PASSES"
 
 
 class QueueProcesses:
     """The processes of the instance in ``home``."""
 
-    def __init__(self, home: Path, database_url: str, offset: Path) -> None:
-        """Writes ``workspace.yaml``; starts nothing."""
+    def __init__(self, home: Path, database_url: str, offset: Path, *, quick: bool) -> None:
+        """Writes ``workspace.yaml``; starts nothing.
+
+        Args:
+            quick: passes of the daemon follow each other faster than Dagster lets them.
+        """
         self._home = home
         self._ports = {CODE_SERVER: free_port(), WEBSERVER: free_port()}
         self._environment = {
             "DAGSTER_HOME": str(home),
             "ARCTIC_DATABASE_URL": database_url,
             shifted_time.FILE: str(offset),
+            _QUICK: "1" if quick else "",
         }
         self._started: list[BaseProcess] = []
         server = {
@@ -105,6 +112,8 @@ def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) 
     if role == DAEMON:
         from dagster._daemon.cli import run_command
 
+        if environment[_QUICK]:
+            quick_passes.put_in_place()
         run_command(["--log-format", "colored", "-w", "workspace.yaml"])
     elif role == CODE_SERVER:
         from dagster._cli.api import api_cli

@@ -70,7 +70,7 @@ def test_the_wait_of_a_run_has_the_bound_that_ageing_gives(
     run_queue: Callable[..., RunQueue],
 ) -> None:
     """No run that came after the bound's moment goes first, though the flood does not end."""
-    queue = run_queue(seconds_per_level=SECONDS_PER_LEVEL, max_concurrent_runs=SLOTS)
+    queue = run_queue(quick=False, seconds_per_level=SECONDS_PER_LEVEL, max_concurrent_runs=SLOTS)
     with flood(queue, {tags.LEVEL: str(URGENT)}) as runs:
         queue.wait(lambda: len(runs) >= BACKLOG, "a backlog")
         low = queue.submit("low", {tags.LEVEL: "0"}, seconds=LASTS)
@@ -107,7 +107,7 @@ def test_without_ageing_a_run_starves_until_the_flood_ends(
     run_queue: Callable[..., RunQueue],
 ) -> None:
     """The control: by ``dagster/priority`` alone, every urgent run goes first, whenever it came."""
-    queue = run_queue(coordinator=STOCK, max_concurrent_runs=SLOTS)
+    queue = run_queue(quick=False, coordinator=STOCK, max_concurrent_runs=SLOTS)
     with flood(queue, {tags.PRIORITY: str(URGENT)}, FLOOD) as runs:
         queue.wait(lambda: len(runs) >= 3, "a backlog")
         low = queue.submit("low", {tags.PRIORITY: "0"}, seconds=LASTS)
