@@ -8,7 +8,7 @@
 Why the partitions are cut so:
 
 - A **feed file** is a day and an origin, so ``raw/flights`` and ``raw/weather`` are partitioned by
-  both; a key reads ``2013-01-01|EWR``. A trigger that counts different partitions counts files.
+  both; a key reads ``2013-01-01|EWR``. The trigger of ``flights`` groups them by day.
 - ``flights`` has no partitions in Dagster: one run takes whatever set of feed files it is handed,
   and Dagster has no run of an arbitrary set (nor an unpartitioned run of a partitioned asset with
   a partitioned parent). The Iceberg table is partitioned by month: each run appends a small file,

@@ -12,20 +12,19 @@ _RETRIED_AS_A_WHOLE = {"dagster/retry_strategy": "ALL_STEPS"}
 def flights_schedules() -> list[Schedule]:
     """Files of a day → ``flights`` → ``delays_by_route``; each night weather and the summary.
 
-    Each three different feed files make a run of their own: as they land, the three origins of a
-    day. The run is right when they are not. At night a run takes what is left over, since a
-    number of files that is no multiple of three would wait for ever.
+    The three origins of a day make a run. At night a run takes the files of each day that is not
+    complete, which would wait for ever if a file never came. A file that comes later makes a run
+    of its own.
     """
     return [
         Schedule(
             name="flights",
-            description="Three new feed files, or what there is at three in the morning",
+            description="The three files of a day, or what there is at three in the morning",
             target=dg.AssetSelection.assets("flights"),
-            trigger=on.partitions("raw/flights", count=3)
+            trigger=on.partitions("raw/flights", count="all", per="date")
             | on.cron("0 3 * * *", timezone="America/New_York"),
             constraints=[only.concurrency(1)],
             tags=_RETRIED_AS_A_WHOLE,
-            coalesce=False,
             enabled=True,
         ),
         Schedule(
