@@ -8,12 +8,16 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.partition_tables import deferred_arrivals
-from arctic_orchestration.database.tables import events
+from arctic_orchestration.database.tables import events, job_events, jobs
 from arctic_orchestration.events.event import Event
+from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.placing import Deferred, Match
-from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.queue import JobQueue
+from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.scheduling.targets import Targets
 
+_REGROUPED = "its events are given to jobs of the target's partitions"
 #: arrivals that wait for the code location, taken in one transaction
 _TAKEN_AT_ONCE = 4_000
 #: arrivals without a partition that a deployment looks at again, the newest
@@ -104,6 +108,56 @@ def try_again(tx: sa.Connection, location: Location) -> None:
     if ids:
         these = dialect.among(tx, deferred_arrivals.c.id, ids)
         tx.execute(sa.update(deferred_arrivals).where(these).values(waits_for="code"))
+
+
+def regroup(
+    queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, now: datetime
+) -> None:
+    """Takes the events of jobs that wait for a whole target which turns out to have partitions.
+
+    They were begun by an earlier version of the package, or before the target was partitioned.
+    The next tick gives the events to jobs of the partitions.
+    """
+    waiting = queue.load(
+        jobs.c.location_id == location.id,
+        jobs.c.waiting_for == "",
+        jobs.c.scope.is_(None),
+        jobs.c.state == JobState.WAITING_TRIGGER.value,
+    )
+    stored = store.by_ids(queue.tx, {job.schedule_id for job in waiting})
+    for job in waiting:
+        schedule = stored.get(job.schedule_id)
+        if schedule is None or not schedule.is_scoped or not _has_partitions(targets, schedule):
+            continue
+        taken = sa.select(job_events.c.leaf, job_events.c.number)
+        kept = [
+            {
+                "location_id": location.id,
+                "schedule_id": job.schedule_id,
+                "leaf": row.leaf,
+                "number": row.number,
+                "waits_for": "code",
+                "reason": _REGROUPED,
+                "at": now,
+            }
+            for row in queue.tx.execute(taken.where(job_events.c.job_id == job.id))
+        ]
+        if kept:
+            new = dialect.insert(queue.tx, deferred_arrivals).on_conflict_do_nothing()
+            queue.tx.execute(new, kept)
+        queue.move(
+            job, JobState.DISCARDED, _REGROUPED, next_check_at=None, held_by=None, ended_at=now
+        )
+    queue.flush()
+
+
+def _has_partitions(targets: Targets, stored: StoredSchedule) -> bool:
+    if stored.schedule.partitions == "none":
+        return True
+    try:
+        return targets.partitions(stored.schedule.target) is not None
+    except Exception:
+        return False
 
 
 def forget(tx: sa.Connection, schedule_ids: Iterable[str]) -> None:

@@ -228,6 +228,8 @@ class Engine:
                 self._deploy(tx, location, now, done)
             if not (self._deployed or reading.more):
                 deferrals.try_again(tx, location)
+                queue = JobQueue(tx, now)
+                deferrals.regroup(queue, location, self.store, self.targets, now)
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = has_work(tx, location, now)

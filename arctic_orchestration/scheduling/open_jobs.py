@@ -20,7 +20,9 @@ from arctic_orchestration.scheduling.store import StoredSchedule
 
 def slot_of(scope: str | None) -> str:
     """What the waiting job of a scope has in ``waiting_for``."""
-    return "" if scope is None or scope == COMMON else f"partition:{scope}"
+    if scope is None:
+        return ""
+    return COMMON if scope == COMMON else f"{_SLOT}{scope}"
 
 
 class OpenJobs:
@@ -58,7 +60,11 @@ class OpenJobs:
                 "schedules": dialect.given(self._tx, sorted({id for id, _ in scopes})),
                 "slots": dialect.given(self._tx, sorted({slot_of(scope) for _, scope in scopes})),
             }
-            found += self._queue.load(query=_slots(backend), given=given)
+            # Those that were split from another job know their partition by their slot only.
+            found += [
+                job if job.scope else self._queue.change(job, scope=str(job.partition_start))
+                for job in self._queue.load(query=_slots(backend), given=given)
+            ]
             self._fired = schedule_partitions.fired(self._tx, scopes)
             # A partition that begins to wait takes over what was kept for all.
             pools = {job.schedule_id: job for job in found if job.scope == COMMON}
@@ -143,8 +149,9 @@ def common_number(stored: StoredSchedule, job: Job) -> int:
     return max((job.arrivals[leaf].number for leaf in stored.kept), default=0)
 
 
-_WHOLE = (jobs.c.waiting_for == "") & is_waiting
-_SCOPED = jobs.c.waiting_for.is_not(None) & (jobs.c.waiting_for != "") & is_waiting
+_SLOT = "partition:"
+_WHOLE = jobs.c.waiting_for.in_(["", COMMON]) & is_waiting
+_SCOPED = jobs.c.waiting_for.startswith(_SLOT, autoescape=True) & is_waiting
 
 
 @cache
@@ -153,7 +160,6 @@ def _slots(backend: str) -> sa.Select[Any]:
     return sa.select(jobs).where(
         dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
         dialect.among_given(backend, jobs.c.waiting_for, "slots"),
-        jobs.c.scope.is_not(None),
         is_waiting,
     )
 

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on, only
+from arctic_orchestration.database.engine import Database
 from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.errors import TransitionRefused
@@ -21,6 +22,7 @@ from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     ASSETS,
     DAILY,
     DAY,
+    HOUR,
     Declared,
     MakeWorld,
     daily,
@@ -337,3 +339,40 @@ def test_what_is_kept_for_all_partitions_is_never_launched(lake: MakeWorld) -> N
     here.feed.arrive("raw/days", "2026-01-01")
     here.tick(2 * DAY + 1)
     assert runs(here) == ["2026-01-01"]
+
+
+def test_events_from_before_the_target_was_partitioned_find_their_partitions(
+    lake: MakeWorld, database: Database
+) -> None:
+    """A job that waited for the whole target gives them up to jobs of the partitions."""
+    trigger = on.partitions("raw/orders", count=2) & on.partitions("config")
+    here = World(database, [daily(trigger=trigger)])
+    here.tick(0)
+    here.feed.arrive("raw/orders", "2026-01-01|emea")
+    here.feed.arrive("config")
+    here.tick(DAY)
+    assert list(waiting(here)) == [None]
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.tick(DAY + 1)
+    here.tick(DAY + 2)
+    assert sorted(waiting(here)) == ["*", "2026-01-01"]
+    here.feed.arrive("raw/orders", "2026-01-01|apac")
+    here.tick(DAY + 3)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_a_job_that_was_split_before_is_joined(lake: MakeWorld, database: Database) -> None:
+    """By the arrivals of its partition, once the target's partitions are known."""
+    constraint = only.delay("1h")
+    here = World(database, [daily(trigger=on.partitions("raw/days"), constraints=[constraint])])
+    here.tick(0)
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY)
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY + 1)
+    here.tick(2 * DAY + HOUR)
+    assert runs(here) == ["2026-01-01"]
+    assert waiting(here) == {}
