@@ -22,6 +22,12 @@ _REGROUPED = "its events are given to jobs of the target's partitions"
 _TAKEN_AT_ONCE = 4_000
 #: arrivals without a partition that a deployment looks at again, the newest
 _TRIED_AGAIN = 10_000
+_WAITS_FOR_CODE = sa.select(
+    sa.exists().where(
+        deferred_arrivals.c.location_id == sa.bindparam("of_location"),
+        deferred_arrivals.c.waits_for == "code",
+    )
+)
 
 
 def defer(
@@ -49,6 +55,9 @@ def defer(
 
 def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
     """The arrivals that waited for the code location, which are kept no longer."""
+    # Asked in each tick, and nearly always in vain.
+    if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
+        return []
     query = _kept(location).where(deferred_arrivals.c.waits_for == "code")
     return _take(tx, store, query.limit(_TAKEN_AT_ONCE))
 

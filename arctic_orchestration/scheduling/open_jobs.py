@@ -46,7 +46,7 @@ class OpenJobs:
             return
         backend = self._tx.dialect.name
         whole = {match.stored.id for match in matches}
-        found = self._load(_WHOLE, whole)
+        found = self._load(_whole(backend), whole)
         scopes = {
             (match.stored.id, match.scope)
             for match in matches
@@ -54,7 +54,7 @@ class OpenJobs:
         }
         common = {match.stored.id for match in matches if match.scope == COMMON}
         if common:
-            found += self._load(_SCOPED, common)
+            found += self._load(_scoped(backend), common)
         if scopes:
             given = {
                 "schedules": dialect.given(self._tx, sorted({id for id, _ in scopes})),
@@ -120,10 +120,9 @@ class OpenJobs:
         """Notes one more event that concerns every partition."""
         self._kept.setdefault(stored.id, []).append((leaf, number, event))
 
-    def _load(self, which: sa.ColumnElement[bool], schedules: Iterable[str]) -> list[Job]:
+    def _load(self, query: sa.Select[Any], schedules: Iterable[str]) -> list[Job]:
         given = {"schedules": dialect.given(self._tx, sorted(schedules))}
-        of_these = dialect.among_given(self._tx.dialect.name, jobs.c.schedule_id, "schedules")
-        return self._queue.load(query=sa.select(jobs).where(of_these, which), given=given)
+        return self._queue.load(query=query, given=given)
 
     def _events_of(self, pools: Iterable[Job]) -> dict[str, list[tuple[int, int, Event]]]:
         kept: dict[str, list[tuple[int, int, Event]]] = {}
@@ -150,8 +149,26 @@ def common_number(stored: StoredSchedule, job: Job) -> int:
 
 
 _SLOT = "partition:"
-_WHOLE = jobs.c.waiting_for.in_(["", COMMON]) & is_waiting
-_SCOPED = jobs.c.waiting_for.startswith(_SLOT, autoescape=True) & is_waiting
+
+
+@cache
+def _whole(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of some schedules that are about no partition of the target."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        jobs.c.waiting_for.in_(["", COMMON]),
+        is_waiting,
+    )
+
+
+@cache
+def _scoped(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of the partitions of the targets of some schedules."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        jobs.c.waiting_for.startswith(_SLOT, autoescape=True),
+        is_waiting,
+    )
 
 
 @cache
