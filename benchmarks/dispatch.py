@@ -5,24 +5,14 @@ Times are medians of wall time, with CPU seconds of this process beside them.
 """
 
 import argparse
-import contextlib
-import multiprocessing
 import os
 import platform
 import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import dagster as dg
 import sqlalchemy as sa
-from dagster._core.storage.event_log import SqlEventLogStorageTable
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -34,80 +24,11 @@ from arctic_orchestration.events.dagster_log import DagsterLog
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.scheduling.simulated import AnyTargets
-from arctic_orchestration_tests.templates import write_dagster_yaml
+from benchmarks.dispatch_partitions import partitions_table
+from benchmarks.places import Cost, Place, arrive, fill, measure, median, subscribe
 
 SIZES = (100, 1_000, 10_000, 100_000)
 EVENTS = 20_000
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Medians of a step: seconds of wall time, and of CPU time of this process."""
-
-    wall: float
-    cpu: float
-
-    def __str__(self) -> str:
-        return f"{self.wall * 1000:,.1f} ms ({self.cpu * 1000:,.1f})"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A fresh Dagster instance and a fresh state database on one backend."""
-
-    home: str
-    database_url: str
-
-    @cached_property
-    def instance(self) -> dg.DagsterInstance:
-        return dg.DagsterInstance.from_config(self.home)
-
-
-@contextlib.contextmanager
-def place(backend: str, server: PostgresServer | None) -> Iterator[Place]:
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        name = f"bench_{time.monotonic_ns()}"
-        if backend == "sqlite":
-            write_dagster_yaml(home)
-            url = f"sqlite:///{home / 'arctic.db'}"
-        else:
-            assert server is not None
-            server.create_database(name)
-            write_dagster_yaml(home, server=server, database_name=name)
-            url = server.url(name)
-        Database(url).upgrade()
-        try:
-            yield Place(str(home), url)
-        finally:
-            if backend == "postgres" and server is not None:
-                server.drop_database(name)
-
-
-def measure(
-    step: Callable[..., Any], backend: str, server: PostgresServer | None, count: int
-) -> Any:
-    """Runs one measurement in a fresh process: what it leaves in memory slows no other."""
-    spawn = multiprocessing.get_context("spawn")
-    with (
-        place(backend, server) as at,
-        ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool,
-    ):
-        return pool.submit(step, at, count).result()
-
-
-def median(
-    step: Callable[[], object], times: int, before: Callable[[], object] | None = None
-) -> Cost:
-    walls, cpus = [], []
-    for _ in range(times):
-        if before is not None:
-            before()
-        wall, cpu = time.perf_counter(), time.process_time()
-        step()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
-    return Cost(statistics.median(walls), statistics.median(cpus))
 
 
 def schedules(count: int) -> list[Schedule]:
@@ -138,12 +59,6 @@ def engine(at: Place, count: int) -> tuple[Engine, DagsterLog]:
     return made, log
 
 
-def arrive(at: Place, asset: str, partition: str) -> None:
-    at.instance.report_runless_asset_event(
-        dg.AssetMaterialization(["raw", asset], partition=partition, metadata={"bytes": 1000})
-    )
-
-
 def ticks(at: Place, count: int) -> tuple[Cost, Cost]:
     """An idle tick, and one with one event."""
     made, log = engine(at, count)
@@ -157,45 +72,16 @@ def ticks(at: Place, count: int) -> tuple[Cost, Cost]:
     return idle, one
 
 
-def fill(at: Place, schedules_count: int, first: int, count: int) -> None:
-    """Copies one real materialization into many, for assets in turn; a writer is not measured."""
-    storage = at.instance.event_log_storage
-    table = SqlEventLogStorageTable
-    with storage.index_connection() as connection:
-        query = sa.select(table).order_by(table.c.id.desc()).limit(1)
-        row = dict(connection.execute(query).mappings().one())
-        del row["id"]
-        rows = []
-        for number in range(first, first + count):
-            asset, partition = str(number % schedules_count), f"p{number}"
-            text = row["event"].replace('"template"', f'"{asset}"').replace("@", partition)
-            rows.append(
-                {
-                    **row,
-                    "asset_key": f'["raw", "{asset}"]',
-                    "partition": partition,
-                    "event": text,
-                }
-            )
-        connection.execute(sa.insert(table), rows)
-
-
 def throughput(at: Place, count: int) -> tuple[float, float]:
-    """Events a second of wall time and of CPU time, from Dagster's log to stored jobs."""
+    """Events a second of wall time and of CPU time; each schedule has a waiting job before."""
     made, log = engine(at, count)
-    arrive(at, "template", "@")
-    fill(at, count, 0, count)
-    while made.tick(utc_now()).counts["events"]:
-        pass
-    fill(at, count, count, EVENTS)
-    wall, cpu, taken = time.perf_counter(), time.process_time(), 0
-    while seen := made.tick(utc_now()).counts["events"]:
-        taken += seen
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    assert taken == EVENTS, taken
+    fill(at, ((str(number % count), f"p{number}") for number in range(count)))
+    subscribe(made, count)
+    fill(at, ((str(number % count), f"p{number}") for number in range(count, count + EVENTS)))
+    rates = subscribe(made, EVENTS)
     log.close()
     made.database.close()
-    return taken / wall, taken / cpu
+    return rates
 
 
 def context(at: Place, repository: dg.RepositoryDefinition, cursor: str | None = None) -> object:
@@ -311,10 +197,11 @@ def main() -> None:
         backends = ["sqlite", *(["postgres"] if server else [])]
         if server is None:
             console.print("no Postgres on this machine: its half is left out")
-        todo = progress.add_task("measuring", total=len(backends) * (len(given.sizes) + 4))
+        todo = progress.add_task("measuring", total=len(backends) * (len(given.sizes) + 5))
         tables = [
             _ticks_table(backends, given.sizes, server, lambda: progress.advance(todo)),
             _throughput_table(backends, server, lambda: progress.advance(todo)),
+            partitions_table(backends, server, lambda: progress.advance(todo)),
             _stock_table(backends, server, lambda: progress.advance(todo)),
         ]
     for table in tables:

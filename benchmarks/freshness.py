@@ -40,7 +40,7 @@ from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
-from benchmarks.dispatch import Cost, Place, measure, median
+from benchmarks.places import Cost, Place, measure, median
 
 TASKS = 10_000
 PARENTS = 5

@@ -28,7 +28,7 @@ from rich.table import Table
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from benchmarks import queue_daemon
-from benchmarks.dispatch import Cost, Place, place
+from benchmarks.places import Cost, Place, place
 from benchmarks.queue_daemon import OURS, STOCK, Pass
 from benchmarks.queue_lake import SLOTS, Job, Lake, make_lake
 
