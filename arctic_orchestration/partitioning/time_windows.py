@@ -109,7 +109,8 @@ class TimeWindowRelation:
         while window is not None:
             name = key_at(self._target, window.start)
             mine = pending.intersection(self._sources(window))
-            if not mine:
+            # The key that led here is not pending any more, and may have been the first's only one.
+            if not mine and window is not first:
                 break
             for key in mine:
                 targets.setdefault(key, []).append(name)
