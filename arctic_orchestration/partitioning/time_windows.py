@@ -31,6 +31,8 @@ class TimeWindowRelation:
         self._target = target
         self._mapping = mapping
         self._bounds = bounds(target)
+        #: whether each window follows the one before at once, in both definitions
+        self._is_gapless = not (upstream.exclusions or target.exclusions)
         self._sources = lru_cache(_REMEMBERED)(self._listed_sources)
 
     def targets_of(self, keys: set[str]) -> dict[str, tuple[str, ...]]:
@@ -110,7 +112,7 @@ class TimeWindowRelation:
             name = key_at(self._target, window.start)
             mine = pending.intersection(self._sources(window))
             # The key that led here is not pending any more, and may have been the first's only one.
-            if not mine and window is not first:
+            if not mine and not (self._is_gapless and window is first):
                 break
             for key in mine:
                 targets.setdefault(key, []).append(name)

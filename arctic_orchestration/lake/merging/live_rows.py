@@ -168,7 +168,8 @@ def _merging_session(spark: SparkSession) -> SparkSession:
             session = _sessions[spark] = spark.newSession()
         have = session_settings(session)
         for key, value in {**session_settings(spark), **_SESSION}.items():
-            if have.get(key) != value:
+            # A session that was there before may have been given settings of the JVM.
+            if have.get(key) != value and session.conf.isModifiable(key):
                 session.conf.set(key, value)
         return session
 
