@@ -1,7 +1,7 @@
 """A feed and runs in tables, for several dispatchers of one location; their time is told."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from arctic_orchestration.database.dialect import UtcTime
+from arctic_orchestration.events.arrival_checks import ArrivalChecks
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
 from arctic_orchestration.events.feed import Batch, FeedMode, Position
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
@@ -84,6 +85,22 @@ class SharedDagster:
         with self._engine.begin() as tx:
             newest = tx.execute(sa.select(sa.func.max(feed.c.id))).scalar()
         return Position({"read": newest or 0})
+
+    # Nothing is known of arrivals beyond their events.
+
+    def backfills_of(self, run_ids: Iterable[str]) -> dict[str, str]:
+        return {}
+
+    def arrived(
+        self, asset: str, partitions: Collection[str], position: Position | None
+    ) -> set[str]:
+        return set()
+
+    def checks_of(self, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
+        return {event.storage_id: ArrivalChecks() for event in arrivals}
+
+    def changed(self, arrivals: Sequence[Event]) -> set[int]:
+        return {event.storage_id for event in arrivals}
 
     def arrive(self, asset: str, partition: str, now: datetime) -> None:
         """A partition arrives."""
