@@ -73,6 +73,18 @@ def take_checked(
     return _take(tx, store, query)
 
 
+def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> set[str]:
+    """The partitions of which an arrival at a leaf waits for checks."""
+    kept = deferred_arrivals.c
+    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    query = (
+        sa.select(events.c.partition)
+        .join(deferred_arrivals, same)
+        .where(kept.schedule_id == schedule_id, kept.leaf == leaf, kept.waits_for == "checks")
+    )
+    return {key for key in tx.execute(query).scalars() if key is not None}
+
+
 def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:
     rows = tx.execute(query).all()
     if not rows:

@@ -76,5 +76,4 @@ def note_fired(
     queue: JobQueue, job: Job, stored: StoredSchedule, arrivals: Sequence[Arrivals], at: datetime
 ) -> None:
     """Notes that a schedule fired for a job's target partition, and what it counted for it."""
-    number = max((arrivals[leaf].number for leaf in stored.kept), default=0)
-    queue.note_fired(job, at, number)
+    queue.note_fired(job, at, stored.common_number(arrivals))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import job_events
 from arctic_orchestration.events.event import Event, EventKind
+from arctic_orchestration.scheduling.deferrals import unchecked
 from arctic_orchestration.scheduling.jobs import Job
 from arctic_orchestration.scheduling.placing import Placing
 from arctic_orchestration.scheduling.queue import JobQueue
@@ -35,6 +36,12 @@ class MissingPartitions:
         self._queue = queue
         self._placing = placing
         self._arrived = arrived
+        #: partitions that arrived in this transaction, by schedule and leaf
+        self._new: dict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def note(self, stored: StoredSchedule, leaf: int, partition: str) -> None:
+        """Notes that a partition arrives, for whichever job."""
+        self._new[stored.id, leaf].add(partition)
 
     def noted(
         self,
@@ -84,7 +91,9 @@ class MissingPartitions:
         wanted = [key for key in sources if leaf.takes(taken(partition=key))]
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
-            before = self._arrived(asset, missing)
+            before = self._arrived(asset, missing) | self._new[stored.id, number]
+            # What waits for a check has arrived, and does not count.
+            before -= unchecked(self._queue.tx, stored.id, number)
             missing = [key for key in missing if key not in before]
         return replace(
             given,

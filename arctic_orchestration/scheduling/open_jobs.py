@@ -102,7 +102,10 @@ class OpenJobs:
         """Notes that a job has fired, and takes no more events unless it says so."""
         del self._jobs[job.schedule_id][job.scope]
         if job.scope is not None:
-            number = common_number(stored, fired)
+            earlier = self._fired.get((job.schedule_id, job.scope))
+            number = max(
+                stored.common_number(fired.arrivals), earlier.common_number if earlier else 0
+            )
             at = fired.satisfied_at or self._queue.now
             self._fired[job.schedule_id, job.scope] = Fired(at=at, common_number=number)
             if fired.waiting_for is not None:
@@ -141,11 +144,6 @@ class OpenJobs:
                 (row.leaf, row.number, Event.parse(row.details)) for row in self._tx.execute(query)
             ]
         return kept
-
-
-def common_number(stored: StoredSchedule, job: Job) -> int:
-    """The number of the last common event that a job has."""
-    return max((job.arrivals[leaf].number for leaf in stored.kept), default=0)
 
 
 _SLOT = "partition:"

@@ -48,7 +48,13 @@ def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, dateti
         for (schedule_id, scope), (job_id, at, number) in of.items()
     ]
     new = dialect.insert(tx, schedule_partitions)
-    changed = {name: new.excluded[name] for name in ("fired_at", "job_id", "common_number")}
+    # A job that fired without common events leaves those counted that earlier ones have used up.
+    used, used_before = new.excluded.common_number, schedule_partitions.c.common_number
+    changed = {
+        "fired_at": new.excluded.fired_at,
+        "job_id": new.excluded.job_id,
+        "common_number": sa.case((used > used_before, used), else_=used_before),
+    }
     upsert = new.on_conflict_do_update(index_elements=["schedule_id", "scope"], set_=changed)
     tx.execute(upsert, rows)
 

@@ -25,7 +25,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.queue_tags import queue_tags
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_history import Action
-from arctic_orchestration.triggers import Leaf, kept_for_all
+from arctic_orchestration.triggers import Arrivals, Leaf, kept_for_all
 
 #: how many parsed schedules a process keeps
 _KEPT = 200_000
@@ -90,6 +90,10 @@ class StoredSchedule:
         if self.suspended and self.takes_events:
             return self.schedule.suspend_mode == "collect"
         return self.schedule.coalesce
+
+    def common_number(self, arrivals: Sequence[Arrivals]) -> int:
+        """The number of the last event among arrivals that is kept for all partitions."""
+        return max((arrivals[leaf].number for leaf in self.kept), default=0)
 
     @property
     def launches(self) -> bool:

@@ -286,6 +286,7 @@ class Subscriber:
             taken = replace(taken, late=late, number=number)
         arrivals[match.leaf] = self._noted(match, before, taken, at)
         seen.add(partition)
+        self._missing.note(match.stored, match.leaf, partition)
         self._queue.attach(job, match.leaf, number, partition)
         if event.problem is not None:
             self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")

@@ -376,3 +376,45 @@ def test_a_job_that_was_split_before_is_joined(lake: MakeWorld, database: Databa
     here.tick(2 * DAY + HOUR)
     assert runs(here) == ["2026-01-01"]
     assert waiting(here) == {}
+
+
+def test_a_common_event_that_was_used_up_is_not_counted_again(lake: MakeWorld) -> None:
+    """Not even when the next run went without one, as ``wait`` lets it."""
+    trigger = on.all_of(on.partitions("raw/days"), on.partitions("config"), wait="1h")
+    here = lake(daily(trigger=trigger))
+    here.feed.arrive("config")
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY)
+    assert len(runs(here)) == 1
+    for begin in (2 * DAY + 60, 2 * DAY + 2 * HOUR):
+        before = len(runs(here))
+        here.feed.arrive("raw/days", "2026-01-01")
+        here.tick(begin)
+        assert len(runs(here)) == before
+        here.tick(begin + HOUR)
+        assert len(runs(here)) == before + 1
+
+
+def test_complete_counts_what_arrived_a_moment_ago_for_another_job(lake: MakeWorld) -> None:
+    """In one reading: whole, and one of them again, where each firing is a job."""
+    here = lake(daily(trigger=on.partitions("raw/orders", complete=True), coalesce=False))
+    for region in ("emea", "amer", "apac", "emea"):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}")
+    here.tick(2 * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
+
+
+def test_a_partition_whose_check_failed_leaves_a_day_incomplete(lake: MakeWorld) -> None:
+    """Also where what arrived before counts: it is not whole until the check passes."""
+    monthly = {**ASSETS, "summary": {"partitions": {"monthly": {"start": "2026-01-01"}}}}
+    trigger = on.partitions("raw/payments", complete=True, where="2026-01-0[12]")
+    here = lake(daily(trigger=trigger), assets=monthly)
+    bad = arrive(here, "2026-01-01", checks=["no_nulls"])
+    evaluate(here, bad, "no_nulls", passed=False)
+    here.tick(40 * DAY)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 1)
+    assert runs(here) == []
+    evaluate(here, bad, "no_nulls", passed=True)
+    here.tick(40 * DAY + 2)
+    assert runs(here) == ["2026-01-01"]
