@@ -379,20 +379,21 @@ def test_a_job_that_was_split_before_is_joined(lake: MakeWorld, database: Databa
 
 
 def test_a_common_event_that_was_used_up_is_not_counted_again(lake: MakeWorld) -> None:
-    """Not even when the next run went without one, as ``wait`` lets it."""
-    trigger = on.all_of(on.partitions("raw/days"), on.partitions("config"), wait="1h")
-    here = lake(daily(trigger=trigger))
+    """Not even when a run in between, that the clock asked for, had no common event."""
+    both = on.partitions("raw/days") & on.partitions("config")
+    here = lake(daily(trigger=both | on.cron("0 2 * * *", partition="last_ended")))
     here.feed.arrive("config")
     here.feed.arrive("raw/days", "2026-01-01")
-    here.tick(2 * DAY)
-    assert len(runs(here)) == 1
-    for begin in (2 * DAY + 60, 2 * DAY + 2 * HOUR):
-        before = len(runs(here))
-        here.feed.arrive("raw/days", "2026-01-01")
-        here.tick(begin)
-        assert len(runs(here)) == before
-        here.tick(begin + HOUR)
-        assert len(runs(here)) == before + 1
+    here.tick(DAY)
+    assert runs(here) == ["2026-01-01"]
+    here.tick(DAY + 2 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 2
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(DAY + 3 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 2
+    here.feed.arrive("config")
+    here.tick(DAY + 4 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 3
 
 
 def test_complete_counts_what_arrived_a_moment_ago_for_another_job(lake: MakeWorld) -> None:
