@@ -58,8 +58,10 @@ def audit(
 
 
 def _text(record: AuditRecord) -> str:
-    told = {name: value for name, value in record.details.items() if value not in (None, False, "")}
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    given = {
+        name: value for name, value in record.details.items() if value not in (None, False, "")
+    }
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
 
 
 def _json(record: AuditRecord) -> dict[str, object]:

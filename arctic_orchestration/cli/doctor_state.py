@@ -118,7 +118,7 @@ def locations() -> list[Finding]:
 
 
 def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
-    """The schedules of a location that wait in vain, or never stop, and unmatched arrivals."""
+    """The schedules of a location that can never fire, or never stop, and unmatched arrivals."""
     store = ScheduleStore()
     if in_vain := remarks_of_location(tx, store, location):
         yield Finding(

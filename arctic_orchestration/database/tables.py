@@ -31,9 +31,7 @@ concurrency is counted, belong to all clusters that share the database.
 ``arctic_audit``             what people changed, and who it was; histories have the rest
 ===========================  ===============================================================
 
-Those of target partitions stand in ``partition_tables``, those of compaction in
-``compaction_tables``, those of partition consumers in ``consumer_tables``, those of freshness in
-``freshness_tables``.
+Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``.
 """
 
 import sqlalchemy as sa

@@ -55,7 +55,7 @@ def defer(
 
 def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
     """The arrivals that waited for the code location, which are kept no longer."""
-    # Asked in each tick, and nearly always in vain.
+    # Queried at each tick, and nearly always empty.
     if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
         return []
     query = _kept(location).where(deferred_arrivals.c.waits_for == "code")

@@ -13,7 +13,7 @@ from arctic_orchestration.scheduling.runs import VERIFY_EVERY
 class Work(NamedTuple):
     """What there is to do once the events were taken."""
 
-    #: runs are to be looked up: a job is launching, or an end was never told
+    #: runs are to be looked up: a job is launching, or an end event was missed
     runs: bool
     #: a waiting job is due
     jobs: bool

@@ -7,7 +7,30 @@ are those of the message, in full.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arctic_orchestration import constraints, triggers
+from arctic_orchestration_tests.scheduling.bad_triggers import BAD_TRIGGERS
+from arctic_orchestration_tests.scheduling.expectations import (
+    CONSTRAINTS,
+    DURATION,
+    HOLD,
+    HUNDRED_YEARS,
+    LIST,
+    MAPPING,
+    MISSING,
+    NOT_EMPTY,
+    NUMBER,
+    READING,
+    REQUIRED,
+    STORABLE,
+    TEXT,
+    TIME,
+    TRIGGERS,
+    TRUTH,
+    UNKNOWN,
+    UNQUOTED,
+    WHOLE,
+    ZONE,
+    Row,
+)
 
 GOOD: dict[str, Any] = {
     "name": "s",
@@ -27,212 +50,8 @@ class Bad(NamedTuple):
     seen: bool = True
 
 
-TRIGGERS = f"one of {', '.join(triggers.KINDS)}"
-CONSTRAINTS = f"one of {', '.join(constraints.KINDS)}"
-REQUIRED = "a value: the field is required"
-UNKNOWN = "no such field"
-NOT_EMPTY = "text that is not empty"
-TEXT, WHOLE, NUMBER, LIST = "text", "a whole number", "a number", "a list"
-MAPPING, TRUTH = "a mapping", "true or false"
-DURATION = "a duration such as 90s, 5m, 4h, 1d or 1h30m"
-ABOVE_0S = "a duration longer than 0s"
-HUNDRED_YEARS = "a duration of at most 100 years"
-MILLISECONDS = "a duration in whole milliseconds"
-SIZE = "a size such as 512B, 500KB, 1.5GB or 64MiB"
-ZONE = "a time zone of the IANA database, such as Europe/Berlin"
-CRON = "a cron expression of five fields, such as 0 4 * * *"
-TIME = 'a time of day such as "22:00"'
-UNQUOTED = "a time of day in quotes: YAML reads 22:00 without them as 1320"
-STATUS = "'success', 'failure', 'canceled' or 'started'"
-HOLD = "'hold' or 'cancel'"
-EVENTS = "last_launch, or a trigger: one of partitions, data, run"
-STORABLE = "text that a database can hold: no character 0, no half of a surrogate pair"
-#: the look of it is right; only reading tells
-READING = False
-MISSING = object()
-
-#: For each trigger: what is right, then field, value, expectation (path and value when they differ)
-_Row = tuple[Any, ...]
-_TRIGGERS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
-    "partitions": (
-        {"asset": "raw/a"},
-        [
-            ("asset", MISSING, REQUIRED),
-            ("asset", "", NOT_EMPTY),
-            ("asset", None, TEXT),
-            ("asset", 5, TEXT),
-            ("asset", ["raw", "a"], TEXT),
-            ("asset", "raw\0a", STORABLE, READING),
-            ("asset", "raw\ud800", STORABLE, READING),
-            ("count", 0, "at least 1"),
-            ("count", -1, "at least 1"),
-            ("count", True, WHOLE),
-            ("count", 2.5, WHOLE),
-            ("count", 2.0, WHOLE, READING),
-            ("count", "3", WHOLE),
-            ("count", None, WHOLE),
-            ("count", float("nan"), WHOLE),
-            ("where", 2026, TEXT),
-            ("counts", 3, UNKNOWN),
-            ("Count", 3, UNKNOWN),
-        ],
-    ),
-    "cron": (
-        {"expression": "0 4 * * *"},
-        [
-            ("expression", MISSING, REQUIRED),
-            ("expression", "", CRON, READING),
-            ("expression", "0 0 4 * * *", CRON, READING),
-            ("expression", "daily", CRON, READING),
-            ("expression", "@reboot", CRON, READING),
-            ("expression", 4, TEXT),
-            ("timezone", "Europe/Atlantis", ZONE, READING),
-            ("timezone", "+02:00", ZONE, READING),
-            ("timezone", "europe/berlin", ZONE, READING),
-            ("timezone", "", ZONE, READING),
-            ("timezone", "../etc/passwd", ZONE, READING),
-            ("timezone", None, TEXT),
-            ("catch_up", "some", "'latest', 'all' or 'none'"),
-            ("catch_up", None, "'latest', 'all' or 'none'"),
-            ("catch_up", True, "'latest', 'all' or 'none'"),
-            ("catch_up_limit", 0, "at least 1"),
-            ("catch_up_limit", "all", WHOLE),
-            ("grace", 60, DURATION),
-            ("grace", "60", DURATION),
-            ("grace", "-5m", DURATION),
-            ("grace", "", DURATION),
-            ("dst", "guess", "'dagster', 'first', 'second', 'both' or 'skip'"),
-            ("tz", "UTC", UNKNOWN),
-        ],
-    ),
-    "data": (
-        {"asset": "raw/a", "size": "1GB"},
-        [
-            ("asset", "", NOT_EMPTY),
-            ("size", MISSING, REQUIRED),
-            ("size", 1_000_000, SIZE),
-            ("size", "1000000", SIZE),
-            ("size", "1 GB", SIZE),
-            ("size", "1gb", SIZE),
-            ("size", "-1GB", SIZE),
-            ("size", "many", SIZE),
-            ("size", None, SIZE),
-            ("size", "0B", "a size above 0B", READING),
-            ("size", "0.5B", "a size in whole bytes", READING),
-            ("size", "1001PB", "a size of at most 1000PB", READING),
-            ("size", 1.5e9, SIZE),
-            ("max_wait", 3600, DURATION),
-            ("max_wait", "0s", ABOVE_0S, READING),
-            ("bytes", 5, UNKNOWN),
-        ],
-    ),
-    "quiet": (
-        {"asset": "raw/a", "duration": "5m"},
-        [
-            ("asset", MISSING, REQUIRED),
-            ("duration", MISSING, REQUIRED),
-            ("duration", 300, DURATION),
-            ("duration", "0s", ABOVE_0S, READING),
-            ("duration", "5 m", DURATION),
-            ("duration", "5min", DURATION),
-            ("duration", "PT5M", DURATION),
-            ("duration", "0.5ms", MILLISECONDS, READING),
-            ("duration", "40000d", HUNDRED_YEARS, READING),
-            ("duration", "9" * 400 + "d", HUNDRED_YEARS, READING),
-            ("duration", ["5m"], DURATION),
-            ("max_wait", True, DURATION),
-        ],
-    ),
-    "run": (
-        {"job": "ingest"},
-        [
-            ("job", "", NOT_EMPTY),
-            ("job", 5, TEXT),
-            ("assets", "b", LIST),
-            ("assets", [5], TEXT, "assets[0]", 5),
-            ("status", "done", STATUS, "status[0]", "done"),
-            ("status", "SUCCESS", STATUS, "status[0]", "SUCCESS"),
-            ("status", ["success", 1], STATUS, "status[1]", 1),
-            ("status", [], "at least one status", READING),
-            ("status", None, LIST),
-            ("count", "many", WHOLE),
-            ("count", 0, "at least 1"),
-            ("location", 5, TEXT),
-            ("name", "ingest", UNKNOWN),
-        ],
-    ),
-    "check": (
-        {"asset": "raw/a"},
-        [
-            ("asset", MISSING, REQUIRED),
-            ("asset", "", NOT_EMPTY),
-            ("name", "", NOT_EMPTY),
-            ("name", 5, TEXT),
-            ("status", "success", "'passed' or 'failed'"),
-            ("status", ["passed"], "'passed' or 'failed'"),
-            ("severity", "fatal", "'warn' or 'error'"),
-            ("count", 0, "at least 1"),
-            ("count", True, WHOLE),
-            ("check", "no_nulls", UNKNOWN),
-        ],
-    ),
-    "freshness": (
-        {"asset": "raw/a", "state": "fail"},
-        [
-            ("asset", MISSING, REQUIRED),
-            ("state", MISSING, REQUIRED),
-            ("state", "stale", "'pass', 'warn' or 'fail'", "state[0]", "stale"),
-            ("state", ["fail", 1], "'pass', 'warn' or 'fail'", "state[1]", 1),
-            ("state", [], "at least one state", READING),
-            ("state", None, LIST),
-            ("status", "fail", UNKNOWN),
-        ],
-    ),
-    "elapsed": (
-        {"duration": "4h"},
-        [
-            ("duration", MISSING, REQUIRED),
-            ("duration", 4, DURATION),
-            ("duration", "0s", ABOVE_0S, READING),
-            ("since", "yesterday", EVENTS),
-            ("since", None, EVENTS),
-            ("since", {"cron": {"expression": "0 4 * * *"}}, EVENTS),
-            ("since", {}, EVENTS),
-            ("since", {"partitions": {"asset": "raw/a", "count": 0}}, "at least 1",
-             "since.partitions.count", 0),
-            ("since", {"run": {"job": "a", "state": "x"}}, UNKNOWN, "since.run.state", "x"),
-            ("interval", "4h", UNKNOWN),
-        ],
-    ),
-    "all_of": (
-        {"of": [{"partitions": {"asset": "a"}}, {"partitions": {"asset": "b"}}]},
-        [
-            ("within", 60, DURATION),
-            ("within", "0s", ABOVE_0S, READING),
-            ("wait", "soon", DURATION),
-            ("wait", "0s", ABOVE_0S, READING),
-            ("of", MISSING, REQUIRED, "", None),
-            ("of", [], "at least two triggers", READING, "", []),
-            ("of", {"partitions": {"asset": "a"}}, LIST, "", {"partitions": {"asset": "a"}}),
-            ("of", None, LIST, "", None),
-            ("timeout", "1h", UNKNOWN),
-        ],
-    ),
-    "any_of": (
-        {"of": [{"partitions": {"asset": "a"}}]},
-        [
-            ("within", "1h", UNKNOWN),
-            ("of", [], "at least one trigger", READING, "", []),
-            ("of", [{"partitions": {"asset": "a"}}, {"nope": {}}], f"a trigger key, {TRIGGERS}",
-             "[1]", {"nope": {}}),
-            ("of", [{"any_of": [{"quiet": {"asset": "a"}}]}], REQUIRED,
-             "[0].any_of[0].quiet.duration", None),
-            ("of", ["cron"], f"a mapping with a trigger key, {TRIGGERS}", "[0]", "cron"),
-        ],
-    ),
-}  # fmt: skip
-
-_CONSTRAINTS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
+#: For each constraint: what is right, then rows of what is wrong
+_CONSTRAINTS: dict[str, tuple[dict[str, Any], list[Row]]] = {
     "concurrency": (
         {"limit": 1},
         [
@@ -361,7 +180,7 @@ _CONSTRAINTS: dict[str, tuple[dict[str, Any], list[_Row]]] = {
     ),
 }  # fmt: skip
 
-_SCHEDULE: list[_Row] = [
+_SCHEDULE: list[Row] = [
     ("target", MISSING, REQUIRED),
     ("target", {}, _target := "a job, its name, or a selection of assets"),
     ("target", None, _target),
@@ -448,7 +267,7 @@ _SCHEDULE: list[_Row] = [
 ]  # fmt: skip
 
 
-def _rows(good: dict[str, Any], rows: list[_Row], at: str, wrap: Any) -> Iterator[Bad]:
+def _rows(good: dict[str, Any], rows: list[Row], at: str, wrap: Any) -> Iterator[Bad]:
     for name, value, expected, *more in rows:
         seen = not (more and more[0] is READING)
         path, found = more[-2:] if len(more) > 1 else (name, None if value is MISSING else value)
@@ -460,7 +279,7 @@ def _rows(good: dict[str, Any], rows: list[_Row], at: str, wrap: Any) -> Iterato
 BAD: list[Bad] = [
     *(
         bad
-        for kind, (good, rows) in _TRIGGERS.items()
+        for kind, (good, rows) in BAD_TRIGGERS.items()
         for bad in _rows(
             good, rows, f"trigger.{kind}", lambda body, kind=kind: {"trigger": {kind: body}}
         )

@@ -6,9 +6,7 @@ import pytest
 
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration_tests.scheduling.bad_schedules import (
-    GOOD,
-)
+from arctic_orchestration_tests.scheduling.bad_schedules import GOOD
 
 # What contradicts itself in the schedule, and the problems that are named, in order.
 CONTRADICTIONS: list[tuple[dict[str, Any], list[tuple[str, Any, str]]]] = [

@@ -16,10 +16,9 @@ from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.schedule_file import read_schedules
 from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.triggers import on
-from arctic_orchestration_tests.scheduling.bad_schedules import (
-    BAD,
+from arctic_orchestration_tests.scheduling.bad_schedules import BAD, GOOD, form_of
+from arctic_orchestration_tests.scheduling.expectations import (
     DURATION,
-    GOOD,
     HOLD,
     MAPPING,
     STORABLE,
@@ -29,7 +28,6 @@ from arctic_orchestration_tests.scheduling.bad_schedules import (
     TRUTH,
     UNQUOTED,
     WHOLE,
-    form_of,
 )
 from arctic_orchestration_tests.scheduling.simulated import World, at
 

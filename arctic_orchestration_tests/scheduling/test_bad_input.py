@@ -12,11 +12,10 @@ from arctic_orchestration.constraints import only
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.triggers import on
-from arctic_orchestration_tests.scheduling.bad_schedules import (
-    BAD,
+from arctic_orchestration_tests.scheduling.bad_schedules import BAD, GOOD, Bad, form_of
+from arctic_orchestration_tests.scheduling.expectations import (
     CONSTRAINTS,
     DURATION,
-    GOOD,
     HOLD,
     LIST,
     MAPPING,
@@ -30,8 +29,6 @@ from arctic_orchestration_tests.scheduling.bad_schedules import (
     TRUTH,
     WHOLE,
     ZONE,
-    Bad,
-    form_of,
 )
 
 
