@@ -252,7 +252,7 @@ class DispatcherSensor(EveryJobSensor):
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning(f"it is never fresh: {problem}")
             for problem in (text for s in declared for text in problems_of_job(s, repository)):
-                context.log.warning(f"its events map to nothing: {problem}")
+                context.log.warning(f"it cannot do what it says: {problem}")
             for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)

@@ -98,6 +98,9 @@ def problems_of_job(schedule: Schedule, repository: RepositoryDefinition) -> lis
         return []
     assets = assets_of(repository, schedule.target)
     found = definitions_of(repository, schedule.target)
+    if not found and schedule.partitions != "none":
+        field, expected = f"Schedule({schedule.name}).partitions", "none: the job has no partitions"
+        return [InvalidInput(field, schedule.partitions, expected)]
     return problems_of(schedule, repository.asset_graph, found, assets)
 
 

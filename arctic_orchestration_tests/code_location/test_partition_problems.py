@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.code_location.partitioned_targets import problems_of_job
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
 daily = dg.DailyPartitionsDefinition("2026-01-01")
@@ -149,3 +150,20 @@ def test_it_is_refused_when_defined(
 def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     """The sentences that people say about their lake."""
     assert refused(**fields) == ()
+
+
+def test_problems_of_a_job_are_seen_when_its_location_is_loaded() -> None:
+    """A job without partitions, and one whose partitions an asset's cannot be mapped to."""
+    plain = dg.define_asset_job("plain", selection=[report])
+    days = dg.define_asset_job("days", selection=[summary])
+    location = dg.Definitions(assets=ASSETS, jobs=[plain, days]).get_repository_def()
+
+    def problem(job: str, asset: str) -> InvalidInput:
+        schedule = Schedule(**{**EACH, "target": job, "trigger": on.partitions(asset)})
+        (found,) = problems_of_job(schedule, location)
+        return found
+
+    assert problem("plain", "orders").expected == "none: the job has no partitions"
+    assert problem("days", "fruits").field == "Schedule(s).trigger.partitions.mapping"
+    fine = Schedule(**{**EACH, "target": "days", "trigger": on.partitions("orders", count="all")})
+    assert problems_of_job(fine, location) == []
