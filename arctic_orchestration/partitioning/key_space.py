@@ -21,6 +21,8 @@ DynamicKeys = Callable[[str], Collection[str]]
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 
 _DELIMITER = "|"
+#: the windows of so many keys are remembered
+_REMEMBERED = 16_384
 
 
 class _Store(DynamicPartitionsStore):
@@ -189,6 +191,7 @@ def bounds(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | Non
     return None if first is None or last is None else utc(dg.TimeWindow(first.start, last.end))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def window_of(definition: dg.TimeWindowPartitionsDefinition, key: str) -> dg.TimeWindow | None:
     """The window of a key in UTC, ended or not; None: the definition has no such key."""
     try:

@@ -5,13 +5,16 @@ one call for each target lists its upstream keys, until a target has none of the
 directions of Dagster's mapping agree, since it keeps the order of windows.
 """
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import dagster as dg
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
 from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
+from dagster._core.definitions.partitions.utils.time_window import PersistedTimeWindow
+from dagster._utils.cronstring import get_fixed_minute_interval
 
 from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
 
@@ -33,6 +36,8 @@ class TimeWindowRelation:
         self._bounds = bounds(target)
         #: whether each window follows the one before at once, in both definitions
         self._is_gapless = not (upstream.exclusions or target.exclusions)
+        #: the length of all windows; none: they differ
+        self._step, self._target_step = _step_of(upstream), _step_of(target)
         self._sources = lru_cache(_REMEMBERED)(self._listed_sources)
 
     def targets_of(self, keys: set[str]) -> dict[str, tuple[str, ...]]:
@@ -93,7 +98,20 @@ class TimeWindowRelation:
                 self._target,
                 self._upstream,
             )
-            return tuple(result.partitions_subset.get_partition_keys())
+            found = result.partitions_subset
+            if self._step is None or not isinstance(found, TimeWindowPartitionsSubset):
+                return tuple(found.get_partition_keys())
+        return tuple(key for span in found.included_time_windows for key in self._keys_in(span))
+
+    def _keys_in(self, span: dg.TimeWindow | PersistedTimeWindow) -> Iterator[str]:
+        """The upstream keys in a span, where all windows have one length."""
+        assert self._step is not None
+        start, end = span.start.astimezone(UTC), span.end.astimezone(UTC)
+        whole = bounds(self._upstream)
+        start += (whole.start - start) % self._step if whole else timedelta(0)
+        while start < end:
+            yield start.strftime(self._upstream.fmt)
+            start += self._step
 
     def _sweep(self, first: dg.TimeWindow, pending: set[str]) -> dict[str, tuple[str, ...]]:
         """The targets of those pending keys that belong to ``first`` or to its successors."""
@@ -121,7 +139,11 @@ class TimeWindowRelation:
 
     def _neighbour(self, window: dg.TimeWindow, *, forwards: bool) -> dg.TimeWindow | None:
         """The target window after or before, exclusions passed over; None: there is none."""
-        if forwards:
+        found: dg.TimeWindow | None
+        if step := self._target_step:
+            start = window.end if forwards else window.start - step
+            found = dg.TimeWindow(start, start + step)
+        elif forwards:
             found = self._target.get_next_partition_window(window.end, respect_bounds=False)
         else:
             found = self._target.get_prev_partition_window(window.start, respect_bounds=False)
@@ -130,3 +152,13 @@ class TimeWindowRelation:
         found = utc(found)
         within = self._bounds.start <= found.start and found.end <= self._bounds.end
         return found if within else None
+
+
+def _step_of(definition: Windows) -> timedelta | None:
+    """The length of every window, where the clock of the definition never changes."""
+    if definition.timezone != "UTC" or definition.exclusions:
+        return None
+    if definition.is_basic_daily:
+        return timedelta(days=1)
+    minutes = get_fixed_minute_interval(definition.cron_schedule)
+    return None if minutes is None else timedelta(minutes=minutes)
