@@ -3,13 +3,11 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import job_events
-from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.scheduling.deferrals import unchecked
 from arctic_orchestration.scheduling.jobs import Job
 from arctic_orchestration.scheduling.placing import Placing
@@ -82,13 +80,12 @@ class MissingPartitions:
         if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
             return given
         asset = leaf.asset_of_partitions
-        taken = partial(Event, kind=EventKind.PARTITION, subject=asset, at=job.created_at)
         # A mapping of the user's own may raise anything, and others wait.
         try:
             sources = mapping.sources_of(job.scope)
         except Exception:
             return given
-        wanted = [key for key in sources if leaf.takes(taken(partition=key))]
+        wanted = leaf.wanted_of(sources)
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
             before = self._arrived(asset, missing) | self._new[stored.id, number]

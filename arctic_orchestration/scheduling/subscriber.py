@@ -279,11 +279,13 @@ class Subscriber:
         # What is about no partition counts each time. Ticks of time are no partitions.
         is_new = not partition or partition not in seen
         # What happened while nothing ticked counts from when it happened.
-        taken = before.with_event(event, new_partition=is_new, at=at)
-        if match.scope is not None:
-            fired = match.scope != COMMON and self._waiting.fired(match.stored, match.scope)
-            late = bool(fired) and job.state is JobState.WAITING_TRIGGER
-            taken = replace(taken, late=late, number=number)
+        scoped, late = match.scope is not None, False
+        if match.scope is not None and match.scope != COMMON:
+            fired = self._waiting.fired(match.stored, match.scope)
+            late = fired is not None and job.state is JobState.WAITING_TRIGGER
+        taken = before.with_event(
+            event, new_partition=is_new, at=at, number=number if scoped else 0, late=late
+        )
         arrivals[match.leaf] = self._noted(match, before, taken, at)
         seen.add(partition)
         self._missing.note(match.stored, match.leaf, partition)

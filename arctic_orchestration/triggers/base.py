@@ -46,7 +46,13 @@ class Arrivals:
     number: int = 0
 
     def with_event(
-        self, event: Event, *, new_partition: bool, at: datetime, number: int = 0
+        self,
+        event: Event,
+        *,
+        new_partition: bool,
+        at: datetime,
+        number: int = 0,
+        late: bool = False,
     ) -> "Arrivals":
         """These arrivals and one more, which came ``at``; a moment of time is no partition."""
         tick = event.kind is EventKind.TICK
@@ -60,6 +66,7 @@ class Arrivals:
             ticks=self.ticks + tick,
             ticked_at=at if tick else self.ticked_at,
             number=number,
+            late=late,
         )
 
     def to_json(self) -> list[Any]:
@@ -194,6 +201,10 @@ class Leaf(Trigger):
     def needs_all(self) -> bool:
         """Whether it must know which partitions belong together, and which of them are missing."""
         return False
+
+    def wanted_of(self, partitions: Sequence[str]) -> Sequence[str]:
+        """Those of some partitions of its asset that it takes."""
+        return partitions
 
     @property
     def restarts_at_launch(self) -> bool:

@@ -107,9 +107,11 @@ class Partitions(Leaf):
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
-        if event.kind is not EventKind.PARTITION:
-            return False
-        return self.where is None or fnmatchcase(event.partition or "", self.where)
+        return event.kind is EventKind.PARTITION and bool(self.wanted_of([event.partition or ""]))
+
+    def wanted_of(self, partitions: Sequence[str]) -> Sequence[str]:
+        where = self.where
+        return partitions if where is None else [p for p in partitions if fnmatchcase(p, where)]
 
     @property
     def asset_of_partitions(self) -> str | None:
