@@ -149,6 +149,8 @@ class DispatcherSensor(EveryJobSensor):
 
     def check(self, repository: RepositoryDefinition) -> None:
         problems = endless_cycles(self._schedules, repository)
+        for schedule in self._schedules:
+            problems += problems_of_job(schedule, repository)
         if problems:
             raise InvalidDefinition(problems)
 
@@ -251,8 +253,6 @@ class DispatcherSensor(EveryJobSensor):
             )
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning(f"it is never fresh: {problem}")
-            for problem in (text for s in declared for text in problems_of_job(s, repository)):
-                context.log.warning(f"it cannot do what it says: {problem}")
             for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)

@@ -1,4 +1,4 @@
-"""The assets and jobs that a file of schedules declares, so that partitions can be simulated.
+"""The assets and jobs that a file or an inventory declares, and how they are partitioned.
 
 ::
 
@@ -16,7 +16,7 @@ Definitions and mappings are Dagster's own; no instance and no code location is 
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -104,18 +104,20 @@ class DeclaredAssets:
             problems += self._undeclared(schedule)
         if not self.assets or problems:
             return problems
+        return [problem for schedule in schedules for problem in self.refused(schedule)]
+
+    def refused(self, schedule: Schedule, *, knows_all: bool = True) -> "Iterator[InvalidInput]":
+        """As ``partition_problems``, for the declared assets."""
         from arctic_orchestration.scheduling.partition_problems import partition_problems
 
-        for schedule in schedules:
-            target = schedule.target
-            definition = self._definition(target)
-            problems += partition_problems(
-                schedule,
-                definitions=[definition] if definition is not None else [],
-                upstream=self._upstream,
-                mappings=partial(self._mappings, target),
-            )
-        return problems
+        definition = self._definition(schedule.target)
+        return partition_problems(
+            schedule,
+            definitions=[definition] if definition is not None else [],
+            upstream=self._upstream,
+            mappings=partial(self._mappings, schedule.target),
+            knows_all=knows_all,
+        )
 
     def _undeclared(self, schedule: Schedule) -> Iterator[InvalidInput]:
         """Triggers that need to know how a target is partitioned which is not declared."""
@@ -213,6 +215,23 @@ def read_declared(document: object) -> DeclaredAssets:
     if problems:
         raise InvalidDefinition(problems)
     return DeclaredAssets(assets=assets, jobs=dict(jobs), dynamic=dynamic)
+
+
+def problems_in(inventory: Inventory, schedule: Schedule) -> list[InvalidInput]:
+    """What a schedule says about partitions and the code location of an inventory cannot do.
+
+    Only what the inventory has is judged: of partitions and mappings of a class of the user's
+    own, and of those of other locations, nothing is known.
+    """
+    sources = {leaf.asset_of_partitions for leaf in schedule.trigger.leaves} - {None}
+    grouped = any(leaf.source.per is not None for leaf in schedule.trigger.leaves)
+    if schedule.partitions == "none" and not grouped:
+        return []
+    target = schedule.target
+    made = target.assets if target.job is None else inventory.job_assets.get(target.job, ())
+    assets = {name: inventory.assets.get(name) for name in {*sources, *made} if name is not None}
+    known = declared_by(replace(inventory, assets=assets))
+    return list(known.refused(schedule, knows_all=False))
 
 
 def declared_by(inventory: Inventory) -> DeclaredAssets:

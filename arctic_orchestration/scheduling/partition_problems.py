@@ -21,6 +21,7 @@ def partition_problems(
     definitions: Sequence[Definition],
     upstream: Callable[[str], Definition | None],
     mappings: Callable[[str], Sequence[dg.PartitionMapping]],
+    knows_all: bool = True,
 ) -> Iterator[InvalidInput]:
     """What a schedule says about partitions and its target, or an asset, cannot do.
 
@@ -29,12 +30,14 @@ def partition_problems(
         definitions: the different ways in which parts of the target are partitioned.
         upstream: how an asset is partitioned; None: it is not, or is not known.
         mappings: those on the target's dependencies on an asset.
+        knows_all: whether an asset that ``upstream`` does not know has no partitions.
     """
     field = f"Schedule({schedule.name}).trigger"
     leaves = list(schedule.trigger.places(field))
     if schedule.partitions == "none":
         for place, leaf in leaves:
-            yield from _per(place, leaf, upstream)
+            if knows_all or upstream(leaf.asset_of_partitions or "") is not None:
+                yield from _per(place, leaf, upstream)
         return
     if len(definitions) != 1:
         return
@@ -42,7 +45,8 @@ def partition_problems(
     name = schedule.target.job or ", ".join(schedule.target.assets)
     for place, leaf in leaves:
         yield from _clock(place, leaf, schedule, definition, name)
-        if leaf.asset_of_partitions is not None:
+        asset = leaf.asset_of_partitions
+        if asset is not None and (knows_all or upstream(asset) is not None):
             yield from _mapping(place, leaf, definition, upstream, mappings)
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from arctic_orchestration.database import dialect
 from arctic_orchestration.database.tables import schedule_keys, schedules
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.scheduling.declared_assets import problems_in
 from arctic_orchestration.scheduling.inventory import Inventory, assets_of, inventories
 from arctic_orchestration.scheduling.inventory import store as keep
 from arctic_orchestration.scheduling.location import Location
@@ -29,7 +30,7 @@ _READ_AT_ONCE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownName:
-    """A name that no inventory has."""
+    """A name that no inventory has, or what the partitions in an inventory cannot do."""
 
     problem: InvalidInput
     #: whether a schedule that names it is refused
@@ -46,6 +47,8 @@ def unknown_names(
     own = known.get(location)
     if own is None:
         return
+    for problem in problems_in(own, schedule):
+        yield UnknownName(problem=problem, refused=True)
     field = f"Schedule({schedule.name})"
     target = schedule.target
     if target.job is not None:
@@ -148,7 +151,7 @@ def _elsewhere(place: str, leaf: Run, there: Inventory | None) -> Iterator[Unkno
 
 
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
-    """The ids of schedules whose target is unknown."""
+    """The ids of schedules whose target is unknown, and of those with partitions of the target."""
     query = sa.select(schedules.c.id, schedules.c.spec)
     rows = tx.execute(
         query.where(schedules.c.location_id == location.id),
@@ -156,9 +159,11 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
     )
     found = set()
     for row in rows:
-        target = json.loads(row.spec).get("target", {})
+        form = json.loads(row.spec)
+        target = form.get("target", {})
         job, assets = target.get("job"), target.get("assets", ())
-        if (job is not None and job not in own.jobs) or not own.executable.issuperset(assets):
+        is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
+        if not is_known or form.get("partitions", "none") != "none":
             found.add(row.id)
     return found
 

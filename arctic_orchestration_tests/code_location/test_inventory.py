@@ -1,7 +1,10 @@
 """The inventory of a real code location, as commands find it."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic
@@ -9,7 +12,7 @@ from arctic_orchestration.cli import doctor_state
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling.inventory import Inventory, Partitioning, inventories
-from arctic_orchestration.scheduling.location import locked
+from arctic_orchestration.scheduling.location import Location, locked
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import Origin, ScheduleStore
 from arctic_orchestration.triggers import on
@@ -113,6 +116,39 @@ def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> Non
         "none; Schedule(typo).trigger.partitions.asset: got 'raw/aa', expected an asset of a code "
         "location of this cluster; did you mean raw/a?"
     )
+
+
+def test_partitions_that_cannot_be_mapped_are_refused_by_hand_too(place: Place) -> None:
+    """With both definitions; the doctor finds a schedule that was stored before."""
+    job = dg.define_asset_job("days", ["daily"])
+    place.tick(definitions(job))
+    store = ScheduleStore()
+
+    def made(target: Any, asset: str) -> Schedule:
+        trigger = on.partitions(asset)
+        return Schedule(name="s", target=target, trigger=trigger, partitions="each")
+
+    def here(tx: sa.Connection) -> Location:
+        return locked(tx, "default", "lake")
+
+    expected = "daily partitions from 2026-01-01 (UTC)"
+    for target in ("days", {"assets": ["daily"]}):
+        with (
+            place.database.begin() as tx,
+            pytest.raises(InvalidDefinition, match="south.*") as refusal,
+        ):
+            control.apply(tx, store, here(tx), [made(target, "region")], at(1))
+        (problem,) = refusal.value.problems
+        assert problem.field == "Schedule(s).trigger.partitions.mapping"
+        assert expected in problem.expected
+    with place.database.begin() as tx:
+        control.apply(tx, store, here(tx), [made("days", "raw/a")], at(1))
+        control.apply(tx, store, here(tx), [made("days", "own_days")], at(1))
+        control.apply(tx, store, here(tx), [], at(1), prune=True)
+        store.add(tx, here(tx), [made("days", "region")], Origin.API, at(1))
+    (found,) = doctor_state.locations()
+    assert (found.check, found.status) == ("schedules of lake", "warning")
+    assert expected in found.found
 
 
 def test_a_cycle_through_the_assets_of_a_job_is_found(place: Place) -> None:

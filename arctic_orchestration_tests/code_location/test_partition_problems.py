@@ -4,9 +4,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration.code_location.partitioned_targets import problems_of_job
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
 daily = dg.DailyPartitionsDefinition("2026-01-01")
@@ -152,18 +152,25 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     assert refused(**fields) == ()
 
 
-def test_problems_of_a_job_are_seen_when_its_location_is_loaded() -> None:
+def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
     """A job without partitions, and one whose partitions an asset's cannot be mapped to."""
     plain = dg.define_asset_job("plain", selection=[report])
     days = dg.define_asset_job("days", selection=[summary])
-    location = dg.Definitions(assets=ASSETS, jobs=[plain, days]).get_repository_def()
 
-    def problem(job: str, asset: str) -> InvalidInput:
-        schedule = Schedule(**{**EACH, "target": job, "trigger": on.partitions(asset)})
-        (found,) = problems_of_job(schedule, location)
-        return found
+    def load(job: str, asset: str, **trigger: Any) -> None:
+        schedule = Schedule(**{**EACH, "target": job, "trigger": on.partitions(asset, **trigger)})
+        location = dg.Definitions.merge(
+            dg.Definitions(assets=ASSETS, jobs=[plain, days]),
+            Arctic(schedules=[schedule], numbers_every=None).definitions(),
+        )
+        RepositorySnap.from_def(location.get_repository_def())
 
-    assert problem("plain", "orders").expected == "none: the job has no partitions"
-    assert problem("days", "fruits").field == "Schedule(s).trigger.partitions.mapping"
-    fine = Schedule(**{**EACH, "target": "days", "trigger": on.partitions("orders", count="all")})
-    assert problems_of_job(fine, location) == []
+    with pytest.raises(InvalidDefinition, match="none: the job has no partitions"):
+        load("plain", "orders")
+    with pytest.raises(InvalidDefinition) as refusal:
+        load("days", "fruits")
+    (problem,) = refusal.value.problems
+    assert problem.field == "Schedule(s).trigger.partitions.mapping"
+    assert DAILY in problem.expected
+    assert "apple" in problem.expected
+    load("days", "orders", count="all")

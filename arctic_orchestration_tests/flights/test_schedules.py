@@ -12,8 +12,8 @@ from arctic_orchestration.code_location.targets import resolved
 from arctic_orchestration.flights.assets import feed_files
 from arctic_orchestration.flights.definitions import flights_definitions
 from arctic_orchestration.flights.schedules import flights_schedules
+from arctic_orchestration.scheduling.declared_assets import DeclaredAsset
 from arctic_orchestration.scheduling.simulation import DeclaredAssets, read_timeline, simulate
-from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAsset
 from arctic_orchestration.scheduling.simulation.lines import parse_moment
 
 

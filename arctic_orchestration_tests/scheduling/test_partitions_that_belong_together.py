@@ -15,9 +15,9 @@ from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.events.event import Event, EventKind
 from arctic_orchestration.scheduling import control
 from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.scheduling.declared_assets import DeclaredAsset
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.simulation import DeclaredAssets, read_declared
-from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAsset
 from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     ASSETS,
     DAILY,

@@ -1,11 +1,11 @@
 """A scheduler in a world of its own: the same engine on a virtual clock, without Dagster."""
 
-from arctic_orchestration.scheduling.simulation.decisions import Decision
-from arctic_orchestration.scheduling.simulation.declared_assets import (
+from arctic_orchestration.scheduling.declared_assets import (
     DeclaredAssets,
     declared_by,
     read_declared,
 )
+from arctic_orchestration.scheduling.simulation.decisions import Decision
 from arctic_orchestration.scheduling.simulation.simulator import RUN_DURATION, TICK, simulate
 from arctic_orchestration.scheduling.simulation.timeline import Timeline, read_timeline
 

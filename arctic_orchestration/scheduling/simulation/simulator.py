@@ -34,13 +34,13 @@ from arctic_orchestration.database.tables import (
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.events.event import EventKind, RunStatus
 from arctic_orchestration.scheduling import location as location_rows
+from arctic_orchestration.scheduling.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.engine import Engine
 from arctic_orchestration.scheduling.facts import Surroundings
 from arctic_orchestration.scheduling.runs import JOB_TAG
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.simulation.commands import Commands
 from arctic_orchestration.scheduling.simulation.decisions import Decision, Narrator
-from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.simulation.lines import (
     Deploy,
     Line,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from arctic_orchestration.events.event import Event, EventKind, RunStatus
+from arctic_orchestration.scheduling.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
 from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.scheduling.schedule import Target
-from arctic_orchestration.scheduling.simulation.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.simulation.event_list import EventList
 from arctic_orchestration.scheduling.targets import PartitionMap, TargetPartitions
 
