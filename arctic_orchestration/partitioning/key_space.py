@@ -146,6 +146,11 @@ class KeySpace:
         with self.existing_at(at):
             return tuple(str(key) for key in self.definition.get_partition_keys())
 
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """The keys of a contiguous range, those of windows that have not ended included."""
+        with self.existing_at(FAR):
+            return self.definition.get_partition_keys_in_range(dg.PartitionKeyRange(start, end))
+
     def in_order(self, keys: Iterable[str]) -> tuple[str, ...]:
         """The different ``keys``, all of them of the definition, in its order."""
         return tuple(sorted(map(str, set(keys)), key=self.order))

@@ -6,7 +6,7 @@ depends on which partitions exist (*all* of them, the *last* one) is answered as
 """
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class PartitionsMap(Protocol):
     ) -> dict[str, tuple[str, ...]]: ...
 
     def sources_of(self, target_key: str, at: datetime | None = None) -> tuple[str, ...]: ...
+
+    def between(self, start: str, end: str) -> Sequence[str]: ...
 
 
 class PartitionMap:
@@ -100,6 +102,10 @@ class PartitionMap:
             return ()
         return self._relation.sources_of(target_key, at)
 
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """The upstream keys of a contiguous range."""
+        return (self._upstream or self._target).between(start, end)
+
 
 class DimensionMap:
     """The keys of one dimension of a multi-partitions definition, as if a target had them.
@@ -137,3 +143,7 @@ class DimensionMap:
             for place, space in enumerate(spaces)
         ]
         return tuple(join(combination) for combination in itertools.product(*parts))
+
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """The keys of a contiguous range."""
+        return self._multi.between(start, end)

@@ -10,9 +10,9 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.key_space import (
-    FAR,
     Definition,
     DynamicKeys,
+    KeySpace,
     store_of,
     window_of,
 )
@@ -47,17 +47,24 @@ class AnyOfMaps:
     def __init__(self, maps: Sequence[PartitionMap]) -> None:
         self._maps = maps
 
-    def targets_of(self, keys: Collection[str]) -> dict[str, tuple[str, ...]]:
+    def targets_of(
+        self, keys: Collection[str], at: datetime | None = None
+    ) -> dict[str, tuple[str, ...]]:
         """As of one map."""
         found: dict[str, tuple[str, ...]] = {}
         for one in self._maps:
-            for key, targets in one.targets_of(keys).items():
+            for key, targets in one.targets_of(keys, at).items():
                 found[key] = tuple(dict.fromkeys((*found.get(key, ()), *targets)))
         return found
 
-    def sources_of(self, target: str) -> tuple[str, ...]:
+    def sources_of(self, target: str, at: datetime | None = None) -> tuple[str, ...]:
         """As of one map."""
-        return tuple(dict.fromkeys(key for one in self._maps for key in one.sources_of(target)))
+        sources = (key for one in self._maps for key in one.sources_of(target, at))
+        return tuple(dict.fromkeys(sources))
+
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """As of one map."""
+        return self._maps[0].between(start, end)
 
 
 class PartitionedTarget:
@@ -166,10 +173,7 @@ class PartitionedTarget:
 
     def between(self, start: str, end: str) -> Sequence[str]:
         """The partitions of a contiguous range."""
-        with partition_loading_context(
-            effective_dt=FAR, dynamic_partitions_store=store_of(self._dynamic_keys)
-        ):
-            return self.definition.get_partition_keys_in_range(dg.PartitionKeyRange(start, end))
+        return KeySpace(self.definition, store_of(self._dynamic_keys)).between(start, end)
 
     @property
     def _windows(self) -> dg.TimeWindowPartitionsDefinition:

@@ -82,7 +82,7 @@ class MissingPartitions:
         asset = leaf.asset_of_partitions
         # A mapping of the user's own may raise anything, and others wait.
         try:
-            sources = mapping.sources_of(job.scope)
+            sources = mapping.sources_of(job.scope, self._queue.now)
         except Exception:
             return given
         wanted = leaf.wanted_of(sources)

@@ -55,9 +55,10 @@ class Deferred:
 class Placing:
     """The partitions of the targets of one location, looked up once in a transaction."""
 
-    def __init__(self, targets: Targets | None) -> None:
+    def __init__(self, targets: Targets | None, now: datetime) -> None:
         """Without ``targets`` nothing is placed: the code location is not loaded."""
         self._targets = targets
+        self._now = now
         self._partitions: dict[str, TargetPartitions | None] = {}
         self._maps: dict[tuple[str, int], PartitionMap | None] = {}
 
@@ -117,32 +118,38 @@ class Placing:
             if leaf.clock is None:
                 return (COMMON,)
             return tuple(partitions.keys_at(leaf.clock, match.event.at))
-        return None if partition_of(match.event) else (COMMON,)
+        event = match.event
+        return None if partition_of(event) or _range_of(event) else (COMMON,)
 
     def _map(
         self, matches: Sequence[Match], scopes: dict[int, Sequence[str]], deferred: list[Deferred]
     ) -> None:
         """Maps the partitions of one leaf's events."""
-        keys = {partition_of(match.event) for match in matches}
         found: Mapping[str, tuple[str, ...]] = {}
         problems: dict[str, str] = {}
+        ranges: dict[str, Sequence[str]] = {}
         try:
             mapping = self.map_of(matches[0].stored, matches[0].leaf)
         except Exception as error:
-            problems = dict.fromkeys(keys, str(error))
+            problems = {_key_of(match.event): str(error) for match in matches}
         else:
             if mapping is None:
                 scopes.update((id(match), (COMMON,)) for match in matches)
                 return
-            found, problems = _mapped(mapping, keys)
+            ranges = _ranges(mapping, matches, problems)
+            keys = {_key_of(match.event) for match in matches} - ranges.keys() - problems.keys()
+            keys.update(itertools.chain.from_iterable(ranges.values()))
+            found, unmapped = _mapped(mapping, keys, self._now)
+            problems.update(unmapped)
         for match in matches:
-            key = partition_of(match.event)
-            scopes[id(match)] = found.get(key, ())
-            if found.get(key):
+            key = _key_of(match.event)
+            targets = [found.get(one, ()) for one in ranges.get(key, (key,))]
+            scopes[id(match)] = tuple(dict.fromkeys(itertools.chain.from_iterable(targets)))
+            if scopes[id(match)]:
                 continue
             reason = problems.get(key) or (
                 f"{key} maps to no partition of {target_name(match.stored.schedule)}"
-                if key in found
+                if key in found or key in ranges
                 else f"{key} is no partition of {match.event.subject}"
             )
             deferred.append(Deferred(match=match, waits_for="match", reason=reason))
@@ -205,18 +212,18 @@ class Placing:
 
 
 def _mapped(
-    mapping: PartitionMap, keys: Collection[str]
+    mapping: PartitionMap, keys: Collection[str], at: datetime
 ) -> tuple[Mapping[str, tuple[str, ...]], dict[str, str]]:
     """The target partitions of keys, and why some could not be mapped."""
     try:
-        return mapping.targets_of(keys), {}
+        return mapping.targets_of(keys, at), {}
     except Exception:
         # One key must not take the others with it.
         found: dict[str, tuple[str, ...]] = {}
         problems: dict[str, str] = {}
         for key in keys:
             try:
-                found.update(mapping.targets_of([key]))
+                found.update(mapping.targets_of([key], at))
             except Exception as error:
                 problems[key] = f"{key} could not be mapped: {error!r}"
         return found, problems
@@ -224,11 +231,40 @@ def _mapped(
 
 #: of a schedule whose target has no partitions that are known
 _UNSCOPED: Final = ("",)
+_EDGES: Final = ("start", "end")
 
 
 def partition_of(event: Event) -> str:
     """The partition an event is about; of a run, the one it was for; empty: none."""
     return event.partition or event.tags.get("dagster/partition", "")
+
+
+def _range_of(event: Event) -> tuple[str, str] | None:
+    """The first and the last partition of a run that is for a range of them."""
+    start, end = (event.tags.get(f"dagster/asset_partition_range_{edge}") for edge in _EDGES)
+    return (start, end) if start and end else None
+
+
+def _key_of(event: Event) -> str:
+    """The partition, or the range of partitions, that an event is about."""
+    return partition_of(event) or "...".join(_range_of(event) or ())
+
+
+def _ranges(
+    mapping: PartitionMap, matches: Sequence[Match], problems: dict[str, str]
+) -> dict[str, Sequence[str]]:
+    """The partitions of each range that events are about; what cannot be listed is a problem."""
+    found: dict[str, Sequence[str]] = {}
+    for match in matches:
+        edges = None if partition_of(match.event) else _range_of(match.event)
+        key = _key_of(match.event)
+        if edges is None or key in found or key in problems:
+            continue
+        try:
+            found[key] = mapping.between(*edges)
+        except Exception as error:
+            problems[key] = f"the partitions {key} could not be listed: {error}"
+    return found
 
 
 def target_name(schedule: Schedule) -> str:

@@ -84,7 +84,7 @@ class Subscriber:
         self._store = store
         self._queue = queue
         self._now = queue.now
-        self._placing = Placing(targets)
+        self._placing = Placing(targets, self._now)
         self._waiting = OpenJobs(queue)
         self._counted = CountedArrivals(arrivals, targets)
         arrived = partial(arrivals.arrived, position=before)

@@ -12,15 +12,20 @@ from arctic_orchestration.triggers.base import PartitionClock, PartitionSource
 class PartitionMap(Protocol):
     """How the partitions of an asset belong to those of a target, or to groups."""
 
-    def targets_of(self, keys: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    def targets_of(self, keys: Collection[str], at: datetime) -> Mapping[str, tuple[str, ...]]:
         """The target partitions of each key of the asset.
 
-        Empty: it maps to none. A key that is left out is no partition of the asset.
+        Empty: it maps to none. A key that is left out is no partition of the asset. ``at`` is the
+        moment whose partitions are meant by *all* of them and the *last*.
         """
         ...
 
-    def sources_of(self, target: str) -> tuple[str, ...]:
+    def sources_of(self, target: str, at: datetime) -> tuple[str, ...]:
         """All partitions of the asset that map to a target partition, in order."""
+        ...
+
+    def between(self, start: str, end: str) -> Sequence[str]:
+        """The partitions of the asset in a contiguous range."""
         ...
 
 

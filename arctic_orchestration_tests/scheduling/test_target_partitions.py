@@ -1,8 +1,10 @@
 """Schedules whose jobs belong to partitions of the target, on both databases."""
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import on
+from arctic_orchestration.database.partition_tables import deferred_arrivals
 from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -221,3 +223,37 @@ def test_what_comes_late_to_a_day_that_has_run(
     here.tick(DAY + 7 * HOUR + 20)
     counts[HOUR + 20] = len(runs(here)) - (late == "rerun")
     assert counts == expected
+
+
+@pytest.mark.parametrize("partitions", ["each", "range"])
+def test_a_run_over_a_range_counts_for_each_of_its_partitions(
+    lake: MakeWorld, partitions: str
+) -> None:
+    """A run of one job over three days, and a range of which one end is no partition."""
+    here = lake(daily(trigger=on.run("rollup"), partitions=partitions))
+    ranges = {"r1": ("2026-01-02", "2026-01-04"), "r2": ("2026-01-02", "yesterday")}
+    for run_id, (start, end) in ranges.items():
+        tags = {
+            "dagster/asset_partition_range_start": start,
+            "dagster/asset_partition_range_end": end,
+        }
+        here.dagster.start("rollup", run_id, tags=tags)
+        here.dagster.end(run_id)
+    here.tick(9 * DAY)
+    each = ["2026-01-02", "2026-01-03", "2026-01-04"]
+    assert runs(here) == (each if partitions == "each" else ["2026-01-02..2026-01-04"])
+    with here.database.read() as tx:
+        (unmatched,) = tx.execute(sa.select(deferred_arrivals.c.reason)).scalars()
+    assert unmatched.startswith("the partitions 2026-01-02...yesterday could not be listed")
+
+
+def test_the_last_partition_is_that_of_the_tick(lake: MakeWorld) -> None:
+    """Not that of the machine's clock: a simulation has another one."""
+    summary = {**ASSETS["summary"], "deps": {"raw/days": "last"}}
+    here = lake(daily(trigger=on.partitions("raw/days")), assets={**ASSETS, "summary": summary})
+    here.feed.arrive("raw/days", "2026-01-02")
+    here.tick(2 * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY + 1)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]

@@ -154,8 +154,12 @@ class World(EventList):
         if self.runs_by_tag(RUN_KEY_TAG, [request.run_key]):
             return None
         tags = {**request.tags, RUN_KEY_TAG: request.run_key}
-        if request.partition_start is not None and request.partition_start == request.partition_end:
-            tags["dagster/partition"] = request.partition_start
+        start, end = request.partition_start, request.partition_end
+        if start is not None and start == end:
+            tags["dagster/partition"] = start
+        elif start is not None and end is not None:
+            tags["dagster/asset_partition_range_start"] = start
+            tags["dagster/asset_partition_range_end"] = end
         run = SimulatedRun(
             run_id=self._next_id(),
             job=request.target.job or ASSET_JOB,
