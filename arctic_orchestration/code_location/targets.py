@@ -56,22 +56,22 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
 
 def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """What the schedules name as an asset, and is none that the location has."""
-    known = {key.to_user_string() for key in graph.get_all_asset_keys()}
-    executable = {key.to_user_string() for key in graph.executable_asset_keys}
+    keys = graph.get_all_asset_keys()
+    known = {"/".join(key.path) for key in keys if not any("/" in part for part in key.path)}
+    #: keys that have a slash within a part cannot be named
+    slashed = {key.to_user_string() for key in keys} - known
+    executable = {key.to_user_string() for key in graph.executable_asset_keys} & known
     problems = []
     for schedule in schedules:
         field = f"Schedule({schedule.name})"
         for asset in schedule.target.assets:
             if asset not in executable:
-                problems.append(
-                    InvalidInput(
-                        f"{field}.target.assets", asset, f"an asset to run, {_some(executable)}"
-                    )
-                )
+                expected = _one_part(asset, slashed) or f"an asset to run, {_some(executable)}"
+                problems.append(InvalidInput(f"{field}.target.assets", asset, expected))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
             for name, asset in leaf.named_assets().items():
                 if asset not in known:
-                    expected = f"one of {_some(known)}"
+                    expected = _one_part(asset, slashed) or f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{place}.{name}", asset, expected))
                 elif isinstance(leaf, Check) and leaf.name is not None:
                     problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
@@ -84,13 +84,19 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
             path = f"{field}.constraints[{number}].{constraint.kind}"
             for asset in constraint.named_assets:
                 if asset not in known:
-                    expected = f"one of {_some(known)}"
+                    expected = _one_part(asset, slashed) or f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{path}.assets", asset, expected))
             if isinstance(constraint, ChecksPassed):
                 assets = constraint.assets or schedule.trigger_assets
                 for check in constraint.checks:
                     problems += _unknown_check(f"{path}.checks", check, assets, graph)
     return problems
+
+
+def _one_part(asset: str, slashed: Collection[str]) -> str | None:
+    """What is wrong with an asset whose key is one part with a slash; none: it is no such asset."""
+    parts = asset.split("/")
+    return f"the key {parts}: the location has [{asset!r}], one part" if asset in slashed else None
 
 
 def _unknown_check(

@@ -152,6 +152,25 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     assert refused(**fields) == ()
 
 
+def test_an_asset_whose_key_is_one_part_with_a_slash_is_refused() -> None:
+    """``AssetSpec("raw/x")`` has another key than the asset that a schedule names ``raw/x``."""
+
+    def refusals(*specs: dg.AssetSpec) -> list[str]:
+        arctic = Arctic(schedules=[Schedule(**{**EACH, "trigger": on.partitions("raw/x")})])
+        defs = dg.Definitions.merge(dg.Definitions(assets=[*ASSETS, *specs]), arctic.definitions())
+        try:
+            defs.get_repository_def().get_all_jobs()
+        except Exception as error:
+            return str(error.__cause__ or error).splitlines()
+        return []
+
+    one_part = spec("raw/x", partitions_def=daily)
+    assert refusals(one_part)[-1].endswith(
+        "got 'raw/x', expected the key ['raw', 'x']: the location has ['raw/x'], one part"
+    )
+    assert refusals(one_part, dg.AssetSpec(["raw", "x"], partitions_def=daily)) == []
+
+
 def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
     """A job without partitions, and one whose partitions an asset's cannot be mapped to."""
     plain = dg.define_asset_job("plain", selection=[report])
