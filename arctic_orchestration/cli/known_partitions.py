@@ -45,6 +45,8 @@ def check_names(asset: str, key: str) -> str | None:
     problems = [_problem(one, asset, key) for one in having]
     if problems and None not in problems:
         raise InvalidInput("KEY", key, f"{problems[0]}{_ANYWAY}")
+    if all(one.assets[asset] is None for one in having):
+        return f"no code location says which partitions {asset} has"
     return None
 
 

@@ -216,8 +216,6 @@ def test_a_typo_is_refused_unless_it_is_meant(
     [
         ("raw/flights", "2026-01-31"),
         ("region", "south"),
-        ("feeds", "any"),
-        ("from/outside", "1"),
         ("days", "2126-01-31"),
         ("both", "2026-01-05|south"),
         ("files", "2026-01-05|any"),
@@ -226,9 +224,20 @@ def test_a_typo_is_refused_unless_it_is_meant(
 def test_what_is_known_or_waited_for_is_announced(
     known: World, arctic: Callable[..., Outcome], asset: str, key: str
 ) -> None:
-    """An asset that no code defines may be one for which a schedule waits."""
+    """Also a partition of a later day."""
     said = arctic("partitions", "add", asset, key)
     assert (said.code, said.err) == (0, "")
+
+
+@pytest.mark.parametrize("asset", ["feeds", "from/outside"])
+def test_a_key_that_nothing_can_check_is_announced_with_a_warning(
+    known: World, arctic: Callable[..., Outcome], asset: str
+) -> None:
+    """Of dynamic partitions, and of an asset that no code defines and a schedule waits for."""
+    said = arctic("partitions", "add", asset, "any")
+    assert (said.code, said.out) == (0, f"announced {asset} any\n")
+    assert said.err == f"not checked: no code location says which partitions {asset} has\n"
+    assert arctic("partitions", "add", asset, "any", "--force").err == ""
 
 
 def test_where_nothing_is_known_nothing_is_refused(
