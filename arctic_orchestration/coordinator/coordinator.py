@@ -15,6 +15,7 @@ from dagster._serdes import ConfigurableClassData
 
 from arctic_orchestration import idle_ticks
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.coordinator import wakeups
 from arctic_orchestration.coordinator.asking import Asker, asker
 from arctic_orchestration.coordinator.passes import DaemonPasses
 from arctic_orchestration.coordinator.submission import facts_of
@@ -106,6 +107,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
             raise self._refused
         super().register_instance(instance)
         idle_ticks.install()
+        wakeups.install()
 
     def get_run_queue_config(self) -> RunQueueConfig:
         """The limits of this pass for the daemon; for all others what is configured, in words."""
@@ -155,7 +157,9 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
                 self._instance.report_engine_event(f"A tag is not followed: {problem}", run)
             submitted = self._instance.get_run_by_id(run.run_id)
             context = SubmitRunContext(submitted or run, context.workspace)
-        return super().submit_run(context)
+        queued = super().submit_run(context)
+        wakeups.queue.wake()
+        return queued
 
     def dispose(self) -> None:
         """Closes all connections."""

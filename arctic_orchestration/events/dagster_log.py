@@ -99,7 +99,7 @@ class DagsterLog:
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
         """
-        self._event_storage = _event_storage_of(instance)
+        self._event_storage = event_storage_of(instance)
         self._log = _log_of(self._event_storage)
         self._run_storage = _run_storage_of(instance)
         self._runs = run_sql_of(instance)
@@ -347,7 +347,7 @@ class DagsterLog:
         return named
 
 
-def _event_storage_of(instance: DagsterInstance) -> Any:
+def event_storage_of(instance: DagsterInstance) -> Any:
     storage: Any = instance.event_log_storage
     while isinstance(storage, LegacyEventLogStorage):
         storage = storage._storage.event_log_storage

@@ -8,6 +8,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
 from pyspark import SparkContext
 
+from arctic_orchestration.lake import session_source
 from arctic_orchestration.lake.session import prepare_environment, spark_properties
 from arctic_orchestration.settings import Settings
 
@@ -23,6 +24,10 @@ class LakeSparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
+            lent = session_source.borrowed_session(self.spark_config)
+            if lent is not None:
+                self._spark_session = lent
+                return
             prepare_environment(self.spark_config["spark.master"])
             # Not the active session, which is a matter of threads.
             self._started_here = SparkContext._active_spark_context is None

@@ -1,57 +1,250 @@
-"""``ArcticRunLauncher``: Dagster's default launcher, whose runs claim their job when they begin.
+"""``ArcticRunLauncher``: runs begin in processes that have everything loaded, at most one a job.
+
+A run of a code location on this machine is executed by a run host (see ``host``); all others by the
+launcher that this one wraps, by default Dagster's.
 
 A launcher cannot decide itself whether a run counts: between the launch and the first step lie
-seconds in which the run may be failed and another attempt begin. But it hands the process of the
+moments in which the run may be failed and another attempt begin. But it hands the process of the
 run its instance, and this instance claims the job; see ``run_worker``.
 """
 
-from typing import TYPE_CHECKING, cast
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from dagster import DagsterInstance
+import psutil
+from dagster import Any as AnyConfig
+from dagster import DagsterInstance, DagsterRun, Field, Noneable
+from dagster._core.errors import DagsterLaunchFailedError
 from dagster._core.instance.ref import InstanceRef
-from dagster._core.launcher.base import LaunchRunContext
+from dagster._core.launcher.base import (
+    CheckRunHealthResult,
+    LaunchRunContext,
+    ResumeRunContext,
+    RunLauncher,
+    WorkerStatus,
+)
 from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
-from dagster._serdes import ConfigurableClassData
+from dagster._serdes import ConfigurableClass, ConfigurableClassData, serialize_value
 
 from arctic_orchestration import idle_ticks
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 
 if TYPE_CHECKING:
     from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
 
+#: Hidden in Dagster's UI by its prefix: the process that executes the run.
+HOST_TAG = ".dagster/arctic_run_host"
+
 _OF_RUN_WORKERS = ConfigurableClassData(
     "arctic_orchestration.run_launcher.run_worker", "RunWorkerInstance", "{}\n"
 )
+_CANCEL_SECONDS = 10.0
 
 
-class ArcticRunLauncher(DefaultRunLauncher):
-    """Everything that ``DefaultRunLauncher`` does; at most one run of a job gets to its first step.
+class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
+    """Launches runs in run hosts, and lets at most one run of a job get to its first step.
 
-    Runs that no job asked for, and runs that a person executes again, are launched as by the stock
-    class.
+    Runs that no job asked for, and runs that a person executes again, claim nothing.
 
     Errors:
+        InvalidDefinition: names each field of the configuration that cannot be used.
         ConfigurationError: ``dagster.yaml`` names an ``instance_class`` of its own.
     """
+
+    def __init__(
+        self, rules: LauncherRules | None = None, inst_data: ConfigurableClassData | None = None
+    ) -> None:
+        self._rules = rules or LauncherRules()
+        self._inst_data = inst_data
+        wrapped = self._rules.wrapped
+        self._wrapped: RunLauncher[Any] = ConfigurableClassData(
+            wrapped.module, wrapped.class_, json.dumps(wrapped.config)
+        ).rehydrate(as_type=RunLauncher)  # type: ignore[type-abstract]
+        #: why hosts cannot have a code location, until its code server is another one
+        self._unfit: dict[tuple[str, str], str] = {}
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @property
+    def inst_data(self) -> ConfigurableClassData | None:
+        """What ``dagster.yaml`` says."""
+        return self._inst_data
+
+    @classmethod
+    def config_type(cls) -> Any:
+        """Every field, checked by ``LauncherRules``, which names paths."""
+        fields = [info.alias or name for name, info in LauncherRules.model_fields.items()]
+        return {name: Field(Noneable(AnyConfig), is_required=False) for name in fields}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
+    ) -> Self:
+        """Made from the configuration in ``dagster.yaml``."""
+        return cls(LauncherRules.of_config(config_value), inst_data=inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:
         """Called with the instance, in the daemon among others."""
         super().register_instance(instance)
+        self._wrapped.register_instance(instance)
         idle_ticks.install()
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        """Launches the run in the code server of its location."""
+        """Launches the run, in a run host if that can be."""
+        self._launch(context, resume=False)
+
+    def _launch(self, context: LaunchRunContext | ResumeRunContext, *, resume: bool) -> None:
         run = context.dagster_run
-        if not claims_its_job(run) or context.workspace is None:
-            super().launch_run(context)
+        why = self._launch_in_host(context, resume=resume)
+        if not why:
             return
-        assert run.remote_job_origin is not None
+        if self._rules.unavailable == "fail" and self._rules.hosts:
+            raise _failure(f"No run host can execute this run: {why}")
+        if self._rules.hosts and why != _NOT_FOR_HOSTS:
+            name = type(self._wrapped).__name__
+            self._instance.report_engine_event(f"Launched by {name}, not warm: {why}.", run)
+        if resume:
+            self._wrapped.resume_run(cast(ResumeRunContext, context))
+        else:
+            self._launch_wrapped(cast(LaunchRunContext, context))
+
+    def _launch_in_host(self, context: LaunchRunContext | ResumeRunContext, *, resume: bool) -> str:
+        """Returns why no host took the run, or nothing.
+
+        Errors:
+            DagsterLaunchFailedError: a host took it, and it did not begin.
+        """
+        if not self._rules.hosts or sys.platform != "linux" or context.workspace is None:
+            return _NOT_FOR_HOSTS
+        from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
+        from dagster._grpc.types import ExecuteExternalJobArgs
+
+        from arctic_orchestration.run_launcher import host_client
+
+        run = context.dagster_run
+        origin = run.remote_job_origin
+        assert origin is not None
+        location = context.workspace.get_code_location(origin.location_name)
+        if not isinstance(location, GrpcServerCodeLocation):
+            return "its code location has no code server"
+        try:
+            hosted = host_client.located(location, self._instance, self._rules)
+            if why := self._unfit.get((hosted.key, hosted.server)):
+                return why
+            arguments = ExecuteExternalJobArgs(
+                job_origin=origin, run_id=run.run_id, instance_ref=self._reference(run)
+            )
+            request = {
+                "run_id": run.run_id,
+                "arguments": serialize_value(arguments),
+                "resume": resume,
+                "spark": self._rules.spark.sessions > 0,
+            }
+            answer = host_client.launch(hosted, request, self._rules.start_timeout.total_seconds())
+        except host_client.HostUnavailable as error:
+            if error.lasting:
+                self._unfit[hosted.key, hosted.server] = str(error)
+            return str(error)
+        except OSError as error:
+            raise _failure(f"The run host did not answer: {error}") from error
+        if not answer["ok"]:
+            raise _failure(answer["why"])
+        tag = {name: answer[name] for name in ("socket", "pid", "created")}
+        tag["machine"] = os.uname().nodename
+        self._instance.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
+        return ""
+
+    def _reference(self, run: DagsterRun) -> InstanceRef:
+        reference: InstanceRef = self._instance.get_ref()
+        return of_run_worker(reference) if claims_its_job(run) else reference
+
+    def _launch_wrapped(self, context: LaunchRunContext) -> None:
+        run = context.dagster_run
+        stock = type(self._wrapped) is DefaultRunLauncher and context.workspace is not None
+        if not (stock and claims_its_job(run)):
+            self._wrapped.launch_run(context)
+            return
+        assert run.remote_job_origin is not None and context.workspace is not None
         location = context.workspace.get_code_location(run.remote_job_origin.location_name)
         client = cast("GrpcServerCodeLocation", location).client
         instance = cast("DagsterInstance", _InstanceOfLaunch(self._instance))
-        self.launch_run_from_grpc_client(instance, run, client)
-        self._run_ids.add(run.run_id)
+        wrapped = cast(DefaultRunLauncher, self._wrapped)
+        wrapped.launch_run_from_grpc_client(instance, run, client)
+        wrapped._run_ids.add(run.run_id)
+
+    def terminate(self, run_id: str) -> bool:
+        """Interrupts the run; returns whether its process was there."""
+        run = self._instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:
+            return False
+        from arctic_orchestration.run_launcher import messages
+
+        request = {"do": "cancel", "run_id": run_id}
+        if HOST_TAG not in run.tags:
+            # A run that is being launched may have a process already.
+            if any(answer["ok"] for answer in messages.ask_all(request, _CANCEL_SECONDS)):
+                self._instance.report_run_canceling(run)
+                return True
+            return bool(self._wrapped.terminate(run_id))
+        self._instance.report_run_canceling(run)
+        host = json.loads(run.tags[HOST_TAG])
+        try:
+            return bool(messages.ask(host["socket"], request, _CANCEL_SECONDS)["ok"])
+        except OSError as error:
+            self._instance.report_engine_event(f"The run host does not answer: {error}.", run)
+            return False
+
+    @property
+    def supports_check_run_worker_health(self) -> bool:
+        """Whether run monitoring may ask for the health of runs."""
+        return self._rules.hosts or self._wrapped.supports_check_run_worker_health
+
+    def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
+        """Whether the process of a run lives, as far as this machine can see."""
+        host = json.loads(run.tags.get(HOST_TAG, "{}"))
+        if not host:
+            if self._wrapped.supports_check_run_worker_health:
+                return self._wrapped.check_run_worker_health(run)
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "not known to have ended")
+        worker = f"{host['machine']}:{host['pid']}"
+        if host["machine"] != os.uname().nodename:
+            message = f"on another machine, {host['machine']}"
+            return CheckRunHealthResult(WorkerStatus.RUNNING, message, run_worker_id=worker)
+        with suppress(psutil.Error):
+            if psutil.Process(host["pid"]).create_time() == host["created"]:
+                return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
+        message = f"process {host['pid']} has ended without the run's end"
+        return CheckRunHealthResult(WorkerStatus.FAILED, message, run_worker_id=worker)
+
+    @property
+    def supports_resume_run(self) -> bool:
+        """Whether run monitoring may resume runs whose process has ended."""
+        return self._rules.hosts or self._wrapped.supports_resume_run
+
+    def resume_run(self, context: ResumeRunContext) -> None:
+        """Executes what is left of a run whose process has ended."""
+        self._launch(context, resume=True)
+
+    def join(self, timeout: int = 30) -> None:
+        """Waits for the runs of the wrapped launcher; hosted ones end by themselves."""
+        self._wrapped.join(timeout)
+
+    def dispose(self) -> None:
+        """Closes what the wrapped launcher holds."""
+        self._wrapped.dispose()
+
+
+#: hosts are not configured, or not for this kind of process
+_NOT_FOR_HOSTS = "not for hosts"
+
+
+def _failure(why: str) -> DagsterLaunchFailedError:
+    return DagsterLaunchFailedError(why)  # type: ignore[no-untyped-call]
 
 
 class _InstanceOfLaunch:

@@ -1,0 +1,310 @@
+"""A run host: one process that has loaded a code location once, and forks a child for each run.
+
+``python -m arctic_orchestration.run_launcher.host`` is started by the launcher, outlives it, and is
+found again through its socket. Each run has a process of its own, as with Dagster's launcher.
+
+Forking copies one thread and every open connection, so it is safe only from a process that has
+neither other threads nor connections. That is kept as follows:
+
+* The host runs no gRPC, opens no database after it has loaded its code, and starts no thread.
+* Code that starts a Python thread or opens a socket while it is imported cannot be hosted. The
+  host says so, and its runs go to the wrapped launcher. Native threads (OpenBLAS, Arrow) register
+  handlers for forks themselves.
+* What needs a database, as reporting a run whose process died, is done by another child.
+"""
+
+import fcntl
+import gc
+import json
+import multiprocessing
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.run_launcher import hosted_run, messages
+from arctic_orchestration.run_launcher.loaded_code import LoadedCode
+from arctic_orchestration.run_launcher.spark_pool import SparkPool
+
+#: a client may take so long to send its request
+_REQUEST_SECONDS = 2.0
+#: how often an idle host looks at its clock
+_LOOK_SECONDS = 1.0
+
+
+@dataclass
+class _Run:
+    process: ForkProcess
+    stop: Any
+    request: dict[str, Any]
+    began: str = field(default_factory=lambda: utc_now().isoformat())
+
+
+class RunHost:
+    """Serves one socket until nothing is left to do."""
+
+    def __init__(
+        self, start: dict[str, Any], code: LoadedCode, loaded: "hosted_run.Loaded"
+    ) -> None:
+        self._start = start
+        self._code = code
+        self._loaded = loaded
+        self._context = multiprocessing.get_context("fork")
+        self._runs: dict[str, _Run] = {}
+        self._reporters: list[ForkProcess] = []
+        self._servers: dict[str, str] = {}
+        self._retired = ""
+        self._launched = 0
+        self._used_at = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self.path = messages.folder() / f"{start['key']}-{os.getpid()}.sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self._listener.listen(128)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._spark = SparkPool(
+            start["spark"], self._context, self._selector, self._close_inherited
+        )
+        signal.signal(signal.SIGTERM, lambda *_: self._retire("it was asked to end"))
+
+    def serve(self) -> None:
+        """Serves requests; returns when the host is idle for too long, or retired and empty."""
+        while not self._is_over():
+            for key, _ in self._selector.select(_LOOK_SECONDS):
+                key.data()
+            self._reporters = [process for process in self._reporters if process.is_alive()]
+            self._spark.look(bool(self._runs))
+        self._spark.close()
+        self._forget_socket()
+
+    def _is_over(self) -> bool:
+        if self._runs or self._reporters:
+            self._used_at = time.monotonic()
+            return False
+        idle = time.monotonic() - self._used_at
+        return bool(self._retired) or idle > self._start["idle_seconds"]
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(_REQUEST_SECONDS)
+        try:
+            request = messages.receive(connection)
+            handle = getattr(self, f"_do_{request['do']}")
+            handle(connection, request)
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            with suppress(OSError):
+                messages.send(connection, {"ok": False, "why": f"{type(error).__name__}: {error}"})
+            connection.close()
+
+    def _answer(self, connection: socket.socket, answer: dict[str, Any]) -> None:
+        with suppress(OSError), connection:
+            messages.send(connection, answer)
+
+    def _do_launch(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """Forks a child for the run; the child answers when it has found the run's record."""
+        stale = self._stale(request)
+        if stale:
+            self._retire(stale)
+            self._answer(connection, {"ok": False, "stale": stale})
+            return
+        run_id = request["run_id"]
+        if run_id in self._runs:
+            # Launched again by another daemon: this process executes it.
+            self._answer(connection, {"ok": True, **self._process(self._runs[run_id])})
+            return
+        stop = self._context.Event()
+        process = self._context.Process(
+            target=self._in_child, args=(connection, request, stop), name=f"run {run_id}"
+        )
+        process.start()
+        connection.close()
+        self._launched += 1
+        self._runs[run_id] = _Run(process, stop, request)
+        self._selector.register(process.sentinel, selectors.EVENT_READ, lambda: self._ended(run_id))
+
+    def _process(self, run: _Run) -> dict[str, Any]:
+        return {"pid": run.process.pid, "created": psutil.Process(run.process.pid).create_time()}
+
+    def _in_child(self, connection: socket.socket, request: dict[str, Any], stop: Any) -> None:
+        self._close_inherited()
+        hosted_run.execute(self._loaded, connection, request, stop, str(self.path))
+
+    def _close_inherited(self) -> None:
+        """In a child: lets go of what is the host's."""
+        for key in list(self._selector.get_map().values()):
+            descriptor = key.fd
+            with suppress(OSError):
+                os.close(descriptor)
+        self._listener.detach()
+        self._selector.close()
+        os.close(self._start["lock"])
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _ended(self, run_id: str) -> None:
+        run = self._runs.pop(run_id)
+        self._selector.unregister(run.process.sentinel)
+        run.process.join()
+        code = run.process.exitcode
+        run.process.close()
+        clean = code == hosted_run.ENDED
+        self._spark.released(run_id, clean)
+        if not clean:
+            reporter = self._context.Process(
+                target=self._report_in_child, args=(run.request, code), name=f"report of {run_id}"
+            )
+            reporter.start()
+            self._reporters.append(reporter)
+
+    def _report_in_child(self, request: dict[str, Any], exit_code: int) -> None:
+        self._close_inherited()
+        hosted_run.report_death(request, exit_code)
+
+    def _do_cancel(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        run = self._runs.get(request["run_id"])
+        if run is not None:
+            run.stop.set()
+        self._answer(connection, {"ok": run is not None})
+
+    def _do_retire(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        self._retire(request.get("why") or "it was asked to end")
+        self._answer(connection, {"ok": True})
+
+    def _do_status(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        runs = {
+            run_id: {"pid": run.process.pid, "began": run.began}
+            for run_id, run in self._runs.items()
+        }
+        self._answer(
+            connection,
+            {
+                "ok": True,
+                "pid": os.getpid(),
+                "location": self._start["location"],
+                "runs": runs,
+                "launched": self._launched,
+                "retired": self._retired,
+                "spark": self._spark.status(),
+            },
+        )
+
+    def _do_spark(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        if request["run_id"] in self._runs:
+            self._spark.lend(connection, request["run_id"], request["properties"])
+        else:
+            self._answer(connection, {"ok": False, "why": "no such run"})
+
+    def _stale(self, request: dict[str, Any]) -> str:
+        """Why this process must not execute the run, if it must not."""
+        if self._retired:
+            return self._retired
+        # A code server has an id of its own each time it loads its code. That a new daemon has
+        # another server says nothing: what was read to load the code decides then.
+        before = self._servers.setdefault(request["launcher"], request["server"])
+        if before != request["server"]:
+            return "the code location was reloaded"
+        changed = self._code.changed()
+        return f"{changed} has changed" if changed else ""
+
+    def _retire(self, why: str) -> None:
+        """Takes no new runs: another host may begin. Runs go on."""
+        if self._retired:
+            return
+        self._retired = why
+        fcntl.flock(self._start["lock"], fcntl.LOCK_UN)
+
+    def _forget_socket(self) -> None:
+        link = messages.folder() / self._start["key"]
+        with suppress(OSError):
+            if os.readlink(link) == self.path.name:
+                link.unlink()
+        self.path.unlink(missing_ok=True)
+        # Who has connected meanwhile learns that nothing was begun.
+        self._listener.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._answer(connection, {"ok": False, "stale": "the run host has just ended"})
+
+
+def main() -> None:
+    """Reads what to load from standard input, loads it, and serves."""
+    start: dict[str, Any] = json.load(sys.stdin)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    answer = os.fdopen(start["answer"], "w")
+    lock = _lock(start["key"])
+    if lock is None:
+        json.dump({"ok": False, "other": True, "why": "another run host has this code"}, answer)
+        return
+    start["lock"] = lock
+    host = _loaded_host(start, answer)
+    if host is None:
+        return
+    link = messages.folder() / start["key"]
+    temporary = link.with_name(f"{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(host.path.name)
+    temporary.rename(link)
+    json.dump({"ok": True, "socket": str(host.path)}, answer)
+    answer.close()
+    # What was loaded is not copied for each child only because it was looked at.
+    gc.collect()
+    gc.freeze()
+    host.serve()
+
+
+def _loaded_host(start: dict[str, Any], answer: Any) -> RunHost | None:
+    code = LoadedCode()
+    sockets = _sockets()
+    try:
+        with code.recording():
+            loaded = hosted_run.load(start)
+    except BaseException as error:
+        why = f"its code does not load: {type(error).__name__}: {error}"
+        json.dump({"ok": False, "why": why}, answer)
+        return None
+    threads = [
+        thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident()
+    ]
+    if threads or _sockets() - sockets:
+        what = f"starts threads ({', '.join(threads)})" if threads else "leaves connections open"
+        why = f"importing its code {what}, which a forked process would not have"
+        json.dump({"ok": False, "lasting": True, "why": why}, answer)
+        return None
+    return RunHost(start, code, loaded)
+
+
+def _lock(key: str) -> int | None:
+    descriptor = os.open(messages.folder() / f"{key}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = os.readlink(descriptor)
+            if target.startswith("socket:"):
+                found.add(target)
+    return found
+
+
+if __name__ == "__main__":
+    main()

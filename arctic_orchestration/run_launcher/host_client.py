@@ -1,0 +1,241 @@
+"""Finds the run host that has a code location loaded, or starts it."""
+
+import hashlib
+import json
+import os
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import psutil
+from dagster import DagsterInstance
+from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
+from dagster._serdes import serialize_value
+
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.run_launcher import messages
+from arctic_orchestration.run_launcher.configuration import LauncherRules
+
+#: a host that runs answers at once; a child needs Dagster's storage to answer
+_ANSWER_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Variables that differ between processes of the same environment.
+_VOLATILE = re.compile(r"(_|SHLVL|PWD|OLDPWD|INVOCATION_ID|JOURNAL_STREAM|PYTEST_CURRENT_TEST)$")
+
+#: Which daemon, webserver or command asks: it knows whether its location was reloaded.
+_LAUNCHER = uuid.uuid4().hex
+
+_starting: dict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+class HostUnavailable(ArcticError):
+    """No run host can execute a run; the text says why."""
+
+    def __init__(self, why: str, *, lasting: bool = False) -> None:
+        super().__init__(why)
+        #: not before the code of the location changes
+        self.lasting = lasting
+
+
+@dataclass(frozen=True)
+class HostedLocation:
+    """A code location on this machine, as its run host is to load it."""
+
+    key: str
+    start: Mapping[str, Any]
+    environment: Mapping[str, str]
+    folder: str
+    server: str
+
+
+def located(
+    location: GrpcServerCodeLocation, instance: DagsterInstance, rules: LauncherRules
+) -> HostedLocation:
+    """What a host of the location needs to know: its code, and its code server's environment.
+
+    Errors:
+        HostUnavailable: the code server is not a process of this user on this machine.
+    """
+    server = _process_of(location)
+    try:
+        environment = _environment(server)
+        folder = os.readlink(f"/proc/{server}/cwd")
+    except OSError as error:
+        raise HostUnavailable(f"its code server cannot be looked at: {error}") from error
+    start = {
+        "location": location.name,
+        "instance": serialize_value(instance.get_ref()),
+        "repositories": {
+            name: serialize_value(cast("Any", pointer))
+            for name, pointer in location.repository_code_pointer_dict.items()
+            if pointer is not None
+        },
+        "container_image": location.container_image,
+        "container_context": location.container_context,
+        "executable_path": location.executable_path or sys.executable,
+        "entry_point": list(location.entry_point or ()),
+        "preload": list(rules.preload),
+        "idle_seconds": rules.idle_timeout.total_seconds(),
+        "spark": {
+            "sessions": rules.spark.sessions,
+            "idle_seconds": rules.spark.idle_timeout.total_seconds(),
+        },
+    }
+    known = {key: value for key, value in environment.items() if not _VOLATILE.match(key)}
+    text = json.dumps([start, known, folder], sort_keys=True)
+    key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return HostedLocation(
+        key, {**start, "key": key}, environment, folder, location.client.get_server_id()
+    )
+
+
+def launch(
+    location: HostedLocation, request: dict[str, Any], start_seconds: float
+) -> dict[str, Any]:
+    """Has a host execute a run, and returns its answer; starts the host if there is none.
+
+    Errors:
+        HostUnavailable: there is no host and none can be started. The run was not begun.
+        OSError: the host did not answer. The run may have begun.
+    """
+    asked = {**request, "do": "launch", "launcher": _LAUNCHER, "server": location.server}
+    with _starting[location.key]:
+        path = _current(location) or _start(location, start_seconds)
+    for _ in range(3):
+        try:
+            answer = messages.ask(path, asked, _ANSWER_SECONDS)
+        except messages.NotListening as error:
+            answer = {"stale": str(error)}
+        if "stale" not in answer:
+            return {**answer, "socket": str(path)}
+        with _starting[location.key]:
+            path = _current(location, besides=path) or _start(location, start_seconds)
+    raise HostUnavailable(f"its code changes faster than it loads: {answer['stale']}")
+
+
+def _current(location: HostedLocation, besides: Path | None = None) -> Path | None:
+    """The socket of the host that has this code, if it lives and is another one."""
+    link = messages.folder() / location.key
+    try:
+        path = link.parent / os.readlink(link)
+        if path == besides:
+            return None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(path))
+    except OSError:
+        return None
+    return path
+
+
+def _start(location: HostedLocation, seconds: float) -> Path:
+    until = time.monotonic() + seconds
+    while True:
+        answer = _started(location, until)
+        if answer["ok"]:
+            return Path(answer["socket"])
+        if not answer.get("other"):
+            raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
+        # Another daemon starts one now, or an older one is about to give way.
+        time.sleep(_POLL_SECONDS)
+        if path := _current(location):
+            return path
+        if time.monotonic() > until:
+            raise HostUnavailable(f"another run host does not answer within {seconds:g} s")
+
+
+def _started(location: HostedLocation, until: float) -> dict[str, Any]:
+    """Starts a process; returns what it says when its code is loaded, or cannot be."""
+    reading, writing = os.pipe()
+    try:
+        with _output() as output:
+            host = subprocess.Popen(
+                [location.start["executable_path"], "-m", f"{__package__}.host"],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=location.folder,
+                env=dict(location.environment),
+                pass_fds=[writing],
+                # Ctrl-C in a terminal is for those who started it.
+                start_new_session=True,
+            )
+    except OSError as error:
+        os.close(reading)
+        raise HostUnavailable(f"a run host cannot be started: {error}") from error
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as answers:
+        assert host.stdin is not None
+        try:
+            with host.stdin as start:
+                start.write(json.dumps({**location.start, "answer": writing}).encode())
+        except BrokenPipeError:
+            pass
+        ready, _, _ = select.select([answers], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            host.kill()
+            host.wait()
+            return {"ok": False, "why": "its code was not loaded in time (start_timeout)"}
+        text = answers.read()
+    if text:
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+    return {"ok": False, "why": f"the run host ended with exit code {host.wait()}"}
+
+
+@contextmanager
+def _output() -> Iterator[IO[Any] | None]:
+    """Where a host and its runs write: where the daemon does, as with Dagster's launcher.
+
+    A command may be waited for until its output is closed, which a host would keep open.
+    """
+    if "dagster._daemon.cli" in sys.modules:
+        yield None
+        return
+    with open(os.devnull, "wb") as nowhere:
+        yield nowhere
+
+
+def _process_of(location: GrpcServerCodeLocation) -> int:
+    """The code server's process id."""
+    if location.socket is not None:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.connect(location.socket)
+                found = connection.getsockopt(
+                    socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+                )
+        except OSError as error:
+            raise HostUnavailable(f"its code server does not answer: {error}") from error
+        pid, user, _ = struct.unpack("3i", found)
+        if user != os.getuid():
+            raise HostUnavailable("its code server belongs to another user")
+        return int(pid)
+    if location.host in _LOOPBACK:
+        for one in psutil.net_connections("tcp"):
+            address: Any = one.laddr
+            listens = one.status == psutil.CONN_LISTEN and address.port == location.port
+            if listens and one.pid is not None:
+                return int(one.pid)
+    raise HostUnavailable("its code server is not a process of this user on this machine")
+
+
+def _environment(process: int) -> dict[str, str]:
+    pairs = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return {
+        os.fsdecode(name): os.fsdecode(value)
+        for name, _, value in (pair.partition(b"=") for pair in pairs if pair)
+    }

@@ -1,0 +1,171 @@
+"""A run in a child of a run host: what Dagster's code server does in a process that it spawns."""
+
+import atexit
+import importlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import psutil
+from dagster import DagsterInstance
+from dagster._core.definitions.reconstruct import (
+    ReconstructableRepository,
+    initialize_repository_def_from_pointer,
+)
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.instance.ref import InstanceRef
+from dagster._grpc import impl
+from dagster._grpc.types import ExecuteExternalJobArgs
+from dagster._serdes import deserialize_value
+from dagster._utils import get_run_crash_explanation
+
+from arctic_orchestration.lake import session_source
+from arctic_orchestration.run_launcher import messages
+from arctic_orchestration.run_launcher.loaded_definitions import remember, remember_migrations
+
+if TYPE_CHECKING:
+    from dagster._core.code_pointer import CodePointer
+
+#: How a child ends whose run came to its end; after any other exit code the run is looked at.
+ENDED = 64
+#: how long a report of a dead run is tried, while the database is away
+_REPORT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The repositories of a code location."""
+
+    repositories: Mapping[str, ReconstructableRepository]
+    definitions: Mapping[str, RepositoryDefinition]
+
+
+def load(start: dict[str, Any]) -> Loaded:
+    """Loads the code of a location, and what every run imports besides.
+
+    Errors:
+        Exception: whatever the code raises.
+    """
+    remember_migrations()
+    # Environment variables of the location come from its instance, as in Dagster's code server.
+    reference = deserialize_value(start["instance"], InstanceRef)
+    with DagsterInstance.from_ref(reference) as instance:
+        instance.inject_env_vars(start["location"])
+    repositories = {
+        name: ReconstructableRepository(
+            cast("CodePointer", deserialize_value(pointer)),
+            start["container_image"],
+            executable_path=start["executable_path"],
+            entry_point=start["entry_point"],
+            container_context=start["container_context"],
+        )
+        for name, pointer in start["repositories"].items()
+    }
+    definitions = {
+        name: initialize_repository_def_from_pointer(one.pointer)
+        for name, one in repositories.items()
+    }
+    for definition in definitions.values():
+        definition.load_all_definitions()
+    for module in (*_IN_EVERY_RUN, *start["preload"]):
+        importlib.import_module(module)
+    remember({repositories[name].pointer: definitions[name] for name in repositories})
+    return Loaded(repositories, definitions)
+
+
+_IN_EVERY_RUN = (
+    "arctic_orchestration.run_launcher.run_worker",
+    "dagster._core.execution.plan.execute_plan",
+    "dagster._core.executor.in_process",
+    "dagster._core.executor.multiprocess",
+    "dagster._core.storage.fs_io_manager",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.execution.compute_logs",
+)
+
+
+class _Answer:
+    """Takes the place of the queue on which a spawned process reports to the code server."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection: socket.socket | None = connection
+
+    def put(self, message: object) -> None:
+        if self._connection is None:
+            return
+        answer: dict[str, Any]
+        if isinstance(message, impl.StartRunInSubprocessSuccessful):
+            process = psutil.Process()
+            answer = {"ok": True, "pid": process.pid, "created": process.create_time()}
+        elif isinstance(message, impl.IPCErrorMessage):
+            answer = {"ok": False, "why": message.message or "the run could not be set up"}
+        else:
+            return
+        with suppress(OSError), self._connection:
+            messages.send(self._connection, answer)
+        self._connection = None
+
+
+def execute(
+    loaded: Loaded, connection: socket.socket, request: dict[str, Any], stop: Any, host: str
+) -> None:
+    """Executes the run of the request, and ends the process with :data:`ENDED`."""
+    if "numpy" in sys.modules:
+        # Every child would draw the same numbers; the standard library sees to its own.
+        sys.modules["numpy"].random.seed()
+    arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
+    origin = arguments.job_origin
+    repository = loaded.repositories[origin.repository_origin.repository_name]
+    if request["resume"]:
+        impl.core_execute_run = partial(impl.core_execute_run, resume_from_failure=True)
+    if request["spark"]:
+        session_source.borrow_from(partial(_borrow, host, request["run_id"]))
+    job = repository.get_reconstructable_job(origin.job_name)
+    run: Any = impl.start_run_in_subprocess
+    run(request["arguments"], job, _Answer(connection), stop)
+    session_source.end()
+    _leave()
+
+
+def _leave() -> None:
+    """Ends the process as an interpreter would, but for taking its modules apart."""
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    with suppress(BaseException):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(ENDED)
+
+
+def _borrow(host: str, run_id: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    request = {"do": "spark", "run_id": run_id, "properties": dict(properties)}
+    return messages.ask(host, request, timeout=session_source.WAIT_SECONDS)
+
+
+def report_death(request: dict[str, Any], exit_code: int) -> None:
+    """Fails a run whose process has ended without its end, as Dagster's code server does."""
+    arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
+    until = time.monotonic() + _REPORT_SECONDS
+    while True:
+        try:
+            with DagsterInstance.from_ref(cast(InstanceRef, arguments.instance_ref)) as instance:
+                run = instance.get_run_by_id(arguments.run_id)
+                if run is not None and not run.is_finished:
+                    prefix = f"Run execution process for {run.run_id}"
+                    message = get_run_crash_explanation(prefix=prefix, exit_code=exit_code)
+                    instance.report_engine_event(message, run)
+                    instance.report_run_failed(run)
+            return
+        except Exception:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1)

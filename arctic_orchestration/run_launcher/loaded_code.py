@@ -1,0 +1,93 @@
+"""What a run host has loaded, and whether it has changed since.
+
+New code must never run in a process that holds old modules. The stock launcher imports everything
+anew for each run. A run host imports once, so it remembers every file that was opened and every
+folder that was listed while the code of its location was loaded: modules, and also the SQL, YAML
+and JSON that definitions are made of.
+"""
+
+import os
+import sys
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+#: Kernel and device files change all the time, and nothing is defined by them.
+_OUTSIDE = ("/proc/", "/sys/", "/dev/")
+#: Of a folder, only these names count: databases, logs and folders of runs come and go.
+_CODE = (".py", ".so", ".pth", ".sql", ".yaml", ".yml", ".json", ".toml", ".env", ".j2")
+
+
+class LoadedCode:
+    """The files and folders that were read while code was loaded."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Hashable] = {}
+        self._folders: dict[str, tuple[int, Hashable]] = {}
+        self._recording = False
+        sys.addaudithook(self._note)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Remembers what is read in the block, and modules that were imported before it."""
+        self._recording = True
+        try:
+            yield
+        finally:
+            self._recording = False
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str):
+                self._files.setdefault(os.path.abspath(file), _state(file))
+
+    def changed(self) -> str | None:
+        """The first file or folder that is not as it was when it was read, or nothing."""
+        for path, state in self._files.items():
+            if _state(path) != state:
+                return path
+        for path, (modified, names) in self._folders.items():
+            now = _modified(path)
+            if now != modified:
+                if _names(path) != names:
+                    return path
+                self._folders[path] = now, names
+        return None
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._recording or event not in ("open", "os.listdir", "os.scandir"):
+            return
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], bytes) else arguments[0]
+        if not isinstance(path, (str, Path)):
+            return
+        full = os.path.abspath(path)
+        if full.startswith(_OUTSIDE) or full in self._files or full in self._folders:
+            return
+        if event == "open":
+            # A compiled module stands for its source, which is in sys.modules.
+            if not (arguments[2] or 0) & _WRITING and not full.endswith(".pyc"):
+                self._files[full] = _state(full)
+        else:
+            # Listing the folder calls this hook again, which finds it here.
+            self._folders[full] = 0, None
+            self._folders[full] = _modified(full), _names(full)
+
+
+def _state(path: str) -> Hashable:
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_mtime_ns, found.st_size, found.st_ino
+    return None
+
+
+def _modified(path: str) -> int:
+    with suppress(OSError):
+        return os.stat(path).st_mtime_ns
+    return 0
+
+
+def _names(path: str) -> Hashable:
+    with suppress(OSError):
+        return tuple(sorted(name for name in os.listdir(path) if name.endswith(_CODE)))
+    return None

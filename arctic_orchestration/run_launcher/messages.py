@@ -1,0 +1,89 @@
+"""The protocol between the launcher and a run host: one JSON line each way over a Unix socket.
+
+Requests name what they want in ``do``: ``launch``, ``cancel``, ``status``, ``retire``, ``spark``.
+Answers have ``ok``, and ``why`` where it is false. The folder of the sockets belongs to the user
+alone, so whoever can connect is the user.
+"""
+
+import json
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from arctic_orchestration.errors import ConfigurationError
+
+_LONGEST = 16_000_000
+
+
+def folder() -> Path:
+    """The folder of the sockets, made if there is none; nobody else can enter it.
+
+    It is not in ``DAGSTER_HOME``: the path of a Unix socket has at most 107 characters.
+
+    Errors:
+        ConfigurationError: it belongs to someone else, or others may enter it.
+    """
+    path = Path(
+        os.environ.get("ARCTIC_RUN_HOSTS") or f"{tempfile.gettempdir()}/arctic-{os.getuid()}"
+    )
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigurationError(
+            f"{path}: expected a folder of this user with mode 0700, for the sockets of run hosts"
+        )
+    return path
+
+
+class NotListening(OSError):
+    """There is no host at a socket; a request was not sent."""
+
+
+def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Sends a request and waits for its answer, at most ``timeout`` seconds.
+
+    Errors:
+        NotListening: nothing listens there.
+        OSError: there was no answer in time.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+        except OSError as error:
+            raise NotListening(f"{path}: {error}") from error
+        send(connection, request)
+        return receive(connection)
+
+
+def ask_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
+    """Sends a request to every host of this user, and returns the answers of those that live."""
+    for path in sorted(folder().glob("*.sock")):
+        with suppress(OSError):
+            yield ask(path, request, timeout)
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Sends one message."""
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def receive(connection: socket.socket) -> dict[str, Any]:
+    """Reads one message.
+
+    Errors:
+        OSError: the connection ended first, or took longer than its timeout.
+    """
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        part = connection.recv(65_536)
+        if not part or len(data) > _LONGEST:
+            raise ConnectionError("the connection ended before the message did")
+        data += part
+    message: dict[str, Any] = json.loads(data)
+    return message

@@ -1,0 +1,152 @@
+"""The JVMs that a run host keeps for its runs, each lent to one run at a time.
+
+A keeper process holds each JVM. A run that asks gets one that is free and was started with the
+same Spark properties; if there is none, another is started, in the place of one with other
+properties if need be; if all are lent, the run is told so and starts a JVM of its own. A run
+that did not come to its end, or killed its JVM, takes it with it.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkContext, ForkProcess
+from selectors import EVENT_READ, BaseSelector
+from typing import Any
+
+from arctic_orchestration.run_launcher import messages
+
+
+@dataclass(eq=False)
+class _Jvm:
+    properties: dict[str, str]
+    process: ForkProcess
+    keeper: socket.socket
+    offer: dict[str, Any] | None = None
+    #: the run that has it, or that waits for it to start
+    run_id: str | None = None
+    waiting: socket.socket | None = None
+    free_since: float = field(default_factory=time.monotonic)
+    loans: int = 0
+
+
+class SparkPool:
+    """The JVMs of one run host."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Any],
+        context: ForkContext,
+        selector: BaseSelector,
+        in_child: Callable[[], None],
+    ) -> None:
+        self._limit: int = rules["sessions"]
+        self._idle: float = rules["idle_seconds"]
+        self._context = context
+        self._selector = selector
+        self._in_child = in_child
+        self._jvms: list[_Jvm] = []
+
+    def lend(self, connection: socket.socket, run_id: str, properties: dict[str, str]) -> None:
+        """Answers a run that asks for a JVM; the answer may come later."""
+        free = [jvm for jvm in self._jvms if jvm.run_id is None]
+        fitting = [jvm for jvm in free if jvm.properties == properties]
+        ready = [jvm for jvm in fitting if jvm.offer is not None]
+        if not fitting and len(self._jvms) >= self._limit and free:
+            self._end(min(free, key=lambda jvm: jvm.free_since))
+        if not fitting and len(self._jvms) < self._limit:
+            fitting = [self._start(properties)]
+        if not fitting:
+            self._answer(connection, {"ok": False, "why": f"all {self._limit} JVMs are lent"})
+            return
+        jvm = (ready or fitting)[0]
+        jvm.run_id, jvm.waiting = run_id, connection
+        self._hand_over(jvm)
+
+    def released(self, run_id: str, clean: bool) -> None:
+        """Takes back what a run had that has ended."""
+        for jvm in [jvm for jvm in self._jvms if jvm.run_id == run_id]:
+            if jvm.waiting is not None:
+                jvm.waiting.close()
+                jvm.waiting, jvm.run_id = None, None
+            elif clean:
+                jvm.run_id, jvm.offer, jvm.free_since = None, None, time.monotonic()
+                try:
+                    jvm.keeper.sendall(b"\n")
+                except OSError:
+                    self._end(jvm)
+            else:
+                self._end(jvm)
+
+    def look(self, in_use: bool) -> None:
+        """Ends JVMs that were free for too long."""
+        for jvm in list(self._jvms):
+            if jvm.run_id is None and time.monotonic() - jvm.free_since > self._idle:
+                self._end(jvm)
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for jvm in list(self._jvms):
+            self._end(jvm)
+
+    def status(self) -> list[dict[str, Any]]:
+        """Each JVM: its keeper's process, the run that has it, and how often it was lent."""
+        return [
+            {
+                "pid": jvm.process.pid,
+                "run": jvm.run_id,
+                "ready": jvm.offer is not None,
+                "loans": jvm.loans,
+            }
+            for jvm in self._jvms
+        ]
+
+    def _start(self, properties: dict[str, str]) -> _Jvm:
+        ours, theirs = socket.socketpair()
+        process = self._context.Process(
+            target=self._keep, args=(ours, theirs, properties), name="keeper of a JVM"
+        )
+        process.start()
+        theirs.close()
+        jvm = _Jvm(properties, process, ours)
+        self._jvms.append(jvm)
+        self._selector.register(ours, EVENT_READ, lambda: self._heard(jvm))
+        return jvm
+
+    def _keep(self, ours: socket.socket, theirs: socket.socket, properties: dict[str, str]) -> None:
+        self._in_child()
+        ours.close()
+        from arctic_orchestration.lake.lent_jvm import run_keeper
+
+        run_keeper(theirs, properties)
+
+    def _heard(self, jvm: _Jvm) -> None:
+        try:
+            jvm.offer = messages.receive(jvm.keeper)
+        except (OSError, ValueError):
+            self._end(jvm)
+            return
+        self._hand_over(jvm)
+
+    def _hand_over(self, jvm: _Jvm) -> None:
+        if jvm.offer is None or jvm.waiting is None:
+            return
+        connection, jvm.waiting = jvm.waiting, None
+        jvm.loans += 1
+        self._answer(connection, {"ok": True, **jvm.offer})
+
+    def _end(self, jvm: _Jvm) -> None:
+        self._jvms.remove(jvm)
+        self._selector.unregister(jvm.keeper)
+        jvm.keeper.close()
+        if jvm.waiting is not None:
+            self._answer(jvm.waiting, {"ok": False, "why": "its JVM has ended"})
+        # Killed, so that what its last run still does ends with it.
+        jvm.process.kill()
+        jvm.process.join()
+        jvm.process.close()
+
+    def _answer(self, connection: socket.socket, answer: dict[str, Any]) -> None:
+        with suppress(OSError), connection:
+            messages.send(connection, answer)

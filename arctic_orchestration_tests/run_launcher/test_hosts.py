@@ -1,0 +1,268 @@
+"""Runs are executed by children of one process that has loaded the code location."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import dagster as dg
+import psutil
+import pytest
+from dagster._core.errors import DagsterLaunchFailedError
+from dagster._core.launcher import LaunchRunContext, WorkerStatus
+
+from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.run_launcher import ArcticRunLauncher, messages
+from arctic_orchestration.run_launcher.configuration import LauncherRules
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+
+CODE = dedent("""
+    import atexit, json, os, signal, subprocess, sys, threading, time, warnings
+    import dagster as dg
+    from pathlib import Path
+
+    FOLDER = Path(__file__).parent
+    VERSION = 1
+
+    def state():
+        return {
+            "environment": os.environ.get("LEFT_OVER"), "folder": os.getcwd(),
+            "signals": [getattr(h, "__qualname__", str(h)) for h in
+                        map(signal.getsignal, (signal.SIGTERM, signal.SIGUSR1))],
+            "path": "/left/over" in sys.path, "dumps": json.dumps.__name__,
+            "filters": len(warnings.filters), "threads": threading.active_count(),
+            "recursion": sys.getrecursionlimit(), "umask": os.umask(os.umask(0) or 0),
+        }
+
+    @dg.op(config_schema={"do": dg.Field(str, default_value="nothing")})
+    def step(context):
+        note = {"pid": os.getpid(), "parent": os.getppid(), "version": VERSION, **state()}
+        part = FOLDER / (context.run_id + ".part")
+        part.write_text(json.dumps(note))
+        part.rename(FOLDER / context.run_id)
+        exec(MISDEEDS.get(context.op_config["do"], "pass"), globals())
+
+    MISDEEDS = {
+        "os._exit": "os._exit(0)",
+        "sys.exit": "sys.exit(3)",
+        "atexit": "atexit.register(lambda: 1 / 0)",
+        "environment": "os.environ['LEFT_OVER'] = 'yes'",
+        "folder": "os.chdir('/')",
+        "signals": "signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+                   "signal.signal(signal.SIGUSR1, signal.SIG_IGN)",
+        "path": "sys.path.insert(0, '/left/over')",
+        "patch": "json.dumps = lambda *a, **k: 'patched'",
+        "filters": "warnings.simplefilter('error')",
+        "thread": "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "subprocess": "subprocess.Popen(['sleep', '60'])",
+        "recursion": "sys.setrecursionlimit(5000)",
+        "memory": "x = bytearray(2_000_000_000)",
+        "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+        "error": "raise ValueError('on purpose')",
+        "sleep": "time.sleep(600)",
+    }
+
+    @dg.job(executor_def=dg.in_process_executor)
+    def work():
+        step()
+
+    @dg.job(executor_def=dg.multiprocess_executor)
+    def many():
+        step()
+
+    defs = dg.Definitions(jobs=[work, many])
+""")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
+    with hosted_place(tmp_path_factory.mktemp("h"), CODE) as made:
+        yield made
+
+
+Make = Callable[..., HostedPlace]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes a place that is this test's own."""
+    with ExitStack() as stack:
+        yield lambda code=CODE, **config: stack.enter_context(
+            hosted_place(tmp_path, code, **config)
+        )
+
+
+def test_each_run_has_a_process_of_its_own_and_all_one_parent(place: HostedPlace) -> None:
+    runs = [place.run() for _ in range(3)]
+    notes = [place.said(run.run_id) for run in runs]
+    (host,) = place.hosts()
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 3
+    assert {note["parent"] for note in notes} == {host["pid"]}
+    assert len({note["pid"] for note in notes}) == 3
+
+
+def test_steps_in_processes_of_their_own_find_the_job(place: HostedPlace) -> None:
+    run = place.run("many")
+    assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
+    (host,) = place.hosts()
+    assert psutil.Process(host["pid"]).pid != place.said(run.run_id)["parent"]
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "status"),
+    [
+        ("os._exit", "FAILURE"),
+        ("sys.exit", "FAILURE"),
+        ("kill", "FAILURE"),
+        ("error", "FAILURE"),
+        *((name, "SUCCESS") for name in (
+            "atexit", "environment", "folder", "signals", "path", "patch", "filters", "thread",
+            "subprocess", "recursion", "memory",
+        )),
+    ],
+)  # fmt: skip
+def test_what_a_run_does_to_its_process_the_next_one_does_not_see(
+    place: HostedPlace, misdeed: str, status: str
+) -> None:
+    before = place.said(place.run().run_id)
+    assert place.run(do=misdeed).status.value == status
+    after = place.said(place.run().run_id)
+    assert {**after, "pid": 0} == {**before, "pid": 0}
+
+
+def test_a_run_whose_process_was_killed_fails_with_the_signal(place: HostedPlace) -> None:
+    run = place.run(do="kill")
+    assert run.status is dg.DagsterRunStatus.FAILURE
+    assert "SIGKILL" in place.messages(run.run_id)
+
+
+def test_a_run_is_terminated(place: HostedPlace) -> None:
+    run_id = place.launch(place.create(do="sleep"))
+    until(lambda: place.said(run_id), "the step has begun")
+    assert place.instance.run_launcher.terminate(run_id)
+    assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
+    assert not place.instance.run_launcher.terminate(run_id)
+
+
+def test_a_run_that_has_ended_before_it_began_executes_nothing(place: HostedPlace) -> None:
+    """Run monitoring may have failed it while it was launched."""
+    run_id = place.create()
+    run = place.instance.get_run_by_id(run_id)
+    assert run is not None
+    place.instance.report_run_failed(run, "given up")
+    launcher = place.instance.run_launcher
+    assert isinstance(launcher, ArcticRunLauncher)
+    context = LaunchRunContext(run, place.workspace.create_request_context())
+    launcher.launch_run(context)
+    until(lambda: not place.hosts()[0]["runs"], "the process has ended")
+    assert place.status(run_id) is dg.DagsterRunStatus.FAILURE
+    assert not place.said(run_id)
+
+
+def test_a_changed_file_is_never_run_with_the_old_modules(make: Make) -> None:
+    place = make()
+    first = place.said(place.run().run_id)
+    place.code.write_text(CODE.replace("VERSION = 1", "VERSION = 2"))
+    second = place.said(place.run().run_id)
+    assert (first["version"], second["version"]) == (1, 2)
+    assert first["parent"] != second["parent"]
+
+
+def test_a_file_that_the_code_reads_counts_too(make: Make) -> None:
+    reading = "VERSION = (FOLDER / 'v.sql').read_text() if (FOLDER / 'v.sql').exists() else 'none'"
+    place = make(CODE.replace("VERSION = 1", reading))
+    (place.folder / "v.sql").write_text("one")
+    first = place.said(place.run().run_id)
+    (place.folder / "v.sql").write_text("two")
+    second = place.said(place.run().run_id)
+    assert (first["version"], second["version"]) == ("one", "two")
+
+
+def test_a_reload_ends_the_host_and_its_runs_go_on(make: Make) -> None:
+    place = make()
+    sleeping = place.launch(place.create(do="sleep"))
+    until(lambda: place.said(sleeping), "the step has begun")
+    place.reload()
+    later = place.said(place.run().run_id)
+    assert later["parent"] != place.said(sleeping)["parent"]
+    assert place.status(sleeping) is dg.DagsterRunStatus.STARTED
+    assert place.instance.run_launcher.terminate(sleeping)
+    assert place.ended(sleeping).status is dg.DagsterRunStatus.CANCELED
+    until(lambda: len(place.hosts()) == 1, "the old host has ended")
+
+
+def test_the_next_daemon_finds_the_host(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    first = place.said(place.run().run_id)
+    place.restart()
+    monkeypatch.setattr("arctic_orchestration.run_launcher.host_client._LAUNCHER", "another")
+    assert place.said(place.run().run_id)["parent"] == first["parent"]
+
+
+def test_a_host_that_was_killed_leaves_its_runs_alone(make: Make) -> None:
+    place = make()
+    sleeping = place.launch(place.create(do="sleep"))
+    process = until(lambda: place.said(sleeping), "the step has begun")["pid"]
+    (host,) = place.hosts()
+    os.kill(host["pid"], signal.SIGKILL)
+    launcher = place.instance.run_launcher
+    run = place.instance.get_run_by_id(sleeping)
+    assert run is not None
+    assert launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING
+    assert place.run().status is dg.DagsterRunStatus.SUCCESS
+    psutil.Process(process).kill()
+    until(
+        lambda: launcher.check_run_worker_health(run).status is WorkerStatus.FAILED,
+        "the process is seen to be dead",
+    )
+
+
+def test_code_that_starts_threads_is_not_forked(make: Make) -> None:
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,), daemon=True).start()\n")
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert "importing its code starts threads" in place.messages(run.run_id)
+    assert not place.hosts()
+
+
+def test_a_host_that_cannot_be_started_fails_the_run_if_that_is_wanted(make: Make) -> None:
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,), daemon=True).start()\n",
+                 unavailable="fail")  # fmt: skip
+    expected = "No run host can execute this run: importing its code starts"
+    with pytest.raises(DagsterLaunchFailedError, match=expected):
+        place.launch(place.create())
+
+
+def test_an_idle_host_ends(make: Make) -> None:
+    place = make(idle_timeout="1s")
+    place.run()
+    until(lambda: not place.hosts(), "the host has ended")
+    assert not [path for path in messages.folder().iterdir() if path.suffix == ".sock"]
+    assert place.run().status is dg.DagsterRunStatus.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "expected"),
+    [
+        ({"hosts": "yes"}, "hosts", "true or false"),
+        ({"idle_timeout": 5}, "idle_timeout", "a duration such as 90s"),
+        ({"idle_timeout": "0s"}, "idle_timeout", "longer than 0s"),
+        ({"preload": "pandas"}, "preload", "a list"),
+        ({"preload": [""]}, "preload[0]", "text that is not empty"),
+        ({"unavailable": "ignore"}, "unavailable", "'wrapped' or 'fail'"),
+        ({"spark": {"sessions": -1}}, "spark.sessions", "at least 0"),
+        ({"spark": {"sesions": 1}}, "spark.sesions", "no such field"),
+        ({"wrapped": {"module": 3}}, "wrapped.module", "text"),
+        ({"wrapped": []}, "wrapped", "a mapping"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_its_path(
+    config: dict[str, Any], field: str, expected: str
+) -> None:
+    with pytest.raises(InvalidDefinition) as refused:
+        LauncherRules.of_config(config)
+    assert f"run_launcher.config.{field}" in str(refused.value)
+    assert expected in str(refused.value)
