@@ -5,6 +5,12 @@ import sqlalchemy as sa
 
 from arctic_orchestration import on
 from arctic_orchestration.database.partition_tables import deferred_arrivals
+from arctic_orchestration.scheduling.jobs import JobState
+from arctic_orchestration.scheduling.names import location_named
+from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.views.listing import list_schedules
+from arctic_orchestration.scheduling.views.locations import list_locations
+from arctic_orchestration.scheduling.views.numbers import living_jobs
 from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -17,6 +23,7 @@ from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     runs,
     waiting,
 )
+from arctic_orchestration_tests.scheduling.simulated import at
 
 __all__ = ["lake"]
 
@@ -257,3 +264,26 @@ def test_the_last_partition_is_that_of_the_tick(lake: MakeWorld) -> None:
     here.feed.arrive("raw/days", "2026-01-01")
     here.tick(2 * DAY + 1)
     assert runs(here) == ["2026-01-01", "2026-01-02"]
+
+
+def test_what_keeps_common_events_is_not_counted_as_a_waiting_job(lake: MakeWorld) -> None:
+    """Not in the list of schedules, nor of locations, nor in the metrics."""
+    here = lake(daily(trigger=on.partitions("raw/days") & on.partitions("config")))
+    here.feed.arrive("config")
+    here.feed.arrive("raw/payments", "2026-01-01")
+    here.tick(2 * DAY)
+    assert list(waiting(here)) == ["*"]
+
+    def counted() -> tuple[int, int, int]:
+        with here.database.read() as tx:
+            place = location_named(tx, "default", "here")
+            (schedule,) = list_schedules(tx, ScheduleStore(), place).listed
+            (location,) = list_locations(tx, "default", at(2 * DAY))
+            (states, _), *_ = living_jobs(tx, "default", at(2 * DAY)).values()
+        return schedule.waiting, location.waiting, states[JobState.WAITING_TRIGGER]
+
+    assert counted() == (0, 0, 0)
+    here.feed.arrive("raw/days", "2027-01-01")
+    here.tick(2 * DAY + 1)
+    assert sorted(waiting(here)) == ["*", "2027-01-01"]
+    assert counted()[:2] == (1, 1)

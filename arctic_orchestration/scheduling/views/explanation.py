@@ -16,12 +16,13 @@ import sqlalchemy as sa
 from arctic_orchestration.database.tables import job_events, job_history, jobs, timers
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.scheduling.inventory import inventories
-from arctic_orchestration.scheduling.jobs import ACTIVE, COMMON, WAITING, Job, JobState
+from arctic_orchestration.scheduling.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import schedule_named
 from arctic_orchestration.scheduling.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.scheduling.stored_cycles import stored_cycles
 from arctic_orchestration.scheduling.unknown_names import unknown_names
+from arctic_orchestration.scheduling.views.numbers import IS_FIRING
 from arctic_orchestration.scheduling.views.target_partitions import newest_jobs
 from arctic_orchestration.scheduling.views.texts import iso
 from arctic_orchestration.scheduling.views.trigger_tree import TriggerNode, tree
@@ -29,8 +30,6 @@ from arctic_orchestration.triggers.base import NOTHING
 
 #: partitions that an explanation names; the rest is counted
 _NAMED = 20
-#: a job that keeps what concerns every partition of the target is no firing
-_IS_FIRING = jobs.c.scope.is_distinct_from(COMMON)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,7 +202,7 @@ def explain_schedule(
     row = (
         tx.execute(
             sa.select(jobs)
-            .where(jobs.c.schedule_id == stored.id, _in(WAITING), _IS_FIRING)
+            .where(jobs.c.schedule_id == stored.id, _in(WAITING), IS_FIRING)
             # Of one schedule: what comes first in the order of the checker.
             .order_by(jobs.c.state, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
             .limit(1)
@@ -390,7 +389,7 @@ def _history(tx: sa.Connection, job: Job) -> tuple[Move, ...]:
 
 def _count(tx: sa.Connection, stored: StoredSchedule, states: Sequence[JobState]) -> int:
     here = sa.select(sa.func.count()).where(jobs.c.schedule_id == stored.id, _in(states))
-    return int(tx.execute(here.where(_IS_FIRING)).scalar_one())
+    return int(tx.execute(here.where(IS_FIRING)).scalar_one())
 
 
 def _in(states: Sequence[JobState]) -> sa.ColumnElement[bool]:

@@ -25,6 +25,7 @@ from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import ScheduleRow
 from arctic_orchestration.scheduling.schedule import Schedule
 from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.scheduling.views.numbers import IS_FIRING
 from arctic_orchestration.scheduling.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.scheduling.views.texts import iso
 
@@ -163,7 +164,7 @@ def _stand(
     active = (jobs.c.location_id == location.id) & is_active
     due = sa.select(timers.c.schedule_id, sa.func.min(timers.c.due_at, type_=timers.c.due_at.type))
     due = due.where(dialect.among(tx, timers.c.schedule_id, ids)).group_by(timers.c.schedule_id)
-    waits, runs = _counts(tx, mine & is_waiting), _counts(tx, mine & active)
+    waits, runs = _counts(tx, mine & is_waiting & IS_FIRING), _counts(tx, mine & active)
     ticks = {row[0]: row[1] for row in tx.execute(due)}
     stored = store.by_ids(tx, ids)
     return [

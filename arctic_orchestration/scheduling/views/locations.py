@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import is_active, is_waiting, jobs, locations, schedules
 from arctic_orchestration.scheduling.location import is_alive
+from arctic_orchestration.scheduling.views.numbers import IS_FIRING
 from arctic_orchestration.scheduling.views.texts import iso
 
 
@@ -52,7 +53,7 @@ def list_locations(tx: sa.Connection, cluster: str, now: datetime) -> list[Liste
             locations.c.owner,
             locations.c.ticked_at,
             count(schedules).label("schedules"),
-            count(jobs, is_waiting).label("waiting"),
+            count(jobs, is_waiting & IS_FIRING).label("waiting"),
             count(jobs, is_active).label("active"),
         )
         .where(locations.c.cluster == cluster)

@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.database.tables import events, jobs, locations
-from arctic_orchestration.scheduling.jobs import ACTIVE, ENDED, WAITING, JobState
+from arctic_orchestration.scheduling.jobs import ACTIVE, COMMON, ENDED, WAITING, JobState
 
 #: how far back the numbers of what ended and arrived look
 SPAN = timedelta(hours=1)
 LIVING = (*WAITING, *ACTIVE)
+#: a job that keeps what concerns every partition of the target is no firing
+IS_FIRING = jobs.c.scope.is_distinct_from(COMMON)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,10 @@ def living_jobs(
             sa.func.min(jobs.c.satisfied_at),
         )
         .select_from(locations)
-        .outerjoin(jobs, (jobs.c.location_id == locations.c.id) & jobs.c.ended_at.is_(None))
+        .outerjoin(
+            jobs,
+            (jobs.c.location_id == locations.c.id) & jobs.c.ended_at.is_(None) & IS_FIRING,
+        )
         .where(locations.c.cluster == cluster)
         .group_by(locations.c.name, jobs.c.state)
     )
