@@ -49,6 +49,8 @@ _log = logging.getLogger("arctic.compaction.committer")
 
 #: how long a committer has a table after its last sign of life; a round may take longer
 LEASE = timedelta(minutes=3)
+#: how long a round may take before its table is another committer's
+LONGEST_ROUND = timedelta(minutes=30)
 #: how long a tick begins tables and waits for them
 LONGEST_TICK = timedelta(seconds=30)
 #: so many tasks are committed at once: the snapshot names each of them
@@ -104,6 +106,7 @@ class Committer:
         catalog: of the tables.
         name: how people tell it from others.
         life: how long it has a table until another committer may take over.
+        longest_round: after that long it renews no more, and publishes nothing of that round.
         pool: works on several tables at once; none: one of its own.
     """
 
@@ -114,6 +117,7 @@ class Committer:
         *,
         name: str | None = None,
         life: timedelta = LEASE,
+        longest_round: timedelta = LONGEST_ROUND,
         pool: TablePool | None = None,
     ) -> None:
         self._jobs: TableJobs[Round | None] = TableJobs(pool or TablePool())
@@ -121,6 +125,7 @@ class Committer:
         self._catalog = catalog
         self._name = name or f"committer-{new_id(utc_now())}"
         self._life = life
+        self._longest_round = longest_round.total_seconds()
 
     def tick(self, *, at_most: timedelta = LONGEST_TICK) -> CommitCounts:
         """Commits to each table whose commit interval is over, to several at once.
@@ -190,7 +195,7 @@ class Committer:
                 replaced = replace_files(
                     table,
                     [_replacement(task) for task in tasks],
-                    before_commit=lambda: self._hold(lease),
+                    before_commit=lambda: self._hold(lease, asked),
                 )
         except NotFound as error:
             return self._dropped(lease, tasks, str(error), gone=True)
@@ -254,19 +259,22 @@ class Committer:
         committers would take the table from each other, and none would ever commit."""
         held = Lease.taken(owner=lease.owner, token=lease.token, asked=asked, life=self._life)
         what = f"the lease to commit to {lease.table}"
-        return Renewal(held, lambda: self._renewed(lease), life=self._life, what=what)
+        return Renewal(held, lambda: self._renewed(lease, asked), life=self._life, what=what)
 
-    def _renewed(self, lease: CommitLease) -> bool:
+    def _renewed(self, lease: CommitLease, asked: float) -> bool:
+        # A round that hangs would keep the table for as long as its process lives.
+        if monotonic() - asked > self._longest_round:
+            return False
         with self._database.begin() as tx:
             return commit_leases.renew_commit_lease(tx, lease, life=self._life) is not None
 
-    def _hold(self, lease: CommitLease) -> None:
+    def _hold(self, lease: CommitLease, asked: float) -> None:
         """Makes sure that the table is still ours, just before something is published.
 
         Errors:
-            Refused: another committer has it.
+            Refused: another committer has it, or may have it soon.
         """
-        if not self._renewed(lease):
+        if not self._renewed(lease, asked):
             raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
 
     def _dropped(

@@ -1,5 +1,6 @@
 """The committer publishes merged tasks: once, all of a table together, whatever goes wrong."""
 
+import threading
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -278,6 +279,36 @@ def test_a_round_may_take_longer_than_a_lease_holds(
         done = Committer(state, catalog, life=life).commit("lake.words")
     assert done is not None
     assert done.counts.committed == 3
+
+
+def test_a_round_that_hangs_gives_its_table_to_another_committer(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its longest time it renews no more; when it goes on, it publishes nothing."""
+    merged(state, catalog, table)
+    snapshots = len(table.refresh().snapshots())
+    replace = module.replace_files
+    monkeypatch.setattr(leases, "RENEWALS", 60_000)
+
+    def renews() -> bool:
+        return any(one.name.startswith("renews the lease") for one in threading.enumerate())
+
+    def hanging(*args: Any, **named: Any) -> Any:
+        until(lambda: not renews(), 60, "nothing renews the lease")
+        with state.begin() as tx:
+            over = database_time(tx)
+            tx.execute(sa.update(compaction_tables).values(commit_expires_at=over))
+        monkeypatch.setattr(module, "replace_files", replace)
+        other = Committer(state, catalog).commit("lake.words")
+        assert other is not None
+        assert other.counts.committed == 3
+        return replace(*args, **named)
+
+    monkeypatch.setattr(module, "replace_files", hanging)
+    first = Committer(state, catalog, longest_round=timedelta(0))
+    assert first.commit("lake.words") is None
+    assert len(table.refresh().snapshots()) == snapshots + 1
+    assert states_of(state) == [TaskState.COMMITTED] * 3
 
 
 def test_an_error_that_nobody_thought_of_costs_the_others_nothing(
