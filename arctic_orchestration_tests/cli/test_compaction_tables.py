@@ -2,15 +2,19 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from arctic_orchestration.cli.person import person
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
 
@@ -173,6 +177,33 @@ def test_a_catalog_that_is_down_is_asked_again_and_then_said(
     wrong = arctic("compaction", "status")
     assert wrong.code == 2
     assert "catalog lake cannot be opened as pyiceberg is configured" in wrong.err
+
+
+@ON_SQLITE
+def test_a_table_that_hangs_holds_back_no_other(
+    lake: SmallLake, arctic: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named; the others are shown."""
+    lake.table("lake.a", 1)
+    lake.table("lake.hangs", 1)
+    lake.table("lake.z", 2)
+    load, answers = lake_tables.load_table, threading.Event()
+
+    def hanging(catalog: Catalog, name: str) -> Table:
+        if name == "lake.hangs":
+            answers.wait(60)
+        return load(catalog, name)
+
+    monkeypatch.setattr(lake_tables, "load_table", hanging)
+    try:
+        found = status(arctic, "--timeout", "2s")
+        alone = arctic("compaction", "status", "lake.hangs", "--timeout", "1s")
+    finally:
+        answers.set()
+    numbers = {name: one["numbers"] and one["numbers"]["files"] for name, one in found.items()}
+    assert numbers == {"lake.a": 1, "lake.hangs": None, "lake.z": 2}
+    assert found["lake.hangs"]["says"] == ["did not answer within 2s"]
+    assert (alone.code, "did not answer within 1s" in " ".join(alone.out.split())) == (0, True)
 
 
 @ON_SQLITE

@@ -17,6 +17,7 @@ from arctic_orchestration.cli.compaction.opened import (
 from arctic_orchestration.cli.compaction.plan import left_text, plan_json, plan_now
 from arctic_orchestration.cli.compaction.policy import Line, policy_lines
 from arctic_orchestration.cli.compaction.records import record_json
+from arctic_orchestration.cli.compaction.table_numbers import read_tables
 from arctic_orchestration.cli.compaction.tables import (
     Seen,
     numbers_json,
@@ -131,7 +132,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
         plan = plan_now(state, name, now)
     except ArcticError as error:
         problem = str(error)
-    seen = seen_table(state, name)
+    seen = seen_table(state, name, read_tables(state, [name])[name])
     with state.database.read() as tx:
         last = records(tx, table=name, limit=1)
         return ExplainedTable(

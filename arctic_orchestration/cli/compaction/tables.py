@@ -14,22 +14,23 @@ from arctic_orchestration.cli.compaction.opened import (
     TableArgument,
     known_table,
     opened_compaction,
+    positive_duration,
     working,
 )
+from arctic_orchestration.cli.compaction.table_numbers import PATIENCE, ReadTable, read_tables
 from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import queues, rests, tables
-from arctic_orchestration.compaction.policy import DISABLED, Policy
+from arctic_orchestration.compaction.policy import DISABLED
 from arctic_orchestration.compaction.records import records
 from arctic_orchestration.compaction.rests import Rest
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.task import WAITING, TaskState
 from arctic_orchestration.database import audit
 from arctic_orchestration.database.compaction_tables import compaction_tasks, is_live
-from arctic_orchestration.errors import ArcticError
-from arctic_orchestration.quantities import format_bytes, format_moment
+from arctic_orchestration.quantities import format_bytes, format_duration, format_moment
 from arctic_orchestration.scheduling.views.texts import iso
 
 if TYPE_CHECKING:
@@ -100,20 +101,24 @@ def status(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Only of this table.")
     ] = None,
+    timeout: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="Wait so long for each table."),
+    ] = format_duration(PATIENCE),
     as_json: JsonOption = False,
 ) -> None:
     """How the tables lie on the disk, and what compaction does about it."""
-    now = utc_now()
+    now, patience = utc_now(), positive_duration("--timeout", timeout)
     with opened_compaction() as state:
-        if table is not None:
-            state.table(table)
-            names = [table]
-        else:
-            with state.database.read() as tx:
-                known = [row.name for row in tables.known_tables(tx)]
-            names = sorted({*state.tables(), *known})
+        with state.database.read() as tx:
+            known = {row.name: row.gone_at for row in tables.known_tables(tx)}
+        names = [table] if table is not None else sorted({*state.tables(), *known})
+        there = names if table is not None else [name for name in names if not known.get(name)]
         with working("reading manifests"):
-            seen = [seen_table(state, name) for name in names]
+            read = read_tables(state, there, patience)
+        if table is not None and (error := read[table].error) is not None:
+            raise error
+        seen = [seen_table(state, name, read.get(name, ReadTable())) for name in names]
     if as_json:
         print_json({"tables": [_json(one, now) for one in seen]})
         return
@@ -123,27 +128,21 @@ def status(
     _print(seen, now)
 
 
-def seen_table(state: Opened, name: str) -> Seen:
-    """What is known of a table; one that cannot be read has its trouble said."""
+def seen_table(state: Opened, name: str, read: ReadTable) -> Seen:
+    """What is known of a table that was read; of one that could not be, its trouble."""
     with state.database.read() as tx:
         row = known_table(tx, name)
         counts = _live_tasks(tx, name)
         last = records(tx, table=name, limit=1)
         resting = rests.resting(tx, name, utc_now())
-    numbers, trouble, enabled = None, None, True
-    if row is None or row.gone_at is None:
-        try:
-            numbers, enabled = _numbers(state, name)
-        except (ArcticError, OSError) as error:
-            trouble = " ".join(str(error).split())
     return Seen(
         name=name,
-        numbers=numbers,
-        trouble=trouble,
+        numbers=read.numbers,
+        trouble=read.trouble,
         row=row,
         tasks=counts,
         committed_at=last[0].at if last else None,
-        enabled=enabled,
+        enabled=read.enabled,
         resting=sorted(resting.values(), key=lambda one: (one.until, one.path)),
     )
 
@@ -247,19 +246,6 @@ def numbers_text(numbers: "TableNumbers") -> str:
 def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
     """How a table lies on the disk, for programs; the keys do not change."""
     return None if numbers is None else asdict(numbers)
-
-
-def _numbers(state: Opened, name: str) -> "tuple[TableNumbers, bool]":
-    from arctic_orchestration.lake.manifests import table_numbers
-
-    table = state.table(name)
-    try:
-        policy = Policy.of(table.properties, name)
-    except ArcticError:
-        # The planner says so, in the table's row; its files can be counted all the same.
-        policy = Policy()
-    numbers = table_numbers(table, target_bytes=policy.target_size, small_bytes=policy.done_size)
-    return numbers, policy.enabled
 
 
 def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
