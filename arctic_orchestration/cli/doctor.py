@@ -198,4 +198,14 @@ def _notifications() -> list[Finding]:
         advice = "mend the file that ARCTIC_NOTIFICATIONS names"
         return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
     found = f"{len(channels)} channels in {path}"
-    return [Finding(check="notifications", status=GOOD, found=found)]
+    if doctor_state.sends_notices():
+        return [Finding(check="notifications", status=GOOD, found=found)]
+    return [
+        Finding(
+            check="notifications",
+            status=WARNING,
+            found=f"{found}; no code location of the cluster ticks, and so none sends them",
+            advice="the dispatcher of Arctic(...) sends notices, those of consumers too: start the "
+            "daemon, or give a code location Arctic(schedules=[])",
+        )
+    ]

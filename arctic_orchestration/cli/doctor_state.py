@@ -19,6 +19,7 @@ from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.database.freshness_tables import task_definitions, tasks
 from arctic_orchestration.database.tables import schedules
 from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.freshness import definitions
 from arctic_orchestration.scheduling.location import Location
 from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.store import ScheduleStore
@@ -149,6 +150,22 @@ def _some(remarks: Sequence[str]) -> str:
     more = len(remarks) - _SHOWN
     shown = "; ".join(remarks[:_SHOWN])
     return shown + (f"; and {more} more" if more > 0 else "")
+
+
+def sends_notices() -> bool:
+    """Whether a code location ticks, and so sends what people are to be told; or is not known."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return True
+    try:
+        with database.read() as tx:
+            now = utc_now()
+            alive = any(one.alive for one in list_locations(tx, settings.cluster, now))
+            tasks_tick = {cluster for cluster, _ in definitions.seen_lately(tx, now)}
+            return alive or settings.cluster in tasks_tick
+    finally:
+        database.close()
 
 
 def uses() -> frozenset[Use]:

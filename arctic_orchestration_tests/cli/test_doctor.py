@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 import yaml
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
@@ -22,7 +23,11 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 
 from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.database.tables import locations as location_rows
+from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -241,6 +246,19 @@ def test_a_file_of_channels_is_read(
     file = tmp_path / "channels.yaml"
     monkeypatch.setenv("ARCTIC_NOTIFICATIONS", str(file))
     file.write_text("channels:\n- url: json://127.0.0.1/\n")
+    assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
+    database = Database(Settings.from_environment().database_url)
+    database.upgrade()
+    status, problem, advice = found()["notifications"]
+    assert (status, problem) == (
+        WARNING,
+        f"1 channels in {file}; no code location of the cluster ticks, and so none sends them",
+    )
+    assert "Arctic(schedules=[])" in advice
+    with database.begin() as tx:
+        locations.locked(tx, "default", "here")
+        tx.execute(sa.update(location_rows).values(ticked_at=utc_now()))
+    database.close()
     assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
     file.write_text("channels:\n- url: json://127.0.0.1/\n  events: [nothing]\n")
     status, problem, advice = found()["notifications"]
