@@ -30,6 +30,11 @@ def regions(at: str, day: str, *of: str) -> list[Any]:
     return arrive(at, *(f"2026-01-{day}|{region}" for region in of or THREE))
 
 
+def checked(at: str, day: str, *, passed: bool) -> dict[str, Any]:
+    asset = {"asset": "raw/payments", "check": "no_nulls", "partition": day}
+    return {"at": f"2026-01-{at}Z", "event": "check", "passed": passed, **asset}
+
+
 HOURS = [f"2026-01-02-{hour:02d}:00" for hour in range(24)]
 #: what happens, and the moments and partitions of the runs, on days of January
 STORIES: dict[str, tuple[list[Any], list[tuple[str, list[str]]]]] = {
@@ -82,6 +87,30 @@ STORIES: dict[str, tuple[list[Any], list[tuple[str, list[str]]]]] = {
         [*regions("03T00:00:00", "02", "emea", "amer"), *regions("03T01:00:00", "02", "apac"),
          *regions("03T05:00:00", "02", "emea")],
         [("03T01:00", ["2026-01-02"]), ("03T05:00", ["2026-01-02"])],
+    ),
+    "checked_payments": (
+        [*arrive("03T00:00:00", "2026-01-01", "2026-01-02", asset="raw/payments",
+                 checks=["no_nulls"]),
+         checked("03T00:10:00", "2026-01-01", passed=False),
+         checked("03T00:20:00", "2026-01-02", passed=True),
+         checked("03T05:00:00", "2026-01-01", passed=True)],
+        [("03T00:20", ["2026-01-02"]), ("03T05:00", ["2026-01-01"])],
+    ),
+    "failed_check": (
+        [checked("03T00:10:00", "2026-01-01", passed=True),
+         checked("03T00:20:00", "2026-01-02", passed=False)],
+        [("03T00:20", ["2026-01-02"])],
+    ),
+    "stale_events": (
+        [{"at": f"2026-01-03T00:{minute}:00Z", "event": "freshness", "asset": "lake/events",
+          "state": state} for minute, state in ((10, "warn"), (20, "fail"), (30, "pass"))],
+        [("03T00:20", [])],
+    ),
+    "changed_payments": (
+        [*arrive("03T00:00:00", "2026-01-01", asset="raw/payments", data_version="a"),
+         *arrive("03T01:00:00", "2026-01-01", asset="raw/payments", data_version="a"),
+         *arrive("03T02:00:00", "2026-01-01", asset="raw/payments", data_version="b")],
+        [("03T00:00", ["2026-01-01"]), ("03T02:00", ["2026-01-01"])],
     ),
 }  # fmt: skip
 

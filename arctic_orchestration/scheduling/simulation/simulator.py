@@ -32,7 +32,7 @@ from arctic_orchestration.database.tables import (
     timers,
 )
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.events.event import EventKind, RunStatus
+from arctic_orchestration.events.event import EventKey, EventKind, RunStatus
 from arctic_orchestration.scheduling import location as location_rows
 from arctic_orchestration.scheduling.declared_assets import DeclaredAssets
 from arctic_orchestration.scheduling.engine import Engine
@@ -321,6 +321,9 @@ class _Simulation:
             if event.kind is EventKind.RUN:
                 ours = JOB_TAG in event.tags and event.status is RunStatus.STARTED
                 self._must_read = not ours
+            elif event.kind is EventKind.CHECK:
+                # An arrival of the asset may have waited for it.
+                self._must_read = str(EventKey.of_partition(event.subject)) in self._heard
             self._must_read |= any(str(key) in self._heard for key in event.keys)
         return self._must_read
 
