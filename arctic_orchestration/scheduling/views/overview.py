@@ -60,7 +60,8 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
             counted[name][JobState(state)] = count
     taken: dict[str, int] = {}
     per_schedule = (
-        sa.select(schedules.c.name, sa.func.count())
+        # An event that two parts of a trigger took, or that two jobs share, is one event.
+        sa.select(schedules.c.name, sa.func.count(sa.distinct(job_events.c.number)))
         .select_from(job_events)
         .join(jobs, jobs.c.id == job_events.c.job_id)
         .join(schedules, schedules.c.id == jobs.c.schedule_id)
