@@ -78,8 +78,6 @@ def arm(
 
     With ``of``, the id of a process, no other one does.
     """
-    # An earlier round at this point must not be taken for this one.
-    (directory / f"{point}.reached").unlink(missing_ok=True)
     waiting = directory / f"{point}.new"
     waiting.write_text(json.dumps({"skip": skip, "signal": int(how), "of": of}))
     waiting.rename(directory / point)

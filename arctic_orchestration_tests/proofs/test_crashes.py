@@ -271,7 +271,11 @@ def test_without_a_look_at_the_run_key_there_is_a_double_run(lake: MakeLake) -> 
     here.kill_at(DAEMON, "RUN_CREATED", 0)
     here.wait_for_all()
     assert here.runs() == here.expected_runs()
-    here.pause_at("REPLIED")
+    for _ in range(_TRIES):
+        here.pause_at("REPLIED")
+        if here.doubles():
+            break
+        # The paused daemon's tick failed, as SQLite was locked by its successor: it made no run.
     assert here.doubles()
     print(f"run keys ignored: double {dict(here.doubles())}")
 
