@@ -2,20 +2,21 @@
 
 ::
 
-    raw/flights  (day x origin)  ->  flights  ->  delays_by_route (day)  ->  delay_summary
-    raw/weather  (day x origin)  ------------------------------>  weather  ----^
+    raw/flights          ->  flights  ->  delays_by_route  ->  delay_summary
+      (day x origin)          (day)         (day)               (day)
+    raw/weather (hour)   ->  weather (day)  -------------------^
+    nightly_summary (day of arrival)
 
 Why the partitions are cut so:
 
-- A **feed file** is a day and an origin, so ``raw/flights`` and ``raw/weather`` are partitioned by
-  both; a key reads ``2013-01-01|EWR``. The trigger of ``flights`` groups them by day.
-- ``flights`` has no partitions in Dagster: one run takes whatever set of feed files it is handed,
-  and Dagster has no run of an arbitrary set (nor an unpartitioned run of a partitioned asset with
-  a partitioned parent). The Iceberg table is partitioned by month: each run appends a small file,
-  and compaction merges those of a month while more come.
-- A run replaces the rows of exactly the (day, origin) pairs it was handed, so files of one day
-  that arrive in two jobs, or three files of three different days in one job, end in the same
-  table in every order, and so does a run that was killed and started again.
-- ``delays_by_route`` is partitioned by day and always computes whole days anew: a day whose files
-  arrived in two jobs is rolled up twice, and the second time is complete.
+- A **file of flights** is a day and an origin, so ``raw/flights`` is partitioned by both; a key
+  reads ``2013-01-01|EWR``. A **file of weather** is an hour at all three origins:
+  ``2013-01-01-05:00``. Days and hours are those of New York; two days have 23 and 25.
+- Everything else is partitioned by day, and a run is for the days that its schedule, a backfill or
+  the command line names: one, or a range of them in one run. The Iceberg tables of flights and
+  routes are partitioned by month: each run appends a small file, and compaction merges those of a
+  month while more come.
+- A run replaces the rows of exactly its days, so files that come late, runs in another order, and
+  a run that was killed and started again all end with the same table.
+- ``nightly_summary`` is about the day that ended on the wall, when files arrived.
 """

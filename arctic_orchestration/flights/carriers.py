@@ -10,7 +10,7 @@ from dagster_pyspark import LazyPySparkResource
 from arctic_orchestration import PartitionConsumer, lake
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.assets import raw_flights
-from arctic_orchestration.flights.feeds import FeedFile
+from arctic_orchestration.flights.feeds import OriginFile
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.tables import CARRIER_DAYS, FLIGHTS, rows_of
 from arctic_orchestration.settings import Settings
@@ -33,7 +33,7 @@ def carrier_days(
     A run brings in the files that have landed since the last one that succeeded, and no other;
     runs that overlap divide them among themselves. Files that failed come one by one.
     """
-    files: list[FeedFile] = []
+    files: list[OriginFile] = []
     metadata: dict[str, Any] = {"rows": 0}
     with closing(new_files.on(context.instance)) as consumer:
         while taken := _bring_in(consumer, pyspark, metadata):
@@ -45,16 +45,16 @@ def carrier_days(
 
 def _bring_in(
     consumer: PartitionConsumer, pyspark: LazyPySparkResource, metadata: dict[str, Any]
-) -> list[FeedFile]:
+) -> list[OriginFile]:
     """Brings in one block of files; none: nothing is new."""
     settings = Settings.from_environment()
     landing = Landing.of(settings)
     with consumer.consume() as partitions, ExitStack() as held:
-        files = [FeedFile.from_key(key) for key in sorted(partitions.keys)]
+        files = [OriginFile.from_key(key) for key in sorted(partitions.keys)]
         if not files:
             return []
         spark = pyspark.spark_session
-        paths = [landing.get("flights", file).path for file in files]
+        paths = [landing.get(file).path for file in files]
         header = [name for name in FLIGHTS.schema.column_names if name != "flight_date"]
         landed = rollups.landed_rows(spark, paths, FLIGHTS.schema, header)
         table = lake.ensure_table(

@@ -16,7 +16,8 @@ from arctic_orchestration.flights.assets import (
 )
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.flights.carriers import carrier_days
-from arctic_orchestration.flights.tables import DELAYS_BY_ROUTE, FLIGHTS
+from arctic_orchestration.flights.nightly import nightly_summary
+from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, FLIGHTS, WEATHER
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 
 
@@ -35,6 +36,7 @@ def flights_definitions() -> dg.Definitions:
             delays_by_route,
             weather,
             delay_summary,
+            nightly_summary,
             carrier_days,
         ],
         resources={"pyspark": pyspark_resource()},
@@ -48,7 +50,7 @@ def flights_compaction() -> dg.Definitions:
     A worker ends soon when nothing is left to merge, as it takes a place in the run queue.
     """
     return compaction_definitions(
-        tables=[FLIGHTS.identifier, DELAYS_BY_ROUTE.identifier],
+        tables=[spec.identifier for spec in (FLIGHTS, DELAYS_BY_ROUTE, WEATHER, DELAY_SUMMARY)],
         mode="run",
         interval_seconds=5,
         until_idle=timedelta(seconds=20),

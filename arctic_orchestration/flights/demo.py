@@ -11,9 +11,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from itertools import islice
 from pathlib import Path
 
 import dagster as dg
@@ -29,16 +31,18 @@ from arctic_orchestration.flights.demo_compaction import compacted, progress
 from arctic_orchestration.flights.demo_end import Rest, failed_jobs, last_tick, runs_of_schedules
 from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
-from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
+from arctic_orchestration.flights.feeds import asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FlightsSource
-from arctic_orchestration.flights.totals import DAYTIME, Difference, Totals, compare, totals_of
+from arctic_orchestration.flights.totals import TABLES, Difference, Totals, compare, totals_of
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.views.overview import Overview, overview
 from arctic_orchestration.settings import Settings
 
 _POLL_SECONDS = 0.5
+#: A third of a day: eight hours of weather, and the flights from one airport.
+_FILES_AT_ONCE = 9
 #: After so long without a change the screen says how long it has been.
 _QUIET_SECONDS = 30
 #: A worker that fails is started again; after so many the demo gives up.
@@ -52,7 +56,7 @@ class Demo:
         self._place = place
         self._days = days
         self._console = console
-        self._files = len(days) * len(ORIGINS) * len(FEEDS)
+        self._files = len(files_of(days))
         self._landed = 0
         self._began = time.monotonic()
 
@@ -78,7 +82,7 @@ class Demo:
                 restless = "" if differences else self._compact(instance, daemon)
             # What was compacted since is the same as before.
             differences = differences or compare(
-                open_catalog(Settings.from_environment()), totals, DAYTIME
+                open_catalog(Settings.from_environment()), totals, TABLES
             )
             self._summary(instance, totals, differences, restless)
         if not differences and not restless:
@@ -119,7 +123,7 @@ class Demo:
                     seen = overview(tx, settings.cluster, LOCATION)
                 if seen.following:
                     # What lands before anybody follows concerns nobody.
-                    next(feeding, None)
+                    deque(islice(feeding, _FILES_AT_ONCE), maxlen=0)
                     self._landed = self._count(settings)
                     bar.update(task, completed=self._landed)
                 if failed_before is None:
@@ -132,7 +136,7 @@ class Demo:
                 failed = daemon.poll() is not None or failed_jobs(seen) > failed_before
                 if failed or (complete and rest.reached(seen)):
                     database.close()
-                    return compare(open_catalog(settings), totals, DAYTIME)
+                    return compare(open_catalog(settings), totals, TABLES)
                 if complete or not seen.following:
                     time.sleep(_POLL_SECONDS)
 
@@ -141,7 +145,7 @@ class Demo:
         settings = Settings.from_environment()
         database = Database.open(settings.database_url)
         catalog = open_catalog(settings)
-        names = [f"nyc.{name}" for name in DAYTIME]
+        names = [f"nyc.{name}" for name in TABLES]
         failed_before: int | None = None
         try:
             with self._console.status("waiting for compaction") as status:
@@ -161,8 +165,7 @@ class Demo:
             database.close()
 
     def _count(self, settings: Settings) -> int:
-        landing = Landing.of(settings)
-        return sum(len(landing.landed(feed)) for feed in FEEDS)
+        return Landing.of(settings).count()
 
     def _screen(self, bar: Progress, seen: Overview, quiet: float) -> Table:
         grid = Table.grid()
@@ -219,14 +222,14 @@ class Demo:
         for column in ("table", "rows", "by DuckDB from the CSV", ""):
             held.add_column(column, justify="right" if "rows" in column else "left")
         catalog = open_catalog(settings)
-        for name in DAYTIME:
+        for name in TABLES:
             identifier = f"nyc.{name}"
             rows = (
                 catalog.load_table(identifier).scan().count()
                 if catalog.table_exists(identifier)
                 else 0
             )
-            expected = totals.flights if name == "flights" else len(totals.tables[name])
+            expected = totals.rows(name)
             wrong = sum(difference.table == name for difference in differences)
             verdict = "[red]differs[/]" if wrong else "[green]agrees[/]"
             held.add_row(identifier, f"{rows:,}", f"{expected:,}", verdict)
@@ -262,7 +265,7 @@ class Demo:
         table.add_column("table")
         for column in ("commits", "files written", "files now", "scan before", "scan now"):
             table.add_column(column, justify="right")
-        for name in DAYTIME:
+        for name in TABLES:
             if not catalog.table_exists(f"nyc.{name}"):
                 continue
             found = compacted(catalog.load_table(f"nyc.{name}"))

@@ -12,7 +12,7 @@ from dagster._core.scheduler.instigation import SensorInstigatorData
 
 from arctic_orchestration.code_location.arctic import DISPATCHER
 from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.views.overview import Overview
+from arctic_orchestration.scheduling.views.overview import Overview, ScheduleView
 
 #: The tick that runs when the last job ends may have read the log before, the next one has not.
 _TICKS_AT_REST = 2
@@ -42,8 +42,12 @@ class Rest:
     _ticks: set[float] = field(default_factory=set)
 
     def reached(self, seen: Overview) -> bool:
-        """Whether two ticks have ended while no job waited and no run was active."""
-        if any(schedule.waiting + schedule.active for schedule in seen.schedules) or self.runs():
+        """Whether two ticks have ended while no job waited to start and no run was active.
+
+        A job that still waits for its trigger then waits for a file or an hour that does not come:
+        one side of a join arrived once more, as a run that was killed is made again.
+        """
+        if any(_going_on(schedule) for schedule in seen.schedules) or self.runs():
             self._ticks.clear()
             return False
         tick = self.last_tick()
@@ -51,6 +55,11 @@ class Rest:
             self._ticks.add(tick)
         # The first one had ended before the rest began.
         return len(self._ticks) > _TICKS_AT_REST
+
+
+def _going_on(schedule: ScheduleView) -> bool:
+    held = schedule.jobs.get(JobState.WAITING_CONSTRAINTS, 0)
+    return held + schedule.active > 0
 
 
 def failed_jobs(seen: Overview) -> int:

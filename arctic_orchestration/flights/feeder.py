@@ -20,7 +20,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, ConfigurationError
 from arctic_orchestration.flights.demo_instance import LOCATION
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
-from arctic_orchestration.flights.feeds import FEEDS, ORIGINS, asset_of, first_days
+from arctic_orchestration.flights.feeds import asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import LandedFile, Landing
 from arctic_orchestration.flights.source import FlightsSource
 from arctic_orchestration.scheduling.views.overview import overview
@@ -61,7 +61,10 @@ class Ending:
 
 
 def feed(settings: Settings, every: float, ending: Ending) -> None:
-    """Lands and announces one file every ``every`` seconds, until the year or the process ends.
+    """Lands and announces a third of a day every ``every`` seconds, until the year is over.
+
+    That is eight hours of weather, and then the flights of the day from one airport. It returns
+    earlier when the process is to end.
 
     Errors:
         ConfigurationError: another feeder feeds this lake.
@@ -74,7 +77,7 @@ def feed(settings: Settings, every: float, ending: Ending) -> None:
 
 
 def _feed(landing: Landing, every: float, ending: Ending) -> None:
-    files = _DAYS * len(ORIGINS) * len(FEEDS)
+    files = len(files_of(first_days(_DAYS)))
     # Not before the dispatcher has ticked: two processes that make one instance's storage at
     # once break it.
     with dg.DagsterInstance.get() as instance:
@@ -82,9 +85,13 @@ def _feed(landing: Landing, every: float, ending: Ending) -> None:
             FlightsSource.installed(), landing, DagsterAnnouncements(instance), first_days(_DAYS)
         )
         for landed in feeding:
-            there = sum(len(landing.landed(name)) for name in FEEDS)
-            _say(f"{_name(landed)} has landed, {there:,} of {files:,}; one more every {every:g} s")
-            if ending.within(every):
+            paces = landed.file.feed == "flights"
+            if paces:
+                _say(
+                    f"{_name(landed)} has landed, {landing.count():,} of {files:,}; "
+                    f"a third of a day every {every:g} s"
+                )
+            if ending.within(every if paces else 0):
                 return
         _say(f"all {files:,} files of the year have landed")
 
@@ -119,7 +126,7 @@ def _alone(landing: Landing) -> Iterator[None]:
 
 
 def _name(landed: LandedFile) -> str:
-    return f"{asset_of(landed.feed)} {landed.file.key}"
+    return f"{asset_of(landed.file.feed)} {landed.file.key}"
 
 
 def _say(what: str) -> None:
@@ -133,7 +140,7 @@ def _say(what: str) -> None:
 def main() -> None:
     """The command; exit code 0 when the year is over or the feeder was told to end."""
     parser = argparse.ArgumentParser(prog="feeder", description=__doc__)
-    parser.add_argument("--every", type=float, default=20, help="seconds from file to file")
+    parser.add_argument("--every", type=float, default=20, help="seconds for a third of a day")
     parser.add_argument("--beside", type=int, help="id of the parent process, to end with it")
     given = parser.parse_args()
     if given.every <= 0:

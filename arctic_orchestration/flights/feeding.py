@@ -7,14 +7,14 @@ is announced once, which a trigger that counts arrivals is thankful for, and non
 Dagster instance on an old landing directory is told of all its files.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
 import dagster as dg
 
-from arctic_orchestration.flights.feeds import FEEDS, Feed, FeedFile, asset_of, files_of
+from arctic_orchestration.flights.feeds import FEEDS, Feed, asset_of, files_of
 from arctic_orchestration.flights.landing import LandedFile, Landing
 from arctic_orchestration.flights.source import FlightsSource
 
@@ -42,17 +42,19 @@ class DagsterAnnouncements:
 
     def announce(self, asset: str, partition: str, metadata: Mapping[str, str | int]) -> None:
         """Records a materialization of the partition."""
-        file = FeedFile.from_key(partition)
         self.instance.report_runless_asset_event(
             dg.AssetMaterialization(
                 asset_key=dg.AssetKey.from_user_string(asset),
-                # As a multi-partition key it also gets the tags by which Dagster's pages find it.
-                partition=dg.MultiPartitionKey(
-                    {"date": file.day.isoformat(), "origin": file.origin}
-                ),
+                partition=_partition_key(partition),
                 metadata=dict(metadata),
             )
         )
+
+
+def _partition_key(key: str) -> str:
+    """As a multi-partition key it also gets the tags by which Dagster's pages find it."""
+    day, found, origin = key.partition("|")
+    return dg.MultiPartitionKey({"date": day, "origin": origin}) if found else key
 
 
 def metadata_of(landed: LandedFile) -> dict[str, str | int]:
@@ -65,31 +67,30 @@ def feed_days(
     landing: Landing,
     announcements: Announcements,
     days: Iterable[date],
-    feeds: Iterable[Feed] = FEEDS,
+    feeds: Sequence[Feed] = FEEDS,
 ) -> Iterator[LandedFile]:
     """Lands and announces the files of ``days``, and yields each after it was announced.
 
-    Day by day, in each day feed by feed, in each feed the three origins. The caller sets the pace
-    by asking for the next. Before the first one, files that landed earlier and were never
-    announced are announced and yielded; files that are landed and announced are passed over.
-    One feeder at a time: two at once would announce a file twice.
+    In the order of `files_of`. The caller sets the pace by asking for the next. Before the first
+    one, files that landed earlier and were never announced are announced and yielded; files that
+    are landed and announced are passed over. One feeder at a time: two at once would announce a
+    file twice.
     """
-    feeds = tuple(feeds)
     known = {feed: set(announcements.announced(asset_of(feed))) for feed in feeds}
 
     def announced(landed: LandedFile) -> LandedFile:
-        announcements.announce(asset_of(landed.feed), landed.file.key, metadata_of(landed))
-        known[landed.feed].add(landed.file.key)
+        file = landed.file
+        announcements.announce(asset_of(file.feed), file.key, metadata_of(landed))
+        known[file.feed].add(file.key)
         return landed
 
     for feed in feeds:
         for landed in landing.landed(feed):
             if landed.file.key not in known[feed]:
                 yield announced(landed)
-    for day in days:
-        for feed in feeds:
-            for file in files_of([day]):
-                if landing.find(feed, file) is None or file.key not in known[feed]:
-                    landed = landing.land(feed, file, source.file(feed, file))
-                    if file.key not in known[feed]:
-                        yield announced(landed)
+    for file in files_of(days, feeds):
+        is_known = file.key in known[file.feed]
+        if not is_known or landing.find(file) is None:
+            landed = landing.land(file, source.file(file))
+            if not is_known:
+                yield announced(landed)

@@ -4,6 +4,7 @@
 
     <root>/flights/2013-01-01/EWR.csv             the rows
     <root>/flights/2013-01-01/EWR.csv.complete    {"bytes": 28191, "rows": 305}
+    <root>/weather/2013-01-01/05.csv              the rows of an hour
 
 A file is written under another name, flushed to disk, renamed, and only then marked; the marker
 comes about in the same way. So whatever is marked is whole, wherever the writer was killed, and
@@ -13,15 +14,15 @@ landing again ends with the same bytes.
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from arctic_orchestration import private_files
-from arctic_orchestration.errors import NotFound
-from arctic_orchestration.flights.feeds import ORIGINS, Feed, FeedFile, asset_of
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.flights.feeds import FEEDS, Feed, FeedFile, HourFile, OriginFile, asset_of
 from arctic_orchestration.flights.source import FileContent
 from arctic_orchestration.settings import Settings
 
@@ -32,7 +33,6 @@ _MARKER = ".complete"
 class LandedFile:
     """A complete file in the landing directory; ``bytes`` and ``rows`` count its content."""
 
-    feed: Feed
     file: FeedFile
     path: Path
     bytes: int
@@ -50,13 +50,13 @@ class Landing:
         """The landing directory of the configured lake, ``$ARCTIC_LAKE/landing``."""
         return cls(settings.lake.resolve() / "landing")
 
-    def path(self, feed: Feed, file: FeedFile) -> Path:
+    def path(self, file: FeedFile) -> Path:
         """Where the file lands."""
-        return self.root / feed / file.day.isoformat() / f"{file.origin}.csv"
+        return self.root / file.feed / file.day.isoformat() / f"{file.name}.csv"
 
-    def find(self, feed: Feed, file: FeedFile) -> LandedFile | None:
+    def find(self, file: FeedFile) -> LandedFile | None:
         """The file, when it is complete."""
-        path = self.path(feed, file)
+        path = self.path(file)
         try:
             marker = json.loads(_marker(path).read_text())
             size = path.stat().st_size
@@ -65,51 +65,56 @@ class Landing:
             return None
         if size != marker.get("bytes"):
             return None
-        return LandedFile(feed=feed, file=file, path=path, bytes=size, rows=rows)
+        return LandedFile(file=file, path=path, bytes=size, rows=rows)
 
-    def get(self, feed: Feed, file: FeedFile) -> LandedFile:
+    def get(self, file: FeedFile) -> LandedFile:
         """The file.
 
         Errors:
             NotFound: it has not landed, or not completely.
         """
-        landed = self.find(feed, file)
+        landed = self.find(file)
         if landed is None:
             raise NotFound(
-                f"{asset_of(feed)} {file.key}: no complete file at {self.path(feed, file)}; "
-                f"land it with: dagster asset materialize --select {asset_of(feed)} "
+                f"{asset_of(file.feed)} {file.key}: no complete file at {self.path(file)}; "
+                f"land it with: dagster asset materialize --select {asset_of(file.feed)} "
                 f"--partition '{file.key}'"
             )
         return landed
 
-    def landed(self, feed: Feed) -> list[LandedFile]:
-        """All complete files of a feed, by day and origin."""
+    def landed(self, feed: Feed, days: Iterable[date] | None = None) -> list[LandedFile]:
+        """All complete files of a feed in their order, or those of some days."""
+        kind = OriginFile if feed == "flights" else HourFile
+        folders = ["*"] if days is None else sorted({day.isoformat() for day in days})
         found = []
-        for marker in sorted((self.root / feed).glob(f"*/*.csv{_MARKER}")):
-            origin = marker.name.removesuffix(f".csv{_MARKER}")
-            try:
-                day = date.fromisoformat(marker.parent.name)
-            except ValueError:
-                continue
-            if origin in ORIGINS:
-                found.append(self.find(feed, FeedFile(day=day, origin=origin)))
+        for folder in folders:
+            for marker in sorted((self.root / feed).glob(f"{folder}/*.csv{_MARKER}")):
+                name = marker.name.removesuffix(f".csv{_MARKER}")
+                try:
+                    found.append(self.find(kind.from_name(marker.parent.name, name)))
+                except InvalidInput:
+                    continue
         return [file for file in found if file is not None]
 
-    def land(self, feed: Feed, file: FeedFile, content: FileContent) -> LandedFile:
+    def count(self) -> int:
+        """How many files are marked as complete, of all feeds; reads none of them."""
+        return sum(1 for feed in FEEDS for _ in (self.root / feed).glob(f"*/*.csv{_MARKER}"))
+
+    def land(self, file: FeedFile, content: FileContent) -> LandedFile:
         """Lands the file; one that is complete already is left alone.
 
         Writers of the same directory take turns, so they may be several processes.
         """
-        path = self.path(feed, file)
+        path = self.path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._writing():
-            landed = self.find(feed, file)
+            landed = self.find(file)
             if landed is not None:
                 return landed
             marker = {"bytes": len(content.content), "rows": content.rows}
             _write(path, content.content)
             _write(_marker(path), json.dumps(marker).encode())
-        return self.get(feed, file)
+        return self.get(file)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,49 +1,67 @@
-"""The three schedules of the flights lake."""
+"""The schedules of the flights lake, each of which says one sentence about days."""
 
 import dagster as dg
 
 from arctic_orchestration import Schedule, on, only
+from arctic_orchestration.flights.feeds import TIMEZONE
+from arctic_orchestration.triggers import AnyTrigger
 
 #: A run that is killed after its last step has nothing that Dagster would retry from its failure;
 #: and every run here may be repeated as a whole.
 _RETRIED_AS_A_WHOLE = {"dagster/retry_strategy": "ALL_STEPS"}
+#: How long after the last file of a day, or after one side of a join, what is missing is waited
+#: for. In a lake of today `partition_end` would say until when; the days of 2013 ended long ago.
+_PATIENCE = "6h"
 
 
 def flights_schedules() -> list[Schedule]:
-    """Files of a day → ``flights`` → ``delays_by_route``; each night weather and the summary.
+    """Files of a day → its ``flights`` → its ``delays_by_route``, joined with its ``weather``.
 
-    The three origins of a day make a run. At night a run takes the files of each day that is not
-    complete, which would wait for ever if a file never came. A file that comes later makes a run
-    of its own.
+    Days that may start at once share a run. A file that comes later, or once more, makes a run of
+    its day again.
     """
     return [
-        Schedule(
-            name="flights",
-            description="The three files of a day, or what there is at three in the morning",
-            target=dg.AssetSelection.assets("flights"),
-            trigger=on.partitions("raw/flights", count="all", per="date")
-            | on.cron("0 3 * * *", timezone="America/New_York"),
-            constraints=[only.concurrency(1)],
-            tags=_RETRIED_AS_A_WHOLE,
-            enabled=True,
+        _of_days(
+            "flights",
+            "The three origins of a day, or what there is six hours after the last file",
+            on.partitions("raw/flights", count="all") | on.quiet("raw/flights", _PATIENCE),
+        ),
+        _of_days(
+            "weather",
+            "The 24 hours of a day, or what there is six hours after the last file",
+            on.partitions("raw/weather", count="all") | on.quiet("raw/weather", _PATIENCE),
+        ),
+        _of_days(
+            "delays_by_route",
+            "Each day of flights",
+            on.partitions("flights"),
+        ),
+        _of_days(
+            "delay_summary",
+            "Routes and weather of the same day, or six hours after one of them without the other",
+            on.all_of(on.partitions("delays_by_route"), on.partitions("weather"), wait=_PATIENCE),
         ),
         Schedule(
-            name="delays_by_route",
-            description="The days that a run of flights has filled",
-            target=dg.AssetSelection.assets("delays_by_route"),
-            trigger=on.run(assets=["flights"], status="success"),
-            # Two rollups of one day at once could leave the older of them.
-            constraints=[only.concurrency(1)],
-            tags=_RETRIED_AS_A_WHOLE,
-            enabled=True,
-        ),
-        Schedule(
-            name="delay_summary",
-            description="Weather and the summary of all days, each night",
-            target=dg.AssetSelection.assets("weather", "delay_summary"),
-            trigger=on.cron("0 4 * * *", timezone="America/New_York"),
-            constraints=[only.concurrency(1)],
+            name="nightly_summary",
+            description="Each night the day that ended",
+            target=dg.AssetSelection.assets("nightly_summary"),
+            trigger=on.cron("0 4 * * *", timezone=TIMEZONE, partition="last_ended"),
+            partitions="each",
             tags=_RETRIED_AS_A_WHOLE,
             enabled=True,
         ),
     ]
+
+
+def _of_days(asset: str, description: str, trigger: AnyTrigger) -> Schedule:
+    return Schedule(
+        name=asset,
+        description=description,
+        target=dg.AssetSelection.assets(asset),
+        trigger=trigger,
+        partitions="range",
+        # Of two runs of one day at once, the older could be the one whose rows stay.
+        constraints=[only.concurrency(1)],
+        tags=_RETRIED_AS_A_WHOLE,
+        enabled=True,
+    )

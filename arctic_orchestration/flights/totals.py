@@ -71,8 +71,7 @@ _TOTALS = {
     "delay_summary": (("flight_date", "origin"), _SUMMARY),
 }
 
-#: What the two tables of the daytime schedules are; the others wait for the night.
-DAYTIME = ("flights", "delays_by_route")
+TABLES = tuple(_TOTALS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +81,10 @@ class Totals:
     days: tuple[date, ...]
     tables: Mapping[str, Mapping[tuple[str, ...], Row]]
 
-    @property
-    def flights(self) -> int:
-        """How many flights the days have together."""
-        return sum(int(str(row["rows"])) for row in self.tables["flights"].values())
+    def rows(self, table: str) -> int:
+        """How many rows the table has for the days together."""
+        expected = self.tables[table].values()
+        return sum(int(str(row["rows"])) for row in expected) if table in FEEDS else len(expected)
 
     @property
     def flights_by_day(self) -> dict[date, int]:
@@ -138,7 +137,7 @@ def totals_of(days: Sequence[date], source: FlightsSource | None = None) -> Tota
 
 
 def compare(
-    catalog: Catalog, totals: Totals, tables: Sequence[str] = DAYTIME, namespace: str = "nyc"
+    catalog: Catalog, totals: Totals, tables: Sequence[str] = TABLES, namespace: str = "nyc"
 ) -> list[Difference]:
     """Where the Iceberg tables differ from the totals; empty when they agree.
 

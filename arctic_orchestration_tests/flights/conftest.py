@@ -1,6 +1,6 @@
 """A lake of its own for each test, and runs of its assets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.definitions import defs
-from arctic_orchestration.flights.feeds import Feed, FeedFile, files_of
+from arctic_orchestration.flights.feeds import FEEDS, Feed, file_of, files_of
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FlightsSource
 from arctic_orchestration.lake import open_catalog
@@ -34,30 +34,30 @@ class FlightsLake:
     def land(self, feed: Feed, *keys: str) -> None:
         """Lands files by their partition keys; tells nobody."""
         for key in keys:
-            file = FeedFile.from_key(key)
-            Landing.of(self.settings).land(feed, file, self.source.file(feed, file))
+            file = file_of(feed, key)
+            Landing.of(self.settings).land(file, self.source.file(file))
 
-    def land_days(self, feed: Feed, days: list[date]) -> None:
-        """Lands all files of these days."""
-        self.land(feed, *(file.key for file in files_of(days)))
+    def land_days(self, days: list[date], *feeds: Feed) -> None:
+        """Lands all files of these days, of all feeds or of some."""
+        for file in files_of(days, feeds or FEEDS):
+            self.land(file.feed, file.key)
 
     def materialize(
         self,
         *assets: str,
         partition: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        partitions: list[str] | None = None,
+        through: str | None = None,
         raising: bool = True,
     ) -> dg.ExecuteInProcessResult:
-        """Runs the assets, for a partition, for a range by tags, or for listed feed files."""
+        """Runs the assets, for a partition or for the range from it ``through`` another."""
         job = defs.resolve_implicit_global_asset_job_def()
-        config = {"ops": {"flights": {"config": {"partitions": partitions}}}} if partitions else {}
+        ends = {"start": partition or "", "end": through or ""}
+        tags = {f"dagster/asset_partition_range_{name}": key for name, key in ends.items()}
         return job.execute_in_process(
-            run_config=config,
             instance=self.instance,
             asset_selection=[dg.AssetKey.from_user_string(asset) for asset in assets],
-            partition_key=partition,
-            tags=dict(tags or {}),
+            partition_key=None if through else partition,
+            tags=tags if through else {},
             raise_on_error=raising,
         )
 

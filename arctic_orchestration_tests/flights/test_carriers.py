@@ -17,7 +17,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import LeaseLost, NotFound
 from arctic_orchestration.flights import carriers
 from arctic_orchestration.flights.assets import raw_flights
-from arctic_orchestration.flights.feeds import FeedFile
+from arctic_orchestration.flights.feeds import OriginFile
 from arctic_orchestration.lake import appending
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
@@ -54,7 +54,7 @@ def run(lake: FlightsLake) -> list[str]:
 
 def expected(lake: FlightsLake, keys: list[str]) -> list[tuple[Any, ...]]:
     """The rows of some files, by DuckDB."""
-    files = [lake.source.file("flights", FeedFile.from_key(key)).content for key in keys]
+    files = [lake.source.file(OriginFile.from_key(key)).content for key in keys]
     path = Path(lake.settings.lake) / "whole.csv"
     path.write_bytes(files[0] + b"".join(part.split(b"\n", 1)[1] for part in files[1:]))
     with duckdb.connect() as database:

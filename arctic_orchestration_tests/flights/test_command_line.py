@@ -1,6 +1,5 @@
 """``dagster asset materialize`` on the flights assets, as in any Dagster project."""
 
-import json
 import os
 import signal
 import subprocess
@@ -58,9 +57,7 @@ def test_a_file_lands_and_a_killed_run_is_run_again(
     key = dg.AssetKey(["raw", "flights"])
     assert lake.instance.get_materialized_partitions(key) == {"2013-01-01|LGA"}
 
-    keys = [f"2013-01-01|{origin}" for origin in ("EWR", "JFK", "LGA")]
-    config = json.dumps({"ops": {"flights": {"config": {"partitions": keys}}}})
-    arguments = ("--select", "flights", "--config-json", config)
+    arguments = ("--select", "flights", "--partition", "2013-01-01")
     process = dagster(*arguments)
     data = lake.settings.lake / "warehouse" / "nyc" / "flights" / "data"
     deadline = time.monotonic() + 120

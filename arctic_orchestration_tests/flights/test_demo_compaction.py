@@ -16,7 +16,8 @@ from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.totals import compare, totals_of
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
-NAMES = ["nyc.flights", "nyc.delays_by_route"]
+FED = ["flights", "delays_by_route"]
+NAMES = [f"nyc.{name}" for name in FED]
 
 
 @pytest.fixture
@@ -30,10 +31,10 @@ def database(lake: FlightsLake, database_url: str, monkeypatch: pytest.MonkeyPat
 def feed(lake: FlightsLake, *days: int) -> None:
     """Days arrive, each in a run of its own."""
     for number in days:
-        day = first_days(number + 1)[-1:]
-        lake.land_days("flights", day)
-        assert lake.materialize("flights").success
-        assert lake.materialize("delays_by_route").success
+        (day,) = first_days(number + 1)[-1:]
+        lake.land_days([day], "flights")
+        made = lake.materialize("flights", "delays_by_route", partition=day.isoformat())
+        assert made.success
 
 
 def merge(lake: FlightsLake) -> None:
@@ -52,9 +53,14 @@ def test_days_that_were_appended_become_one_file_while_more_come(
 ) -> None:
     """Four days are merged, two more come, one of them between plan and merge: all rows are right.
 
-    6 files were written of each table, and 3 are left: the merged one, and the last two days.
+    6 files were written of each table, and 3 are left: the merged one, and the last two days, which
+    would be merged after an hour.
     """
-    feed(lake, 0, 1, 2, 3)
+    feed(lake, 0)
+    for name in NAMES:
+        with lake.catalog.load_table(name).transaction() as changing:
+            changing.set_properties({"arctic.compaction.minor.interval": "1h"})
+    feed(lake, 1, 2, 3)
     now = datetime.now(UTC)
     compaction = Compaction(database, lake.catalog)
     counts = compaction.tick(now)
@@ -72,7 +78,7 @@ def test_days_that_were_appended_become_one_file_while_more_come(
     assert compaction.tick(now + timedelta(minutes=1)).committed.snapshots == 2
     compaction.tick(now + timedelta(minutes=2))
     assert restless() == ""
-    assert compare(lake.catalog, totals_of(first_days(6))) == []
+    assert compare(lake.catalog, totals_of(first_days(6)), FED) == []
 
     for name in NAMES:
         found = compacted(lake.catalog.load_table(name))
@@ -84,8 +90,8 @@ def test_days_that_were_appended_become_one_file_while_more_come(
     assert restless() == f"1 runs of {JOB} have not ended"
 
     # The rows of a day that was compacted are written anew: there is nothing to compare with.
-    assert lake.materialize("flights", partitions=["2013-01-02|EWR"]).success
-    assert compare(lake.catalog, totals_of(first_days(6))) == []
+    assert lake.materialize("flights", partition="2013-01-02").success
+    assert compare(lake.catalog, totals_of(first_days(6)), FED) == []
     assert compacted(lake.catalog.load_table("nyc.flights")) is None
 
 
@@ -93,10 +99,9 @@ def test_a_table_that_is_not_compacted_yet_is_as_it_was_written(
     lake: FlightsLake, spark: SparkSession
 ) -> None:
     """No commit, and the same files before and after; a day that is written twice counts once."""
-    lake.land_days("flights", first_days(2))
-    lake.materialize("flights", partitions=["2013-01-01|EWR"])
-    lake.materialize("flights", partitions=["2013-01-02|EWR"])
-    lake.materialize("flights", partitions=["2013-01-01|EWR"])
+    lake.land_days(first_days(2), "flights")
+    for day in ("2013-01-01", "2013-01-02", "2013-01-01"):
+        lake.materialize("flights", partition=day)
     found = compacted(lake.catalog.load_table("nyc.flights"))
     assert found is not None
     assert (found.commits, found.before.files, found.after.files) == (0, 2, 2)

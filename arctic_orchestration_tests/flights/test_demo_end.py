@@ -18,8 +18,8 @@ def test_two_ticks_without_work_are_rest() -> None:
     assert [rest.reached(_seen(succeeded=1)) for _ in range(5)] == [False] * 4 + [True]
 
 
-def test_a_job_that_waits_or_runs_is_no_rest_however_long_it_takes() -> None:
-    for state in ("waiting_trigger", "waiting_constraints", "launching", "launched"):
+def test_a_job_that_is_held_or_runs_is_no_rest_however_long_it_takes() -> None:
+    for state in ("waiting_constraints", "launching", "launched"):
         now = 0.0
 
         def tick() -> float:
@@ -29,6 +29,12 @@ def test_a_job_that_waits_or_runs_is_no_rest_however_long_it_takes() -> None:
 
         rest = Rest(tick, lambda: 0)
         assert not any(rest.reached(_seen(**{state: 1})) for _ in range(1000))
+
+
+def test_a_job_that_waits_for_its_trigger_through_two_ticks_waits_for_what_does_not_come() -> None:
+    ticks = iter([10.0, 15.0, 20.0])
+    rest = Rest(lambda: next(ticks), lambda: 0)
+    assert [rest.reached(_seen(waiting_trigger=1)) for _ in range(3)] == [False, False, True]
 
 
 def test_a_run_whose_end_was_not_read_yet_is_no_rest() -> None:

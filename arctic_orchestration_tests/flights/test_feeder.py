@@ -12,7 +12,7 @@ import pytest
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_instance import LOCATION
-from arctic_orchestration.flights.feeds import FEEDS, asset_of
+from arctic_orchestration.flights.feeds import FEEDS, asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.scheduling import location as locations
 from arctic_orchestration.settings import Settings
@@ -45,7 +45,7 @@ class House:
         """What lies in the landing directory, sorted."""
         landing = Landing.of(self.settings)
         found = [landed for feed in FEEDS for landed in landing.landed(feed)]
-        return sorted(f"{asset_of(landed.feed)} {landed.file.key}" for landed in found)
+        return sorted(f"{asset_of(landed.file.feed)} {landed.file.key}" for landed in found)
 
     def announced(self) -> list[str]:
         """What Dagster was told of, sorted, as often as it was told."""
@@ -95,13 +95,16 @@ def line_of(process: "subprocess.Popen[str]") -> str:
 def test_a_feeder_waits_to_be_followed_and_goes_on_where_it_was(
     house: House, start: Starting, number: signal.Signals
 ) -> None:
-    """Nothing lands before; each file is announced once, though the feeder was ended twice."""
+    """Nothing lands before; each file is announced once, though the feeder was ended twice.
+
+    Nine files land together: eight hours of weather, and the flights from an airport.
+    """
     feeder = start(*FEEDER, "--every", "0.05")
     assert line_of(feeder) == "feeder: waiting for the dispatcher's first tick"
     assert house.landed() == []
     house.follow()
     assert line_of(feeder) == (
-        "feeder: raw/flights 2013-01-01|EWR has landed, 1 of 2,190; one more every 0.05 s"
+        "feeder: raw/flights 2013-01-01|EWR has landed, 9 of 9,855; a third of a day every 0.05 s"
     )
     feeder.send_signal(number)
     assert feeder.wait(30) == 0
@@ -110,7 +113,7 @@ def test_a_feeder_waits_to_be_followed_and_goes_on_where_it_was(
 
     again = start(*FEEDER, "--every", "0.05")
     line_of(again)
-    assert f"has landed, {len(first) + 1} of 2,190" in line_of(again)
+    assert f"has landed, {len(first) // 9 * 9 + 9} of 9,855" in line_of(again)
     again.send_signal(number)
     assert again.wait(30) == 0
     assert len(house.landed()) > len(first)
@@ -152,7 +155,8 @@ def test_a_feeder_ends_with_the_process_that_it_was_started_beside(
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     feeder.wait(30)
-    assert house.announced() == house.landed() == ["raw/flights 2013-01-01|EWR"]
+    third_of_a_day = [f"{asset_of(file.feed)} {file.key}" for file in files_of(first_days(1))[:9]]
+    assert house.announced() == house.landed() == sorted(third_of_a_day)
 
 
 def test_a_pace_that_cannot_be_is_refused(start: Starting) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
-from arctic_orchestration.flights.feeds import FEEDS, FeedFile, files_of, first_days
+from arctic_orchestration.flights.feeds import OriginFile, files_of, first_days
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FileContent, FlightsSource
 from arctic_orchestration_tests.flights import feeder_process
@@ -21,7 +21,7 @@ from arctic_orchestration_tests.flights.feeder_process import FileAnnouncements
 from arctic_orchestration_tests.flights.small_source import small_source
 from arctic_orchestration_tests.forking import forkserver
 
-EWR = FeedFile(day=date(2013, 1, 1), origin="EWR")
+EWR = OriginFile(day=date(2013, 1, 1), origin="EWR")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_feeder_killed_at_each_step_ends_with_the_same_files_each_announced_on
         kills += 1
         landing = Landing(directory / "landing")
         for landed in landing.landed("flights"):
-            assert landed.path.read_bytes() == source.file("flights", landed.file).content
+            assert landed.path.read_bytes() == source.file(landed.file).content
         assert feed(directory, 0) == 0
         assert tree(directory / "landing") == expected
         assert sorted(FileAnnouncements(directory / "announced").lines()) == sorted(announced)
@@ -83,13 +83,13 @@ def test_a_feeder_killed_at_each_step_ends_with_the_same_files_each_announced_on
 def test_a_week_fed_by_feeders_that_are_killed_at_random_is_whole(
     tmp_path: Path, processes: ForkServerContext
 ) -> None:
-    """Each feeder is killed by its pid after some files more; the last one finds all 42 there."""
+    """Each feeder is killed by its pid after some files more; the last one finds all 189 there."""
     chance = random.Random(2013)
     days = first_days(7)
     announcements = FileAnnouncements(tmp_path / "announced")
     kills = 0
-    while len(announcements.lines()) < 42:
-        until = min(42, len(announcements.lines()) + chance.randint(1, 8))
+    while len(announcements.lines()) < 189:
+        until = min(189, len(announcements.lines()) + chance.randint(1, 36))
         process = processes.Process(target=feeder_process.run_whole, args=(str(tmp_path), days))
         process.start()
         while process.is_alive() and len(announcements.lines()) < until:
@@ -101,57 +101,57 @@ def test_a_week_fed_by_feeders_that_are_killed_at_random_is_whole(
         process.join(60)
     assert kills > 3
     source, landing = FlightsSource.installed(), Landing(tmp_path / "landing")
-    for feed in FEEDS:
-        for file in files_of(days):
-            landed = landing.get(feed, file)
-            assert landed.path.read_bytes() == source.file(feed, file).content
-            assert landed.rows == source.file(feed, file).rows
-    assert len(announcements.lines()) == len(set(announcements.lines())) == 42
+    for file in files_of(days):
+        landed = landing.get(file)
+        assert landed.path.read_bytes() == source.file(file).content
+        assert landed.rows == source.file(file).rows
+    assert len(announcements.lines()) == len(set(announcements.lines())) == 189
+    assert landing.count() == 189
 
 
 def test_a_file_without_its_marker_is_not_there(tmp_path: Path) -> None:
     """A reader is told how to land it."""
     landing = Landing(tmp_path)
-    path = landing.path("flights", EWR)
+    path = landing.path(EWR)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"half a fi")
-    assert landing.find("flights", EWR) is None
+    assert landing.find(EWR) is None
     with pytest.raises(NotFound, match=r"--select raw/flights --partition '2013-01-01\|EWR'"):
-        landing.get("flights", EWR)
+        landing.get(EWR)
 
 
 def test_a_file_that_was_cut_short_after_landing_is_landed_again(tmp_path: Path) -> None:
     """The marker counts the bytes."""
     landing = Landing(tmp_path)
     content = FileContent(content=b"header\nrow\n", rows=1)
-    landed = landing.land("flights", EWR, content)
+    landed = landing.land(EWR, content)
     assert (landed.bytes, landed.rows) == (11, 1)
     landed.path.write_bytes(b"header\n")
     assert landing.landed("flights") == []
-    assert landing.land("flights", EWR, content) == landed
+    assert landing.land(EWR, content) == landed
     assert landing.landed("flights") == [landed]
 
 
 def test_dagster_is_told_of_each_file_with_path_bytes_and_rows(
     tmp_path: Path, dagster_instance: Callable[[str], dg.DagsterInstance]
 ) -> None:
-    """Six files of a day; a second feeder has nothing to tell."""
+    """27 files of a day; a second feeder has nothing to tell."""
     instance = dagster_instance("sqlite")
     source, landing = small_source(tmp_path / "source"), Landing(tmp_path / "landing")
     announcements = DagsterAnnouncements(instance)
     days = [date(2013, 1, 1)]
     fed = list(feed_days(source, landing, announcements, days))
-    assert [(landed.feed, landed.file.origin) for landed in fed] == [
-        (feed, origin) for feed in ("flights", "weather") for origin in ("EWR", "JFK", "LGA")
-    ]
+    assert [landed.file for landed in fed] == files_of(days)
+    hours = instance.get_materialized_partitions(dg.AssetKey(["raw", "weather"]))
+    assert hours == {f"2013-01-01-{hour:02}:00" for hour in range(24)}
     records = instance.fetch_materializations(dg.AssetKey(["raw", "flights"]), limit=10).records
     told = {record.partition_key: record.asset_materialization for record in records}
     assert set(told) == {"2013-01-01|EWR", "2013-01-01|JFK", "2013-01-01|LGA"}
     materialization = told["2013-01-01|EWR"]
     assert materialization is not None
     assert {name: value.value for name, value in materialization.metadata.items()} == {
-        "path": str(landing.path("flights", EWR)),
-        "bytes": landing.path("flights", EWR).stat().st_size,
+        "path": str(landing.path(EWR)),
+        "bytes": landing.path(EWR).stat().st_size,
         "rows": 305,
     }
     assert list(feed_days(source, landing, announcements, days)) == []
@@ -165,6 +165,9 @@ def test_a_fresh_instance_is_told_of_files_that_landed_before_it(
     first = DagsterAnnouncements(dagster_instance("sqlite"))
     list(feed_days(source, landing, first, [date(2013, 1, 1)], feeds=["flights"]))
     second = DagsterAnnouncements(dagster_instance("sqlite"))
+    # A folder and a file of something else.
+    (landing.root / "flights" / "2013-01-03").mkdir()
+    (landing.root / "flights" / "2013-01-03" / "BOS.csv.complete").write_text("{}")
     fed = feed_days(source, landing, second, [date(2013, 1, 2)], feeds=["flights"])
     assert [landed.file.key for landed in fed] == [
         f"2013-01-0{day}|{origin}" for day in (1, 2) for origin in ("EWR", "JFK", "LGA")

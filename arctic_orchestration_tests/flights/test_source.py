@@ -9,7 +9,14 @@ import pytest
 
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
 from arctic_orchestration.flights import source as source_module
-from arctic_orchestration.flights.feeds import FEEDS, FeedFile, files_of, first_days
+from arctic_orchestration.flights.feeds import (
+    FEEDS,
+    HourFile,
+    OriginFile,
+    file_of,
+    files_of,
+    first_days,
+)
 from arctic_orchestration.flights.source import FlightsSource
 
 
@@ -22,13 +29,13 @@ def test_the_files_of_the_year_are_the_whole_source(tmp_path: Path) -> None:
         whole.write_bytes(source.csv(feed))
         folder = tmp_path / feed
         folder.mkdir()
-        files = files_of(first_days(365))
-        assert len(files) == 1095
+        files = files_of(first_days(365), [feed])
+        assert len(files) == {"flights": 1095, "weather": 8760}[feed]
         rows = 0
         for file in files:
-            content = source.file(feed, file)
+            content = source.file(file)
             rows += content.rows
-            (folder / f"{file.day}-{file.origin}.csv").write_bytes(content.content)
+            (folder / f"{file.day}-{file.name}.csv").write_bytes(content.content)
         assert rows == expected[feed]
         read = "select * from read_csv('{}', nullstr='NA', all_varchar=true)"
         with duckdb.connect() as database:
@@ -43,19 +50,21 @@ def test_the_files_of_the_year_are_the_whole_source(tmp_path: Path) -> None:
 
 def test_a_file_holds_the_rows_of_its_day_and_origin() -> None:
     """305 flights left Newark on 1 January: `grep ^2013,1,1, flights.csv | grep -c ,EWR,`."""
-    content = FlightsSource.installed().file(
-        "flights", FeedFile(day=date(2013, 1, 1), origin="EWR")
-    )
+    content = FlightsSource.installed().file(OriginFile(day=date(2013, 1, 1), origin="EWR"))
     assert content.rows == 305
     assert content.content.count(b"\n") == 306
     assert content.content.startswith(b"year,month,day,dep_time,")
 
 
-def test_a_day_without_weather_is_a_file_with_a_header_alone() -> None:
+def test_both_hours_at_one_oclock_in_autumn_have_their_rows() -> None:
+    """Three airports each: `grep ,2013,11,3,1, weather.csv` has six lines."""
+    for key in ("2013-11-03-01:00", "2013-11-03-01:00-0500"):
+        assert FlightsSource.installed().file(HourFile.from_key(key)).rows == 3
+
+
+def test_an_hour_without_weather_is_a_file_with_a_header_alone() -> None:
     """The weather ends on 30 December."""
-    content = FlightsSource.installed().file(
-        "weather", FeedFile(day=date(2013, 12, 31), origin="LGA")
-    )
+    content = FlightsSource.installed().file(HourFile.from_key("2013-12-31-05:00"))
     assert content.rows == 0
     assert content.content.startswith(b"origin,year,")
 
@@ -86,13 +95,44 @@ def test_a_package_without_its_data_is_named(tmp_path: Path) -> None:
     "key",
     ["", "2013-01-01", "2013-01-01|BOS", "2014-01-01|EWR", "2013-02-30|EWR", "EWR|2013-01-01"],
 )
-def test_a_key_that_names_no_file_is_refused(key: str) -> None:
+def test_a_key_that_names_no_file_of_flights_is_refused(key: str) -> None:
     """The message shows how a key looks."""
     with pytest.raises(InvalidInput, match=r"2013-01-01\|EWR"):
-        FeedFile.from_key(key)
+        file_of("flights", key)
 
 
-def test_a_file_is_found_by_its_own_key() -> None:
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "2013-01-01",
+        "2013-01-01|EWR",
+        "2013-01-01-24:00",
+        "2013-01-01-05:30",
+        "2014-01-01-05:00",
+        "2013-01-01-05:00-0500",
+        "2013-11-03-01:00-0400",
+        # Clocks were set forward at two.
+        "2013-03-10-02:00",
+    ],
+)
+def test_a_key_that_names_no_hour_is_refused(key: str) -> None:
+    """The message shows how a key looks."""
+    with pytest.raises(InvalidInput, match="2013-01-01-05:00"):
+        file_of("weather", key)
+
+
+def test_a_file_is_found_by_its_own_key_and_name() -> None:
     """Key and file are the same thing written twice."""
     for file in files_of(first_days(365)):
-        assert FeedFile.from_key(file.key) == file
+        assert file_of(file.feed, file.key) == file
+        assert type(file).from_name(file.day.isoformat(), file.name) == file
+
+
+def test_a_day_lands_in_three_parts() -> None:
+    """A third of its hours, and then the flights from one airport; the last hour is 23:00."""
+    (day,) = first_days(1)
+    names = [file.name for file in files_of([day])]
+    assert names[7:10] == ["07", "EWR", "08"]
+    assert names[16:19] == ["15", "JFK", "16"]
+    assert names[-2:] == ["23", "LGA"]
