@@ -1,0 +1,130 @@
+"""A run borrows a JVM of its host, and finds nothing of the runs before it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import Any
+
+import dagster as dg
+import psutil
+import pytest
+
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+
+CODE = dedent("""
+    import json, os, signal, time
+    from pathlib import Path
+    import dagster as dg
+    from arctic_orchestration.lake.spark_resource import pyspark_resource
+
+    FOLDER = Path(__file__).parent
+
+    def state(spark):
+        context = spark.sparkContext
+        return {
+            "views": sorted(t.name for t in spark.catalog.listTables()),
+            "globals": sorted(r.viewName for r in spark.sql("SHOW VIEWS IN global_temp").collect()),
+            "shuffle": spark.conf.get("spark.sql.shuffle.partitions"),
+            "files": sorted(context.listFiles),
+            "databases": sorted(d.name for d in spark.catalog.listDatabases()),
+            "hadoop": context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
+            "property": context._jvm.System.getProperty("left.over"),
+            "rdds": len(context._jsc.getPersistentRDDs()),
+            "cached": context._jsc.sc().getRDDStorageInfo().__len__(),
+            "sum": spark.range(101).selectExpr("sum(id)").first()[0],
+        }
+
+    @dg.op(config_schema={"do": dg.Field(str, default_value="nothing")},
+           required_resource_keys={"pyspark"})
+    def step(context):
+        spark = context.resources.pyspark.spark_session
+        jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+        note = {"jvm": jvm, **state(spark)}
+        part = FOLDER / (context.run_id + ".part")
+        part.write_text(json.dumps(note))
+        part.rename(FOLDER / context.run_id)
+        exec(MISDEEDS.get(context.op_config["do"], "pass"),
+             {**globals(), "spark": spark, "sc": spark.sparkContext, "jvm": jvm})
+
+    MISDEEDS = {
+        "view": "spark.range(3).createTempView('left_over')",
+        "global view": "spark.range(3).createGlobalTempView('left_over')",
+        "conf": "spark.conf.set('spark.sql.shuffle.partitions', '3')",
+        "cache": "spark.range(1000).cache().count()",
+        "persist": "sc.parallelize(range(9)).persist().count()",
+        "file": "sc.addFile(__file__)",
+        "database": "spark.sql('create database left_over')",
+        "hadoop": "sc._jsc.hadoopConfiguration().set('fs.s3a.secret.key', 'x')",
+        "property": "sc._jvm.System.setProperty('left.over', 'x')",
+        "stop": "spark.stop()",
+        "kill the JVM": "os.kill(jvm, signal.SIGKILL); spark.range(1).count()",
+        "exit": "os._exit(1)",
+        "sleep": "time.sleep(600)",
+    }
+
+    @dg.job(executor_def=dg.in_process_executor, resource_defs={"pyspark": pyspark_resource()})
+    def work():
+        step()
+
+    defs = dg.Definitions(jobs=[work])
+""")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
+    with hosted_place(tmp_path_factory.mktemp("w"), CODE, spark={"sessions": 2}) as made:
+        yield made
+
+
+def note(place: HostedPlace, **config: Any) -> dict[str, Any]:
+    run = place.run(**config)
+    assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
+    return place.said(run.run_id)
+
+
+@pytest.mark.parametrize("misdeed", ["view", "global view", "conf", "cache", "persist"])
+def test_what_can_be_cleared_is_and_the_jvm_is_lent_again(place: HostedPlace, misdeed: str) -> None:
+    before = note(place, do=misdeed)
+    after = note(place)
+    assert before["sum"] == 5050
+    assert after == before
+
+
+@pytest.mark.parametrize("misdeed", ["file", "database", "hadoop", "property", "stop", "exit"])
+def test_what_cannot_be_cleared_ends_the_jvm(place: HostedPlace, misdeed: str) -> None:
+    before = place.said(place.run(do=misdeed).run_id)
+    after = note(place)
+    assert after["jvm"] != before["jvm"]
+    assert {**after, "jvm": 0} == {**before, "jvm": 0}
+    until(lambda: not psutil.pid_exists(before["jvm"]), "the JVM has ended")
+
+
+def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:
+    beside = place.launch(place.create(do="sleep"))
+    until(lambda: place.said(beside), "the step has begun")
+    assert place.run(do="kill the JVM").status is dg.DagsterRunStatus.FAILURE
+    assert place.status(beside) is dg.DagsterRunStatus.STARTED
+    assert note(place)["jvm"] != place.said(beside)["jvm"]
+    assert place.instance.run_launcher.terminate(beside)
+    assert place.ended(beside).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_a_run_that_finds_all_jvms_lent_starts_its_own(place: HostedPlace) -> None:
+    sleeping = [place.launch(place.create(do="sleep")) for _ in range(2)]
+    for run_id in sleeping:
+        until(lambda run_id=run_id: place.said(run_id), "the step has begun")
+    lent = {place.said(run_id)["jvm"] for run_id in sleeping}
+    assert len(lent) == 2
+    assert note(place)["jvm"] not in lent
+    for run_id in sleeping:
+        place.instance.run_launcher.terminate(run_id)
+        place.ended(run_id)
+
+
+def test_the_jvms_end_with_their_host(place: HostedPlace) -> None:
+    jvm = note(place)["jvm"]
+    (host,) = place.hosts()
+    os.kill(host["pid"], signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(jvm), "the JVM has ended")
+    assert note(place)["jvm"] != jvm
