@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from arctic_orchestration import ArcticResource
+from arctic_orchestration.errors import NotFound
 from arctic_orchestration.flights.feeds import HourFile, first_days
 from arctic_orchestration.flights.landing import LandedFile, Landing
 from arctic_orchestration.flights.totals import TABLES, compare, totals_of
@@ -93,6 +95,18 @@ def test_days_on_which_clocks_change_have_all_their_hours(lake: FlightsLake) -> 
         assert len(Landing.of(lake.settings).landed("weather", [day])) == hours
         assert lake.materialize("weather", partition=day.isoformat()).success
     assert compare(lake.catalog, totals_of(found), ["weather"]) == []
+
+
+def test_a_file_that_was_announced_and_is_not_there_fails_the_run(
+    lake: FlightsLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, and the message says how to land it."""
+    lake.land("flights", f"{FIRST}|EWR")
+    arrived = {"raw/flights": [f"{FIRST}|EWR", f"{FIRST}|JFK"]}
+    monkeypatch.setattr(ArcticResource, "upstream_partitions", arrived)
+    with pytest.raises(NotFound, match=r"raw/flights 2013-01-01\|JFK"):
+        lake.materialize("flights", partition=FIRST)
+    assert not lake.catalog.table_exists("nyc.flights")
 
 
 def test_a_day_of_which_nothing_has_landed_fails_the_run(lake: FlightsLake) -> None:
