@@ -13,6 +13,7 @@ from arctic_orchestration.cli.queue_state import (
     opened_queue,
 )
 from arctic_orchestration.cli.run_explained import explanation_json, print_explanation, seen_run
+from arctic_orchestration.cli.run_timing import timing
 from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import escape
 from arctic_orchestration.clock import utc_now
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dagster._core.storage.dagster_run import RunRecord
 
 app = typer.Typer(help="Runs that wait in Dagster's queue, and why.", no_args_is_help=True)
+app.command()(timing)
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's id, or at least 4 characters it begins with.")

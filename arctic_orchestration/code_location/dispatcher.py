@@ -176,6 +176,7 @@ class DispatcherSensor(EveryJobSensor):
         engine, watch = self._engine(context)
         now = utc_now()
         result = watch.tick(now)
+        watch.stages(result, context.instance)
         for remark in (*result.remarks, *watch.remarks()):
             context.log.warning(remark)
         if aside := result.counts["unreadable"]:

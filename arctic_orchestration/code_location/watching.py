@@ -3,6 +3,7 @@
 None of it can fail a tick: what goes wrong is logged.
 """
 
+import logging
 import time
 from datetime import datetime, timedelta
 
@@ -11,14 +12,21 @@ import dagster as dg
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.code_location.daemons import DaemonWatch
 from arctic_orchestration.code_location.numbers import observation, reported_at
+from arctic_orchestration.events.run_moments import moments_of_run
 from arctic_orchestration.scheduling.engine import Engine, TickResult
+from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.metrics import process_metrics
 from arctic_orchestration.scheduling.names import location_named
 from arctic_orchestration.scheduling.notification.notifier import Notifier
 from arctic_orchestration.scheduling.views.deferred import deferred
 from arctic_orchestration.scheduling.views.held import Held, held
+from arctic_orchestration.scheduling.views.stages import moments_of_job, stages
 from arctic_orchestration.settings import Settings
 
+_log = logging.getLogger(__name__)
+_ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+#: runs of a tick whose stages are measured, at a few queries each
+_MEASURED = 20
 #: arrivals that a warning names
 _NAMED = 3
 
@@ -81,6 +89,23 @@ class Watch:
         if self._notifier is not None:
             self._notifier.wake()
         return result
+
+    def stages(self, result: TickResult, instance: dg.DagsterInstance) -> None:
+        """Measures where the time of runs went whose end the tick saw; never raises."""
+        if self._port is None:
+            return
+        engine = self._engine
+        ended = [move.job for move in result.moves if move.job.run_id and move.job.state in _ENDED]
+        try:
+            for job in ended[:_MEASURED]:
+                moments = moments_of_run(instance, str(job.run_id))
+                with engine.database.read() as tx:
+                    moments |= moments_of_job(tx, job.id)
+                self._metrics.run_ended(
+                    stages(moments), cluster=engine.cluster, location=engine.location
+                )
+        except Exception:
+            _log.warning("the stages of a run are not measured", exc_info=True)
 
     def remarks(self) -> list[str]:
         """What is wrong with the notifications, said once."""

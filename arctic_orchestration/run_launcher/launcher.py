@@ -150,6 +150,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             if error.lasting:
                 self._unfit[hosted.key, hosted.server] = str(error)
             return str(error)
+        except ConfigurationError as error:
+            return str(error)
         except OSError as error:
             raise _failure(f"The run host did not answer: {error}") from error
         if not answer["ok"]:

@@ -18,6 +18,8 @@ from typing import Any
 from arctic_orchestration.errors import ConfigurationError
 
 _LONGEST = 16_000_000
+#: The path of a Unix socket ends at 107 bytes; 24 of its name are a key, 8 a process id.
+_LONGEST_FOLDER = 107 - len("/") - 24 - len("-") - 8 - len(".sock")
 
 
 def folder() -> Path:
@@ -26,11 +28,16 @@ def folder() -> Path:
     It is not in ``DAGSTER_HOME``: the path of a Unix socket has at most 107 characters.
 
     Errors:
-        ConfigurationError: it belongs to someone else, or others may enter it.
+        ConfigurationError: it belongs to someone else, others may enter it, or its path is long.
     """
     path = Path(
         os.environ.get("ARCTIC_RUN_HOSTS") or f"{tempfile.gettempdir()}/arctic-{os.getuid()}"
     )
+    if len(os.fsencode(path)) > _LONGEST_FOLDER:
+        raise ConfigurationError(
+            f"{path}: expected a path of at most {_LONGEST_FOLDER} bytes, for the sockets of run "
+            "hosts; set ARCTIC_RUN_HOSTS to a shorter one"
+        )
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:

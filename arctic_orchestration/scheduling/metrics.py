@@ -20,6 +20,8 @@ of those, and each would be a series of its own.
 ``arctic_runs_requested_total``         run requests given to Dagster, repeated ones too
 ``arctic_tick_seconds``                 how long ticks took
 ``arctic_ticks_failed_total``           ticks that ended with an error
+``arctic_run_stage_seconds``            how long each ``stage`` of a run took that has ended, from
+                                        its event; of each tick, some of the runs
 ``arctic_jobs``                         jobs that have not ended, by ``state``
 ``arctic_oldest_wait_seconds``          how long constraints have held the oldest held job
 ``arctic_deferred_arrivals``            arrivals that no job has yet, by what each ``waits_for``:
@@ -51,6 +53,7 @@ from arctic_orchestration.scheduling.engine import TickResult
 from arctic_orchestration.scheduling.jobs import Job, JobMove, JobState
 from arctic_orchestration.scheduling.views.deferred import deferred_counts
 from arctic_orchestration.scheduling.views.numbers import living_jobs
+from arctic_orchestration.scheduling.views.stages import Stage
 
 _log = logging.getLogger(__name__)
 _PLACE = ("cluster", "location")
@@ -100,6 +103,7 @@ class Metrics:
         self._discarded = counter("jobs_discarded", "Jobs that were given up", "cause")
         self._requested = counter("runs_requested", "Run requests given to Dagster")
         self._ticks = histogram("tick_seconds", "How long ticks took", _TICKS)
+        self._stages = histogram("run_stage_seconds", "How long stages took", _TICKS, "stage")
         self._failed = counter("ticks_failed", "Ticks that ended with an error")
         self._jobs = Gauge(
             "arctic_jobs", "Jobs that have not ended", (*_PLACE, "state"), registry=registry
@@ -190,6 +194,11 @@ class Metrics:
         for kind in kinds:
             if kind not in before:
                 self._holds.labels(*place, kind).inc()
+
+    def run_ended(self, reached: Iterable[Stage], *, cluster: str, location: str) -> None:
+        """Takes the stages of a run that has ended; the first one has no length."""
+        for stage in list(reached)[1:]:
+            self._stages.labels(cluster, location, stage.name).observe(stage.seconds)
 
     def failed(self, *, cluster: str, location: str, seconds: float) -> None:
         """Takes that a tick ended with an error."""

@@ -1,6 +1,8 @@
 """A Dagster instance with ``ArcticRunLauncher``, and a code server of a file that tests write."""
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -144,14 +146,16 @@ _ENDED = (
 @contextmanager
 def hosted_place(folder: Path, code: str, **config: Any) -> Iterator[HostedPlace]:
     """A place whose hosts have a folder of their own for their sockets, and end with it."""
-    sockets = folder / "s"
+    # The path of a socket is short; that of a test's folder is not.
+    sockets = tempfile.mkdtemp(prefix="hosts-")
     before = os.environ.get("ARCTIC_RUN_HOSTS")
-    os.environ["ARCTIC_RUN_HOSTS"] = str(sockets)
+    os.environ["ARCTIC_RUN_HOSTS"] = sockets
     place = HostedPlace(folder, code, config)
     try:
         yield place
     finally:
         place.close()
+        shutil.rmtree(sockets, ignore_errors=True)
         if before is None:
             del os.environ["ARCTIC_RUN_HOSTS"]
         else:

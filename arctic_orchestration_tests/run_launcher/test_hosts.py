@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from dagster._core.errors import DagsterLaunchFailedError
 from dagster._core.launcher import LaunchRunContext, WorkerStatus
 
-from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
 from arctic_orchestration.run_launcher import ArcticRunLauncher, messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
@@ -266,3 +267,21 @@ def test_a_wrong_field_is_refused_by_its_path(
         LauncherRules.of_config(config)
     assert f"run_launcher.config.{field}" in str(refused.value)
     assert expected in str(refused.value)
+
+
+def test_a_folder_whose_path_is_too_long_for_sockets_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARCTIC_RUN_HOSTS", str(tmp_path / ("x" * 80)))
+    with pytest.raises(ConfigurationError, match="at most 68 bytes.*ARCTIC_RUN_HOSTS"):
+        messages.folder()
+
+
+def test_a_folder_that_others_may_enter_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        monkeypatch.setenv("ARCTIC_RUN_HOSTS", folder)
+        with pytest.raises(ConfigurationError, match="mode 0700"):
+            messages.folder()

@@ -1,0 +1,287 @@
+"""Proof with real processes: whoever is killed, each trigger has one run that counts.
+
+Daemon, code server, run hosts and their children are killed and stopped at random, on Postgres
+the server's backends, too, while partitions arrive. ``ARCTIC_PROOF=full`` does so 1,000 times on
+each database.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psutil
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import jobs, locations
+from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
+from arctic_orchestration_tests.proofs.lake_of_warm_runs import NOTES
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+KILLS = 1_000 if FULL else 10
+_SECONDS = 600
+_MODULE = "arctic_orchestration_tests.proofs.lake_of_warm_runs"
+_HOST = "arctic_orchestration.run_launcher.host"
+#: what the daemon does before it begins: launch each run twice, and let runs begin unclaimed
+_TWICE = """
+from arctic_orchestration.run_launcher import launcher
+once = launcher.ArcticRunLauncher.launch_run
+def twice(self, context):
+    once(self, context)
+    self._launch_wrapped(context)
+launcher.ArcticRunLauncher.launch_run = twice
+"""
+_UNCLAIMED = """
+from arctic_orchestration.run_launcher import launcher
+launcher.claims_its_job = lambda run: False
+"""
+_DAEMON = "from dagster._daemon.cli import cli; cli(['run', '-w', 'workspace.yaml'])"
+
+
+class WarmLake:
+    """An instance whose daemon and code server are real, and killed."""
+
+    def __init__(self, instance: dg.DagsterInstance, database_url: str, patches: str = "") -> None:
+        self.instance = instance
+        self.home = Path(instance.root_directory)
+        self.database = Database(database_url)
+        self.database.upgrade()
+        self.notes = self.home / "notes"
+        self.notes.mkdir()
+        self._patches = patches
+        self._port = free_port()
+        # The path of a socket is short; that of a test's folder is not.
+        self.sockets = Path(tempfile.mkdtemp(prefix="hosts-"))
+        self.environment = {
+            **os.environ,
+            "DAGSTER_HOME": str(self.home),
+            "ARCTIC_DATABASE_URL": database_url,
+            "ARCTIC_RUN_HOSTS": str(self.sockets),
+            NOTES: str(self.notes),
+        }
+        file = self.home / "dagster.yaml"
+        config = yaml.safe_load(file.read_text())
+        config |= {
+            "run_launcher": {
+                "module": "arctic_orchestration.run_launcher",
+                "class": "ArcticRunLauncher",
+            },
+            "run_coordinator": {
+                "module": "arctic_orchestration.coordinator",
+                "class": "ArcticRunCoordinator",
+                "config": {"dequeue_interval_seconds": 1},
+            },
+            "run_monitoring": {
+                "enabled": True,
+                "poll_interval_seconds": 1,
+                "start_timeout_seconds": 30,
+            },
+        }
+        file.write_text(yaml.safe_dump(config))
+        server = {"host": "127.0.0.1", "port": self._port, "location_name": "warm"}
+        workspace = {"load_from": [{"grpc_server": server}]}
+        (self.home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+        self.announced: list[str] = []
+        self.server = self._start_server()
+        self.daemon = self._start_daemon()
+        until(self._has_ticked, _SECONDS, "the first tick")
+
+    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.home / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.home, env=self.environment, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def _start_server(self) -> subprocess.Popen[bytes]:
+        return self._start(
+            "code_server", "-m", "dagster", "api", "grpc", "-m", _MODULE, "--host", "127.0.0.1",
+            "--port", str(self._port), "--location-name", "warm",
+        )  # fmt: skip
+
+    def _start_daemon(self) -> subprocess.Popen[bytes]:
+        return self._start("daemon", "-c", f"{self._patches}\n{_DAEMON}")
+
+    def _has_ticked(self) -> bool:
+        with self.database.read() as tx:
+            return bool(tx.execute(sa.select(locations.c.position)).scalar())
+
+    def announce(self) -> None:
+        key = f"p{len(self.announced) + 1:05}"
+        self.announced.append(key)
+        self.instance.add_dynamic_partitions("feed", [key])
+        self.instance.report_runless_asset_event(
+            dg.AssetMaterialization(["raw", "a"], partition=key)
+        )
+
+    def hosts(self) -> list[psutil.Process]:
+        """The hosts of this lake, which may outlive its daemon."""
+        return [process for process in self._of_this_lake() if not self._is_run(process)]
+
+    def runs(self) -> list[psutil.Process]:
+        """The processes of runs."""
+        return [process for process in self._of_this_lake() if self._is_run(process)]
+
+    def _is_run(self, process: psutil.Process) -> bool:
+        try:
+            parent = process.parent()
+            return parent is not None and _HOST in parent.cmdline()
+        except psutil.Error:
+            return True
+
+    def _of_this_lake(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                here = process.environ().get("ARCTIC_RUN_HOSTS") == str(self.sockets)
+                if here and _HOST in process.cmdline():
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def kill(self, what: str, how: int) -> bool:
+        """Kills or stops one process; a daemon and a code server are started again."""
+        if what in ("daemon", "server"):
+            process = self.daemon if what == "daemon" else self.server
+            process.send_signal(how)
+            process.wait()
+            if what == "daemon":
+                self.daemon = self._start_daemon()
+            else:
+                self.server = self._start_server()
+            return True
+        if what == "backend":
+            with self.database.begin() as tx:
+                tx.execute(
+                    sa.text(
+                        "select pg_terminate_backend(pid) from pg_stat_activity where datname = "
+                        "current_database() and pid <> pg_backend_pid() order by random() limit 1"
+                    )
+                )
+            return True
+        found = self.hosts() if what == "host" else self.runs()
+        if not found:
+            return False
+        victim = random.choice(found)
+        try:
+            if how == signal.SIGSTOP:
+                victim.suspend()
+                time.sleep(0.2)
+                victim.resume()
+            else:
+                victim.send_signal(how)
+        except psutil.NoSuchProcess:
+            return False
+        return True
+
+    def states(self) -> Counter[str]:
+        with self.database.read() as tx:
+            return Counter(tx.execute(sa.select(jobs.c.state)).scalars())
+
+    def wait_for_all(self) -> None:
+        """Until each partition has a job that has ended."""
+
+        def ended() -> bool:
+            states = self.states()
+            return states["succeeded"] + states["failed"] >= len(self.announced)
+
+        until(ended, _SECONDS, "all jobs have ended")
+
+    def begun(self) -> Counter[str]:
+        """How many runs of each job came to their step."""
+        return Counter(note.name.split(".")[0] for note in self.notes.iterdir())
+
+    def end(self) -> None:
+        for process in (self.daemon, self.server):
+            process.kill()
+            process.wait()
+        for one in self._of_this_lake():
+            with_suppressed(one.kill)
+        self.database.close()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def with_suppressed(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except psutil.Error:
+        return
+
+
+MakeLake = Callable[..., WarmLake]
+
+
+@pytest.fixture
+def lake(
+    backend: str, database_url: str, dagster_instance: Callable[[str], dg.DagsterInstance]
+) -> Iterator[MakeLake]:
+    made: list[WarmLake] = []
+
+    def make(patches: str = "") -> WarmLake:
+        made.append(WarmLake(dagster_instance(backend), database_url, patches))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_each_trigger_has_one_run_that_counts(lake: MakeLake, backend: str) -> None:
+    here = lake()
+    chances = random.Random(15)
+    victims = [
+        ("daemon", signal.SIGKILL), ("daemon", signal.SIGTERM), ("server", signal.SIGKILL),
+        ("host", signal.SIGKILL), ("host", signal.SIGTERM), ("host", signal.SIGSTOP),
+        ("run", signal.SIGKILL), ("run", signal.SIGKILL), ("run", signal.SIGSTOP),
+    ]  # fmt: skip
+    if backend == "postgres":
+        victims += [("backend", signal.SIGTERM)] * 2
+    killed: Counter[str] = Counter()
+    began = time.monotonic()
+    while killed.total() < KILLS:
+        here.announce()
+        if len(here.announced) % 3 == 0 or not killed:
+            what, how = chances.choice(victims)
+            killed[f"{what} {signal.Signals(how).name}"] += here.kill(what, how)
+        if len(here.announced) % 30 == 0:
+            # A backlog would only say that the machine is slow.
+            here.wait_for_all()
+    here.wait_for_all()
+    begun = here.begun()
+    assert here.states().total() == len(here.announced)
+    assert set(begun.values()) == {1}, [job for job, count in begun.items() if count > 1]
+    assert len(begun) == len(here.announced)
+    assert all(run.is_finished for run in here.instance.get_runs())
+    print(f"{backend}: {dict(killed)}, {len(begun)} jobs, {dict(here.states())}, "
+          f"{time.monotonic() - began:.0f} s")  # fmt: skip
+
+
+def test_a_run_that_is_launched_twice_begins_once(lake: MakeLake) -> None:
+    here = lake(_TWICE)
+    for _ in range(3):
+        here.announce()
+    here.wait_for_all()
+    assert set(here.begun().values()) == {1}
+
+
+def test_without_the_claim_it_begins_twice(lake: MakeLake) -> None:
+    """The control: this harness sees a double."""
+    here = lake(_TWICE + _UNCLAIMED)
+    for _ in range(3):
+        here.announce()
+    until(lambda: 2 in here.begun().values(), _SECONDS, "a double run")
