@@ -98,6 +98,8 @@ class ConfigurationError(ArcticError):
 #: The extra of this package that brings each package which is not always installed.
 _EXTRAS = {
     "pyspark": "spark",
+    "grpc": "connect",
+    "grpc_status": "connect",
     "dagster_pyspark": "spark",
     "pyiceberg": "lake",
     "pyarrow": "lake",

@@ -6,6 +6,7 @@
 ``ARCTIC_CATALOG``          pyiceberg catalog of the lake
 ``ARCTIC_LAKE``             directory of the embedded catalog and its tables
 ``ARCTIC_SPARK_MASTER``     Spark master URL
+``ARCTIC_SPARK_REMOTE``     Spark Connect server, in place of a master; may hold a token
 ``ARCTIC_SPARK_UI``         web page of a Spark standalone master, for the load ``spark``
 ``ARCTIC_METRICS_PORT``     port on loopback for Prometheus; none: no metrics are served
 ``ARCTIC_NOTIFICATIONS``    YAML file of the channels over which people are told
@@ -25,6 +26,10 @@ from arctic_orchestration.errors import InvalidInput
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _HIGHEST_PORT = 65_535
+#: As PySpark reads it; an ``=`` in a value is written ``%3D``.
+_CONNECT_SERVER = re.compile(
+    r"sc://(\[[0-9A-Fa-f:.]+\]|[^][\s/:;?#@]+)(:(?P<port>[1-9][0-9]{0,4}))?(/(;[^\s;=]+=[^\s;=]*)*)?"
+)
 _WEB_PAGE = re.compile(r"https?://[^/\s][^\s]*")
 
 
@@ -38,6 +43,8 @@ class Settings:
     catalog: str
     lake: Path
     spark_master: str
+    #: may hold a token
+    spark_remote: str | None = field(default=None, repr=False)
     spark_ui: str | None = None
     metrics_port: int | None = None
     notifications: Path | None = None
@@ -73,11 +80,31 @@ class Settings:
             catalog=env.get("ARCTIC_CATALOG") or "lake",
             lake=Path(env.get("ARCTIC_LAKE") or home / "lake"),
             spark_master=env.get("ARCTIC_SPARK_MASTER") or "local[*]",
+            spark_remote=_spark_remote(env),
             spark_ui=spark_ui,
             metrics_port=int(port) if port is not None else None,
             notifications=Path(notifications) if notifications is not None else None,
             timezone=default_timezone(env),
         )
+
+
+def without_parameters(remote: str) -> str:
+    """The address of a Spark Connect server as people may read it: without its token."""
+    return remote.partition(";")[0].removesuffix("/")
+
+
+def _spark_remote(env: Mapping[str, str]) -> str | None:
+    remote = env.get("ARCTIC_SPARK_REMOTE") or None
+    if remote is None:
+        return None
+    found = _CONNECT_SERVER.fullmatch(remote)
+    if found is None or int(found["port"] or 1) > _HIGHEST_PORT:
+        expected = "an address such as sc://host:15002 or sc://host:15002/;use_ssl=true"
+        raise InvalidInput("ARCTIC_SPARK_REMOTE", without_parameters(remote), expected)
+    if env.get("ARCTIC_SPARK_MASTER"):
+        expected = "no ARCTIC_SPARK_MASTER beside it: unset one of the two"
+        raise InvalidInput("ARCTIC_SPARK_REMOTE", without_parameters(remote), expected)
+    return remote
 
 
 def default_timezone(environment: Mapping[str, str] | None = None) -> str:

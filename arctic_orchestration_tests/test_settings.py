@@ -72,3 +72,53 @@ def test_a_dagster_home_that_is_not_there_is_said_and_not_made(tmp_path: Path) -
             Settings.from_environment({"DAGSTER_HOME": str(missing)})
         assert (refused.value.field, refused.value.value) == ("DAGSTER_HOME", str(missing))
     assert not (tmp_path / "hmoe").exists()
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "sc://spark.example",
+        "sc://10.0.0.7:15002",
+        "sc://[::1]:15002/",
+        "sc://spark.example:443/;use_ssl=true;token=a%3D%3D",
+    ],
+)
+def test_a_connect_server_takes_the_place_of_the_master(remote: str) -> None:
+    """As PySpark reads the address; a token in it is not shown."""
+    settings = Settings.from_environment({"ARCTIC_SPARK_REMOTE": remote})
+    assert settings.spark_remote == remote
+    assert "token" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "spark://host:7077",
+        "sc://",
+        "sc://host:0",
+        "sc://host:65536",
+        "sc://host:http",
+        "sc://host/path",
+        "sc://host;token=a",
+        "sc://host/;token",
+        "sc://host/;token=a=b",
+        "sc://a b",
+        "sc://host\n",
+    ],
+)
+def test_another_address_of_a_connect_server_is_refused(remote: str) -> None:
+    """By its name; what may be a token is left out."""
+    with pytest.raises(InvalidInput) as refusal:
+        Settings.from_environment({"ARCTIC_SPARK_REMOTE": remote})
+    assert refusal.value.field == "ARCTIC_SPARK_REMOTE"
+    assert refusal.value.value == remote.partition(";")[0].removesuffix("/")
+    assert refusal.value.expected.startswith("an address such as sc://host:15002")
+
+
+def test_a_master_and_a_connect_server_exclude_each_other() -> None:
+    """Which of them is meant, nobody can tell."""
+    with pytest.raises(InvalidInput, match="unset one of the two") as refusal:
+        Settings.from_environment(
+            {"ARCTIC_SPARK_REMOTE": "sc://host/;token=a", "ARCTIC_SPARK_MASTER": "local[2]"}
+        )
+    assert (refusal.value.field, refusal.value.value) == ("ARCTIC_SPARK_REMOTE", "sc://host")
