@@ -156,7 +156,13 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+def spark(classic_spark: "SparkSession") -> "SparkSession":
+    """A session of Spark in this process; the lake's tests have one of another kind, too."""
+    return classic_spark
+
+
+@pytest.fixture(scope="session")
+def classic_spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One warm session of two cores for the whole process: a second one would be the same one,
     and who stops it would stop it for all. What finds it leaves it running."""
     from arctic_orchestration.lake import spark_session

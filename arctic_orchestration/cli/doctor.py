@@ -27,7 +27,7 @@ from arctic_orchestration.cli.state import JsonOption
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.errors import ArcticError, JavaNotFound, SchemaTooNew
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.settings import Settings, without_parameters
 
 if TYPE_CHECKING:
     pass
@@ -127,6 +127,10 @@ def _versions() -> list[Finding]:
 def _java() -> list[Finding]:
     from arctic_orchestration.lake.java import find_java
 
+    remote = Settings.from_environment().spark_remote
+    if remote is not None:
+        found = f"not needed: Spark is on the Connect server {without_parameters(remote)}"
+        return [Finding(check="java", status=GOOD, found=found)]
     try:
         java = find_java()
     except JavaNotFound as error:

@@ -29,8 +29,6 @@ from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.scheduling.views.texts import iso
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from arctic_orchestration.compaction.worker import WorkDone, Worker, WorkerEvent
 
 #: a renewal must have its time
@@ -90,6 +88,7 @@ def worker(
                 spark = lake_spark()
             from arctic_orchestration.compaction.worker import Worker
             from arctic_orchestration.lake.merging.merge import merge
+            from arctic_orchestration.lake.merging.sessions import cancel_merges
 
             events = _Events(as_json=as_json)
             made = Worker(
@@ -100,10 +99,10 @@ def worker(
                 parallelism=parallelism,
                 name=name,
                 life=life,
-                cancel=spark.sparkContext.cancelAllJobs,
+                cancel=partial(cancel_merges, spark),
                 on_event=events,
             )
-            events.begins(made, state, spark, queues, parallelism)
+            events.begins(made, state, lake_spark.where, queues, parallelism)
             with events.shown(), when_told_to_end(*_answers(made, events)):
                 done = made.run(until_idle=idle)
             events.ends(done)
@@ -155,7 +154,7 @@ class _Events:
         self,
         worker: "Worker",
         state: Opened,
-        spark: "SparkSession",
+        where: str,
         queues: Sequence[str],
         parallelism: int,
     ) -> None:
@@ -169,7 +168,7 @@ class _Events:
                     "worker": worker.name,
                     "queues": list(queues),
                     "parallelism": parallelism,
-                    "spark": spark.sparkContext.master,
+                    "spark": where,
                     "catalog": state.settings.catalog,
                     "database": database,
                 }
@@ -180,7 +179,7 @@ class _Events:
             escape(
                 f"worker {worker.name} serves {serves if queues else 'all queues'}, "
                 f"{counted(parallelism, 'task')} at once, with Spark at "
-                f"{spark.sparkContext.master}; catalog {state.settings.catalog}, "
+                f"{where}; catalog {state.settings.catalog}, "
                 f"state in {database}"
             )
         )

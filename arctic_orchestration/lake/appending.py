@@ -100,10 +100,10 @@ def append(
         return _appended(earlier, written=False)
     run = _Append(spark, table, replacing, once, before_commit)
     try:
-        return run.commit(write_files(spark, dataframe, table, f"{run.directory}/rows"))
+        return run.commit(write_files(dataframe, table, f"{run.directory}/rows"))
     finally:
         if not run.landed and not run.in_doubt:
-            remove_directory(spark, run.directory)
+            remove_directory(table, run.directory)
 
 
 class _Append:
@@ -234,12 +234,12 @@ class _Append:
         known, directory, files = self._rewritten
         if paths != known:
             if directory:
-                remove_directory(self._spark, directory)
+                remove_directory(self._table, directory)
             directory = f"{self.directory}/stay-{new_id(utc_now())}"
             schema = self._table.schema()
             rows = rows_of(self._spark, self._table, schema, partial)
             stay = rows.where(~filter_column(self._replacing, schema))
-            files = write_files(self._spark, stay, self._table, directory) if partial else []
+            files = write_files(stay, self._table, directory) if partial else []
             self._rewritten = (paths, directory, files)
         return files
 

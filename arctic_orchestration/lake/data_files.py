@@ -2,27 +2,26 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from arctic_orchestration.errors import SchemaMismatch
 from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.fitting import fitted, null_found
 from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
+from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
 from arctic_orchestration.lake.spark_versions import JOB_FAILED, rebalanced
+from arctic_orchestration.lake.upkeep.listing import Store
 
 _FOOTERS_AT_ONCE = 8
 _COPY_BYTES = 4 * 1024 * 1024
 
 
-def write_files(
-    spark: SparkSession, dataframe: DataFrame, table: Table, directory: str
-) -> list[DataFile]:
+def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[DataFile]:
     """Writes the rows as Parquet files into a new directory; commits nothing.
 
     One Spark job. Rows of a partitioned table are brought together by partition first, so that a
@@ -57,15 +56,18 @@ def write_files(
         raise
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         described = pool.map(
-            lambda path: _described(table, path), sorted(files_below(spark, directory))
+            lambda path: _described(table, path), sorted(files_below(table, directory))
         )
         return [file for file in described if file is not None]
 
 
-def remove_directory(spark: SparkSession, directory: str) -> None:
-    """Removes a directory with all that is in it; one that is not there is no error."""
-    path, files = _hadoop(spark, directory)
-    files.delete(path, True)
+def remove_directory(table: Table, directory: str) -> None:
+    """Removes a directory with all that is in it; one that is not there is no error.
+
+    Errors:
+        LakeError: it cannot be removed.
+    """
+    _store(table, directory).remove_all()
 
 
 def _free_name(taken: list[str]) -> str:
@@ -116,23 +118,17 @@ def with_all_ids(table: Table, path: str) -> str:
     return whole
 
 
-def files_below(spark: SparkSession, directory: str) -> Iterator[str]:
+def files_below(table: Table, directory: str) -> Iterator[str]:
     """The Parquet files below a directory, named as the directory is.
 
-    Hadoop names a file in its own way (`file:/a b` for `/a b`); only what follows the directory
-    is taken from it.
+    Errors:
+        LakeError: the table's file IO cannot list, or its store does not answer.
     """
-    path, files = _hadoop(spark, directory)
-    root = files.makeQualified(path).toString()
-    listing = files.listFiles(path, True)
-    while listing.hasNext():
-        found = listing.next().getPath().toString()
-        if found.endswith(".parquet"):
-            yield directory + found[len(root) :]
+    for file in _store(table, directory).list():
+        if file.path.endswith(".parquet"):
+            yield f"{directory.rstrip('/')}/{file.below}"
 
 
-def _hadoop(spark: SparkSession, directory: str) -> tuple[Any, Any]:
-    jvm: Any = spark._jvm
-    java_session: Any = spark._jsparkSession
-    path = jvm.org.apache.hadoop.fs.Path(directory)
-    return path, path.getFileSystem(java_session.sessionState().newHadoopConf())
+def _store(table: Table, directory: str) -> Store:
+    # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
+    return Store(table.io, plain_path(directory))

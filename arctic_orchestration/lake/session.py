@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.lake.connect import connect_session
 from arctic_orchestration.lake.java import find_java
 from arctic_orchestration.lake.java_errors import one_line
 from arctic_orchestration.settings import Settings
@@ -34,6 +35,9 @@ _PREFERRED = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     # Above it, Spark starts a job of its own only to list the files it was given.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+}
+
+_OF_THE_DRIVER = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -54,43 +58,62 @@ def spark_properties(
 ) -> dict[str, str]:
     """The Spark configuration of the lake for ``ARCTIC_SPARK_MASTER``.
 
-    ``properties`` are added last and may change everything but :data:`NEEDED`.
+    ``properties`` are added last and may change everything but :data:`NEEDED`. With
+    ``ARCTIC_SPARK_REMOTE`` there are only settings that a session can be given: the driver is the
+    server's.
 
     Errors:
         ConfigurationError: a property contradicts one that the lake needs.
     """
+    if settings.spark_remote is not None:
+        merged = _PREFERRED | NEEDED | dict(properties or {})
+    else:
+        merged = _with_jvm_options(_of_the_driver(settings) | NEEDED | dict(properties or {}))
+    _refuse_contradictions(merged)
+    return merged
+
+
+def _of_the_driver(settings: Settings) -> dict[str, str]:
     own = {
         "spark.app.name": "arctic",
         "spark.master": settings.spark_master,
         # Nothing of the session but the files outlives it, so nothing is left in the directory.
         "spark.sql.warehouse.dir": str(settings.lake.resolve() / ".spark"),
         **_PREFERRED,
+        **_OF_THE_DRIVER,
     }
     if _stays_on_this_machine(settings.spark_master):
         own |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-    merged = own | NEEDED | dict(properties or {})
-    options = merged.get(_JVM_OPTIONS, "")
-    if not _CONFIGURED_BY & os.environ.keys() and "log4j" not in options:
-        merged[_JVM_OPTIONS] = f"{options} -Dlog4j2.configurationFile={_LOG4J.as_uri()}".strip()
-    _refuse_contradictions(merged)
-    return merged
+    return own
+
+
+def _with_jvm_options(properties: dict[str, str]) -> dict[str, str]:
+    options = properties.get(_JVM_OPTIONS, "")
+    if _CONFIGURED_BY & os.environ.keys() or "log4j" in options:
+        return properties
+    added = f"{options} -Dlog4j2.configurationFile={_LOG4J.as_uri()}".strip()
+    return properties | {_JVM_OPTIONS: added}
 
 
 def spark_session(settings: Settings, properties: Mapping[str, str] | None = None) -> SparkSession:
     """Starts Spark, or returns the session that this process already has.
 
     Used as a context manager it is stopped at the end of the block. A cold start takes 4 to
-    16 s. Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON``, see :func:`prepare_environment`.
+    16 s. Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON``, see :func:`prepare_environment`. With
+    ``ARCTIC_SPARK_REMOTE``, opens a session of its own on that server instead, see
+    :func:`~arctic_orchestration.lake.connect.connect_session`.
 
     Errors:
         JavaNotFound: there is no Java that can run Spark.
-        ConfigurationError: a property contradicts one that the lake needs, or Spark does not
-            start; the message says why on one line.
+        ConfigurationError: a property contradicts one that the lake needs, Spark does not start,
+            or the Connect server does not answer; the message says why on one line.
     """
     configuration = spark_properties(settings, properties)
+    if settings.spark_remote is not None:
+        return connect_session(settings.spark_remote, configuration)
     _require_answer(configuration["spark.master"])
     prepare_environment(settings.spark_master)
     builder = SparkSession.builder

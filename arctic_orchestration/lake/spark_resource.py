@@ -1,33 +1,44 @@
 """The Spark session of the lake as a Dagster resource."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from dagster import InitResourceContext
+from dagster import EnvVar, InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
 from pyspark import SparkContext
 
 from arctic_orchestration.lake import session_source
+from arctic_orchestration.lake.connect import connect_session
 from arctic_orchestration.lake.session import prepare_environment, spark_properties
 from arctic_orchestration.settings import Settings
+
+_REMOTE = "ARCTIC_SPARK_REMOTE"
 
 
 class LakeSparkResource(LazyPySparkResource):
     """dagster-pyspark's resource, with Java found first and the session stopped at the end.
 
     The session starts when it is first asked for. One that was there before, started by the
-    program around this run, is used and left running.
+    program around this run, is used and left running; on a Connect server the session is always
+    one of its own.
     """
+
+    #: a Spark Connect server, in place of the master of ``spark_config``
+    remote: str | None = None
 
     _started_here: bool = PrivateAttr(default=False)
 
     def _init_session(self) -> None:
+        if self._spark_session is not None:
+            return
+        if self.remote is not None:
+            self._spark_session = connect_session(self.remote, self.spark_config)
+            self._started_here = True
+            return
+        self._spark_session = session_source.borrowed_session(self.spark_config)
         if self._spark_session is None:
-            lent = session_source.borrowed_session(self.spark_config)
-            if lent is not None:
-                self._spark_session = lent
-                return
             prepare_environment(self.spark_config["spark.master"])
             # Not the active session, which is a matter of threads.
             self._started_here = SparkContext._active_spark_context is None
@@ -44,7 +55,9 @@ class LakeSparkResource(LazyPySparkResource):
 def pyspark_resource(
     settings: Settings | None = None, properties: Mapping[str, str] | None = None
 ) -> LakeSparkResource:
-    """dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER``; starts nothing until it is used.
+    """dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER`` or ``ARCTIC_SPARK_REMOTE``.
+
+    Starts nothing until it is used.
 
     Args:
         settings: read from the environment when left out.
@@ -54,4 +67,13 @@ def pyspark_resource(
         ConfigurationError: a property contradicts one that the lake needs.
     """
     chosen = settings or Settings.from_environment()
-    return LakeSparkResource(spark_config=spark_properties(chosen, properties))
+    return LakeSparkResource(
+        spark_config=spark_properties(chosen, properties), remote=_unread(chosen.spark_remote)
+    )
+
+
+def _unread(remote: str | None) -> str | None:
+    """The address, as the name of its variable where it is that: Dagster shows a resource."""
+    if remote is not None and remote == os.environ.get(_REMOTE):
+        return EnvVar(_REMOTE)
+    return remote

@@ -10,7 +10,11 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-_IS_4 = int(pyspark.__version__.partition(".")[0]) >= 4
+_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+_IS_4 = _VERSION >= (4, 0)
+
+#: Spark Connect before 4.3 opens no session beside another one.
+HAS_CONNECT = _VERSION >= (4, 3)
 
 #: Spark 3.5 cannot read widened columns, and reads a struct of new fields only as null.
 READS_OLDER_SCHEMAS = _IS_4

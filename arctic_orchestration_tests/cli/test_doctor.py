@@ -109,6 +109,16 @@ def test_all_is_well_where_all_is_well(
         assert check in said.out
 
 
+def test_a_connect_server_needs_no_java_here(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is looked for; the server is named without its token."""
+    monkeypatch.setenv("ARCTIC_SPARK_REMOTE", "sc://spark.example:443/;token=secret")
+    monkeypatch.setenv("PATH", "")
+    expected = "not needed: Spark is on the Connect server sc://spark.example:443"
+    assert found()["java"][:2] == (GOOD, expected)
+
+
 def test_a_daemon_that_never_ran_is_found(
     instance: dg.DagsterInstance, arctic: Callable[..., Outcome]
 ) -> None:

@@ -2,76 +2,19 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pyspark
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.lake import find_java, open_catalog
+from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.sessions import FAST_JVM
-
-PATIENCE_SECONDS = 60
-
-T = TypeVar("T")
-
-
-def until(ask: Callable[[], T | None]) -> T:
-    """The first answer that is not None."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        answer = ask()
-        if answer is not None:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError("the cluster did not come up")
-
-
-@contextmanager
-def daemon(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
-    """One daemon of Spark; yields the file with what it says, and kills it at the end."""
-    home = Path(pyspark.__file__).parent
-    log = directory / f"{name}.log"
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{FAST_JVM} -Dspark.master.rest.enabled=false",
-        "SPARK_WORKER_DIR": str(directory / name),
-    }
-    with log.open("wb") as output:
-        # The script ends in exec: the process that is started is the one that is killed.
-        process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        yield log
-    finally:
-        process.kill()
-        process.wait(timeout=30)
-
-
-def said(log: Path, pattern: str) -> Callable[[], str | None]:
-    def ask() -> str | None:
-        found = re.search(pattern, log.read_text(errors="replace"))
-        return found.group(1) if found else None
-
-    return ask
+from arctic_orchestration_tests.lake.spark_daemons import daemon, said, until
 
 
 @pytest.mark.timeout(240)

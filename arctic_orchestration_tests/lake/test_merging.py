@@ -35,8 +35,9 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.ways import Way
 from arctic_orchestration.lake.spark_versions import session_settings
@@ -358,6 +359,13 @@ def test_row_groups_are_appended_when_that_is_asked_for(
     """The rows are counted there too; asked for nothing, the reason of the choice is told."""
     table = ensure_table(catalog, "lake.appended", ID)
     fill(table, *numbered([1, 2], [3]))
+    if is_over_connect(spark):
+        with pytest.raises(LakeError, match="cannot be copied: Spark Connect has no JVM here"):
+            merged(spark, table, group_of(table), way=Way.APPEND)
+        chosen = merged(spark, table, group_of(table), way=None)
+        assert (chosen.way, ids(chosen)) == (Way.DECODE, [1, 2, 3])
+        assert chosen.because.startswith("Spark Connect has no JVM here to copy row groups in; ")
+        return
     done = merged(spark, table, group_of(table), way=Way.APPEND)
     assert ids(done) == [1, 2, 3]
     assert (done.way, done.rows_out, done.rows_deleted) == (Way.APPEND, 3, 0)

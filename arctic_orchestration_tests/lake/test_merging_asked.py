@@ -28,6 +28,12 @@ SCHEMA = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "other", Lon
 
 
 @pytest.fixture
+def spark(classic_spark: SparkSession) -> SparkSession:
+    """Row groups are copied in the JVM of the driver, which a Connect session has not here."""
+    return classic_spark
+
+
+@pytest.fixture
 def table(catalog: Catalog) -> Table:
     """Two files, of two rows and of one."""
     made = ensure_table(catalog, "lake.asked", SCHEMA)

@@ -50,6 +50,12 @@ PLAIN = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringTy
 MB = 1_000_000
 
 
+@pytest.fixture
+def spark(classic_spark: SparkSession) -> SparkSession:
+    """Row groups are copied in the JVM of the driver, which a Connect session has not here."""
+    return classic_spark
+
+
 def nested(first: int, count: int) -> pa.Table:
     rows = [
         {

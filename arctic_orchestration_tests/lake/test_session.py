@@ -46,7 +46,7 @@ def test_a_driver_for_a_cluster_elsewhere_is_not_bound_to_loopback(tmp_path: Pat
 
 
 def test_an_asset_appends_with_the_resource(
-    spark: SparkSession, settings: Settings, catalog: Catalog
+    classic_spark: SparkSession, settings: Settings, catalog: Catalog
 ) -> None:
     """A run materializes an asset; the session that was there before goes on after the run."""
     table = ensure_table(catalog, "lake.asset", Schema(NestedField(1, "id", LongType())))
@@ -58,7 +58,7 @@ def test_an_asset_appends_with_the_resource(
     resource = pyspark_resource(settings, FAST)
     assert dg.materialize([flights], resources={"pyspark": resource}).success
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
-    assert spark.range(4).count() == 4
+    assert classic_spark.range(4).count() == 4
 
 
 @pytest.mark.timeout(120)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.settings import Settings, without_parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,13 @@ class LakeSpark:
                 self._session = self._started()
             return self._session
 
+    @property
+    def where(self) -> str:
+        """The master of the session, or the address of its Connect server without a token."""
+        if self._settings.spark_remote is not None:
+            return without_parameters(self._settings.spark_remote)
+        return str(self().sparkContext.master)
+
     def __enter__(self) -> Self:
         return self
 
@@ -67,7 +74,9 @@ class LakeSpark:
 
         from arctic_orchestration.lake.session import spark_session
 
-        self._started_here = SparkSession.getActiveSession() is None
+        # Over Connect, each session that is asked for is one of its own.
+        over_connect = self._settings.spark_remote is not None
+        self._started_here = over_connect or SparkSession.getActiveSession() is None
         ended: list[SparkSession | BaseException] = []
 
         def start() -> None:

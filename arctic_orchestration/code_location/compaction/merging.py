@@ -18,6 +18,7 @@ from arctic_orchestration.code_location.compaction.runs import worker_name
 from arctic_orchestration.compaction.worker import What, WorkDone, Worker, WorkerEvent
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake.merging.merge import merge
+from arctic_orchestration.lake.merging.sessions import cancel_merges
 from arctic_orchestration.lake.tables import open_catalog
 from arctic_orchestration.settings import Settings
 
@@ -91,7 +92,7 @@ def merge_tasks(
         queues=[config.queue],
         parallelism=config.parallelism,
         name=worker_name(context.run_id),
-        cancel=session.sparkContext.cancelAllJobs,
+        cancel=partial(cancel_merges, session),
         on_event=events.put,
     )
     return attended(worker, timedelta(seconds=config.until_idle), events, tally.hear)

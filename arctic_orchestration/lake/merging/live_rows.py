@@ -9,12 +9,11 @@ joined by the file's path, and equality deletes are joined as a hash table, or, 
 many, by merging.
 """
 
-import threading
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
-from weakref import WeakKeyDictionary
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyiceberg.types as iceberg
@@ -24,6 +23,7 @@ from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.fitting import ordered
 from arctic_orchestration.lake.merging.deletes import (
@@ -34,39 +34,17 @@ from arctic_orchestration.lake.merging.deletes import (
     plain_path,
 )
 from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.ways import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
+from arctic_orchestration.lake.reading import literal_path
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
-from arctic_orchestration.lake.spark_versions import (
-    READS_OLDER_SCHEMAS,
-    file_metadata,
-    session_settings,
-    small_frame,
-)
+from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 
 #: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
 _MOST_HASHED = 1_000_000
-
-#: For a session in which a group's files are one partition, in one job without surprises.
-_SESSION = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.files.maxPartitionBytes": str(1 << 50),
-    "spark.sql.files.maxRecordsPerFile": "0",
-    "spark.sql.files.minPartitionNum": "1",
-    # A struct of which no field that is asked for is in the file is not therefore null.
-    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    "spark.sql.sources.useV1SourceList": "parquet",
-}
-
-_sessions: "WeakKeyDictionary[SparkSession, SparkSession]" = WeakKeyDictionary()
-_sessions_lock = threading.Lock()
+#: Hadoop has one for several, and leaves those after a scheme.
+_SLASHES = re.compile(r"(?<!:)(?<!:/)/+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +77,14 @@ class LiveRows:
         return int(found["gone"] or 0)
 
 
-def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: bool) -> LiveRows:
+def live_rows(
+    spark: SparkSession,
+    session: SparkSession,
+    table: Table,
+    group: FileGroup,
+    *,
+    in_order: bool,
+) -> LiveRows:
     """The rows of the group's files, with all deletes applied that the files list.
 
     Rows of one file stay together and in their order. Files come by size, the greatest first,
@@ -109,11 +94,13 @@ def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: 
     Equality is that of the specification: nulls are equal, a NaN equals a NaN, zero and minus zero
     differ.
 
+    Args:
+        session: of :func:`~arctic_orchestration.lake.merging.sessions.merging_session`.
+
     Errors:
         UnsupportedTable: a file is not Parquet, or lacks field ids.
         LakeError: a file is missing, broken, or not what the table says of it.
     """
-    session = _merging_session(spark)
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
     require_readable(table, group, chains)
@@ -121,13 +108,13 @@ def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: 
         require_current_schema(table, group)
     positions = deleted_positions(table.io, group.files)
     columns = _by_number(schema)
-    rows = _read(session, columns, [file.path for file in group.files])
+    rows, urls = _read(session, columns, [file.path for file in group.files])
     many = [chain for chain in chains if chain.rows > _MOST_HASHED]
     sizes = [file.size for file in group.files]
     sorting = bool(many) or (in_order and sizes != sorted(sizes, reverse=True))
     counted = Observation() if chains else None
     if positions or chains or sorting:
-        rows = _with_file_facts(spark, rows, group, positions, chains)
+        rows = _with_file_facts(spark, rows, group, urls, positions, chains)
     if positions:
         word = F.get("deleted", F.shiftright("position", 6).cast("int"))
         bit = F.getbit(word, F.col("position").bitwiseAND(F.lit(63)).cast("int"))
@@ -156,24 +143,6 @@ def live_rows(spark: SparkSession, table: Table, group: FileGroup, *, in_order: 
     )
 
 
-def _merging_session(spark: SparkSession) -> SparkSession:
-    """A session beside the given one, with its settings and those for merging.
-
-    What merging needs must not be seen by others that use the session at the same time. Small
-    tables are made in the given one, since making them makes a session the active one.
-    """
-    with _sessions_lock:
-        session = _sessions.get(spark)
-        if session is None:
-            session = _sessions[spark] = spark.newSession()
-        have = session_settings(session)
-        for key, value in {**session_settings(spark), **_SESSION}.items():
-            # A session that was there before may have been given settings of the JVM.
-            if have.get(key) != value and session.conf.isModifiable(key):
-                session.conf.set(key, value)
-        return session
-
-
 def _by_number(schema: Schema) -> Schema:
     """Top-level columns are named by their ids: no name clashes, whatever the table calls them."""
     return Schema(
@@ -186,47 +155,43 @@ def _by_number(schema: Schema) -> Schema:
     )
 
 
-def _read(session: SparkSession, schema: Schema, paths: Sequence[str]) -> DataFrame:
-    """The rows of exactly these files, in one partition.
+def _read(
+    session: SparkSession, schema: Schema, paths: Sequence[str]
+) -> tuple[DataFrame, Mapping[str, str]]:
+    """The rows of exactly these files, in one partition; and the files' URLs by their paths.
+
+    A URL is what ``_metadata.file_path`` has.
 
     Errors:
         LakeError: Spark would read other files: it leaves out those whose names begin with an
             underscore or a dot.
     """
     reader = session.read.schema(spark_schema(schema)).option("recursiveFileLookup", "true")
-    # Spark's own switch: an escaped pattern cannot hold a colon.
-    rows = reader.option("__globPaths__", "false").parquet(*paths)
-    taken = {plain_path(path) for path in rows.inputFiles()}
-    wanted = {plain_path(found): path for path, found in _as_spark_says(session, paths).items()}
-    if taken != wanted.keys():
-        left_out = sorted(path for found, path in wanted.items() if found not in taken)
-        raise LakeError(f"Spark does not read {left_out or sorted(taken - wanted.keys())}")
-    return rows.coalesce(1)
+    if is_over_connect(session):
+        # The server takes the switch below for another one, as it writes its name in small letters.
+        rows = reader.parquet(*map(literal_path, paths))
+    else:
+        # Spark's own switch: an escaped pattern cannot hold a colon.
+        rows = reader.option("__globPaths__", "false").parquet(*paths)
+    taken = {unquote(plain_path(url)): _as_metadata_has_it(url) for url in rows.inputFiles()}
+    wanted = {_SLASHES.sub("/", plain_path(path)): path for path in paths}
+    if taken.keys() != wanted.keys():
+        left_out = sorted(path for plain, path in wanted.items() if plain not in taken)
+        raise LakeError(f"Spark does not read {left_out or sorted(taken.keys() - wanted.keys())}")
+    return rows.coalesce(1), {path: taken[plain] for plain, path in wanted.items()}
 
 
-def _as_spark_says(session: SparkSession, paths: Sequence[str]) -> Mapping[str, str]:
-    """The paths as ``_metadata.file_path`` has them: a URL with Java's idea of escapes.
-
-    Local ones with one slash there, whatever the form in which they were given, and with three
-    from ``inputFiles`` and from Hadoop.
-    """
-    jvm: Any = session._jvm
-    java_session: Any = session._jsparkSession
-    configuration = java_session.sessionState().newHadoopConf()
-    found = {}
-    for path in paths:
-        hadoop = jvm.org.apache.hadoop.fs.Path(path)
-        files = hadoop.getFileSystem(configuration)
-        said = files.makeQualified(hadoop).toUri().toString()
-        local = plain_path(said)
-        found[path] = said if local == said else f"file:{local}"
-    return found
+def _as_metadata_has_it(url: str) -> str:
+    """The URL of an input file as ``_metadata.file_path`` has it: local ones with one slash."""
+    local = plain_path(url)
+    return url if local == url else f"file:{local}"
 
 
 def _with_file_facts(
     spark: SparkSession,
     rows: DataFrame,
     group: FileGroup,
+    urls: Mapping[str, str],
     positions: Mapping[str, DeletedPositions],
     chains: Sequence[EqualityChain],
 ) -> DataFrame:
@@ -236,9 +201,8 @@ def _with_file_facts(
     tells of it.
     """
     paths = [file.path for file in group.files]
-    said = _as_spark_says(spark, paths)
     facts = {
-        "path": pa.array([said[path] for path in paths], pa.string()),
+        "path": pa.array([urls[path] for path in paths], pa.string()),
         "number": pa.array(range(len(paths)), pa.int64()),
         "deleted": pa.array(
             [positions[path].words.view("int64") if path in positions else None for path in paths],
@@ -250,7 +214,7 @@ def _with_file_facts(
     metadata = file_metadata(rows)
     return rows.select(
         "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
-    ).join(F.broadcast(small_frame(spark, pa.table(facts))), F.col("file") == F.col("path"))
+    ).join(F.broadcast(facts_frame(spark, rows, pa.table(facts))), F.col("file") == F.col("path"))
 
 
 def _joined(
@@ -263,11 +227,10 @@ def _joined(
     """Adds the reach of the farthest delete that has the row's values, or null."""
     narrow = only(columns, set(chain.field_ids))
     paths = [delete.path for delete in chain.deletes]
-    deletes = _read(rows.sparkSession, narrow, paths)
-    said = _as_spark_says(spark, paths)
+    deletes, urls = _read(rows.sparkSession, narrow, paths)
     reach = pa.table(
         {
-            "path": pa.array([said[path] for path in paths], pa.string()),
+            "path": pa.array([urls[path] for path in paths], pa.string()),
             "reach": pa.array([chain.reach[path] for path in paths], pa.int64()),
         }
     )
@@ -277,7 +240,7 @@ def _joined(
     names = [f"key_{number}_{field_id}" for field_id in chain.field_ids]
     values = (
         deletes.select(*keys, file_metadata(deletes).file_path.alias("file"))
-        .join(F.broadcast(small_frame(spark, reach)), F.col("file") == F.col("path"))
+        .join(F.broadcast(facts_frame(spark, rows, reach)), F.col("file") == F.col("path"))
         .groupBy(*names)
         .agg(F.max("reach").alias(f"reach_{number}"))
     )

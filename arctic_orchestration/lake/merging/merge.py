@@ -28,12 +28,14 @@ from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.data_files import files_below, remove_directory, with_all_ids
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.java_errors import one_line
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.live_rows import live_rows
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.plain_files import plain_files
 from arctic_orchestration.lake.merging.rewriting import WorkersUnable, rewritten
 from arctic_orchestration.lake.merging.row_groups import append_row_groups, read_footers
+from arctic_orchestration.lake.merging.sessions import merging_session
 from arctic_orchestration.lake.merging.ways import Way, choose_way, why_not_appended
 from arctic_orchestration.lake.partitioning import transformed
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
@@ -134,7 +136,7 @@ def merge(
             )
             because = f"{because}; {how}"
     except BaseException as error:
-        _clean_up(spark, below, error)
+        _clean_up(table, below, error)
         if isinstance(error, PySparkException | Py4JError):
             raise LakeError(
                 f"{name}: merging {len(group.files)} files failed: {_reason(error)}"
@@ -185,7 +187,7 @@ def _decoded(
             except WorkersUnable as error:
                 reason = f"Spark's workers cannot run it in Python: {error}"
             else:
-                _remove_others(spark, table, directory, paths)
+                _remove_others(table, directory, paths)
                 outputs = _finished(table, paths)
                 _require_all(table, group, 0, outputs)
                 how = "by Arrow in a worker of Spark, as rows and columns stay as they are"
@@ -203,22 +205,22 @@ def _decoded_by_spark(
     order = table.sort_order()
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
-    live = live_rows(spark, table, group, in_order=order.is_unsorted and count > 1)
-    rows = live.rows
-    if not order.is_unsorted:
-        rows = _sorted(rows, table)
-    _write(rows, table, directory, math.ceil((live.rows_in - live.deleted_by_position) / count))
+    with merging_session(spark) as session:
+        live = live_rows(spark, session, table, group, in_order=order.is_unsorted and count > 1)
+        rows = live.rows if order.is_unsorted else _sorted(live.rows, table)
+        left = live.rows_in - live.deleted_by_position
+        _write(rows, table, directory, math.ceil(left / count))
+        deleted = live.deleted_by_position + live.deleted_by_equality()
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        found = sorted(files_below(spark, directory))
+        found = sorted(files_below(table, directory))
         outputs = _finished(table, list(pool.map(partial(with_all_ids, table), found)))
-    deleted = live.deleted_by_position + live.deleted_by_equality()
     _require_all(table, group, deleted, outputs)
     return outputs, deleted, None if order.is_unsorted else order.order_id
 
 
-def _remove_others(spark: SparkSession, table: Table, directory: str, paths: list[str]) -> None:
+def _remove_others(table: Table, directory: str, paths: list[str]) -> None:
     """Removes what an attempt of the task left that was lost and made again."""
-    for path in set(files_below(spark, directory)) - set(paths):
+    for path in set(files_below(table, directory)) - set(paths):
         table.io.delete(plain_path(path))
 
 
@@ -276,9 +278,9 @@ def _require_all(
         )
 
 
-def _clean_up(spark: SparkSession, directory: str, error: BaseException) -> None:
+def _clean_up(table: Table, directory: str, error: BaseException) -> None:
     try:
-        remove_directory(spark, directory)
+        remove_directory(table, directory)
     except Exception as failure:
         error.add_note(f"{directory} could not be removed: {failure}")
 
@@ -290,4 +292,4 @@ def _reason(error: Exception) -> str:
     while said is not None:
         parts.append(str(said.toString()).splitlines()[0])
         said = said.getCause()
-    return "; ".join(dict.fromkeys(parts)) or str(error)
+    return "; ".join(dict.fromkeys(parts)) or one_line(str(error))

@@ -14,7 +14,7 @@ told.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
@@ -53,6 +54,11 @@ _ZSTD_LEVEL = 3
 _UNABLE = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH", "Cannot run program")
 #: The reason, by what the files are read with: asked for once in a session.
 _unable: "WeakKeyDictionary[SparkSession, dict[type[FileIO], str]]" = WeakKeyDictionary()
+
+
+#: What runs in the worker: given the rows of its task, the paths of the outputs or what went wrong.
+_Work = Callable[[Iterable[object]], Iterator[list[str] | str]]
+_ANSWER = "paths array<string>, problem string"
 
 
 class WorkersUnable(Exception):
@@ -105,7 +111,7 @@ def rewritten(
     paths = [file.path for file in group.files]
     work = partial(_in_worker, table.io, paths, directory.rstrip("/"), writing)
     try:
-        (answer,) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
+        answer = _run_over_connect(spark, work) if is_over_connect(spark) else _run(spark, work)
     except (PySparkException, Py4JError) as error:
         if reason := _inability(str(error)):
             unable[type(table.io)] = reason
@@ -148,8 +154,31 @@ def rewrite_files(
     return outputs.paths
 
 
+def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:
+    """The answer of one task; faster than ``mapInArrow``, most of all the first time."""
+    (answer,) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
+    found: list[str] | str = answer
+    return found
+
+
+def _run_over_connect(spark: "SparkSession", work: "_Work") -> list[str] | str:
+    """The answer of one task, of a session without RDDs."""
+    task = spark.range(0, 1, 1, 1).mapInArrow(partial(_as_batch, work), _ANSWER)
+    (answer,) = task.collect()
+    return answer.problem if answer.problem is not None else list(answer.paths)
+
+
+def _as_batch(work: "_Work", rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for answer in work(rows):
+        paths, problem = (None, answer) if isinstance(answer, str) else (answer, None)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([paths], pa.list_(pa.string())), pa.array([problem], pa.string())],
+            names=["paths", "problem"],
+        )
+
+
 def _in_worker(
-    io: FileIO, paths: Sequence[str], directory: str, writing: Writing, rows: Iterable[int]
+    io: FileIO, paths: Sequence[str], directory: str, writing: Writing, rows: Iterable[object]
 ) -> Iterator[list[str] | str]:
     """The paths of the outputs, or what went wrong: Spark would tell it in a stack of Java's."""
     # A worker that did not read to the end is not used again, and the next one starts cold.
