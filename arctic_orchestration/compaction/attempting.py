@@ -318,12 +318,15 @@ def _blame_of(error: Exception) -> Blame:
     return Blame.TASK
 
 
-#: What is said of a JVM, or a Spark in it, that has ended.
+#: What is said of a JVM, a Spark in it, or a Connect server or its session, that has ended.
 _GONE = (
     "stopped SparkContext",
     "SparkContext was shut down",
     "SparkContext has been shutdown",
     "while trying to connect to the Java server",
+    "StatusCode.UNAVAILABLE",
+    "[INVALID_HANDLE.SESSION_",
+    "[NO_ACTIVE_SESSION]",
 )
 
 

@@ -307,14 +307,22 @@ def test_an_error_of_any_kind_ends_no_thread(
     assert worker.run().of(What.MERGED) == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Cannot call methods on a stopped SparkContext.",
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE",
+        "[INVALID_HANDLE.SESSION_NOT_FOUND] The handle 5d0 is invalid. Session not found.",
+    ],
+)
 def test_a_worker_whose_spark_is_gone_gives_its_tasks_back_and_ends(
-    state: Database, catalog: Catalog
+    state: Database, catalog: Catalog, said: str
 ) -> None:
     """Healthy workers do them; none of them has lost an attempt."""
     offered(state, table_of(catalog, files=6), at_once=1)
 
     def gone(group: FileGroup) -> None:
-        cause = RuntimeError("Cannot call methods on a stopped SparkContext.")
+        cause = RuntimeError(said)
         raise LakeError("lake.words: merging 1 files failed") from cause
 
     with pytest.raises(WorkerBroken, match="merging 1 files failed"):
