@@ -14,7 +14,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev test proof check format bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness screenshots lock clean
+.PHONY: demo dev test proof check format bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -85,6 +85,9 @@ bench-compaction: $(STAMP)  ## what merging small files costs, beside delta-rs, 
 bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.freshness
+
+bench-warm-spark: $(STAMP)  ## from a process to Spark's first result: cold, over Connect, attached
+	$(BIN)/python -m benchmarks.warm_spark
 
 screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
 	sh tools/ensure_chromium
