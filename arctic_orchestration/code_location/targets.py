@@ -57,21 +57,26 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
 def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """What the schedules name as an asset, and is none that the location has."""
     keys = graph.get_all_asset_keys()
-    known = {"/".join(key.path) for key in keys if not any("/" in part for part in key.path)}
-    #: keys that have a slash within a part cannot be named
-    slashed = {key.to_user_string() for key in keys} - known
-    executable = {key.to_user_string() for key in graph.executable_asset_keys} & known
+    known = {key.to_user_string() for key in keys}
+    # Arrivals are found by name. To look up such an asset itself, its name says another key.
+    slashed = {name: key for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
+    executable = {key.to_user_string() for key in graph.executable_asset_keys} - slashed.keys()
     problems = []
     for schedule in schedules:
         field = f"Schedule({schedule.name})"
         for asset in schedule.target.assets:
             if asset not in executable:
-                expected = _one_part(asset, slashed) or f"an asset to run, {_some(executable)}"
+                expected = f"an asset to run, {_some(executable)}"
+                if slashed.get(asset) in graph.executable_asset_keys:
+                    expected = _other_key(asset)
                 problems.append(InvalidInput(f"{field}.target.assets", asset, expected))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+            by_partition = schedule.partitions != "none" or leaf.source.per is not None
             for name, asset in leaf.named_assets().items():
-                if asset not in known:
-                    expected = _one_part(asset, slashed) or f"one of {_some(known)}"
+                if by_partition and asset in slashed and graph.get(slashed[asset]).is_partitioned:
+                    problems.append(InvalidInput(f"{place}.{name}", asset, _other_key(asset)))
+                elif asset not in known:
+                    expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{place}.{name}", asset, expected))
                 elif isinstance(leaf, Check) and leaf.name is not None:
                     problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
@@ -84,7 +89,7 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
             path = f"{field}.constraints[{number}].{constraint.kind}"
             for asset in constraint.named_assets:
                 if asset not in known:
-                    expected = _one_part(asset, slashed) or f"one of {_some(known)}"
+                    expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{path}.assets", asset, expected))
             if isinstance(constraint, ChecksPassed):
                 assets = constraint.assets or schedule.trigger_assets
@@ -93,10 +98,9 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
     return problems
 
 
-def _one_part(asset: str, slashed: Collection[str]) -> str | None:
-    """What is wrong with an asset whose key is one part with a slash; none: it is no such asset."""
-    parts = asset.split("/")
-    return f"the key {parts}: the location has [{asset!r}], one part" if asset in slashed else None
+def _other_key(asset: str) -> str:
+    """What is wrong with the name of an asset whose key is one part with a slash."""
+    return f"the key {asset.split('/')}: the location has [{asset!r}], one part"
 
 
 def _unknown_check(

@@ -155,8 +155,9 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
 def test_an_asset_whose_key_is_one_part_with_a_slash_is_refused() -> None:
     """``AssetSpec("raw/x")`` has another key than the asset that a schedule names ``raw/x``."""
 
-    def refusals(*specs: dg.AssetSpec) -> list[str]:
-        arctic = Arctic(schedules=[Schedule(**{**EACH, "trigger": on.partitions("raw/x")})])
+    def refusals(*specs: dg.AssetSpec, **fields: Any) -> list[str]:
+        schedule = Schedule(**{**EACH, "trigger": on.partitions("raw/x"), **fields})
+        arctic = Arctic(schedules=[schedule])
         defs = dg.Definitions.merge(dg.Definitions(assets=[*ASSETS, *specs]), arctic.definitions())
         try:
             defs.get_repository_def().get_all_jobs()
@@ -169,6 +170,8 @@ def test_an_asset_whose_key_is_one_part_with_a_slash_is_refused() -> None:
         "got 'raw/x', expected the key ['raw', 'x']: the location has ['raw/x'], one part"
     )
     assert refusals(one_part, dg.AssetSpec(["raw", "x"], partitions_def=daily)) == []
+    # Arrivals are counted by the name alone.
+    assert refusals(one_part, partitions="none", target={"assets": ["report"]}) == []
 
 
 def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
