@@ -24,9 +24,9 @@ PICTURES = (
     Picture(
         file="asset-graph.png",
         path="/locations/__repository__@flights/asset-groups/flights/lineage",
-        height=640,
+        height=760,
         ready="""
-            ['weather', 'flights', 'delays_by_route', 'delay_summary', 'Materialized'].every(
+            ['weather', 'flights', 'delays_by_route', 'delay_summary', 'nightly_summary'].every(
                 name => document.body.innerText.includes(name))
             && document.querySelectorAll('svg path').length > 4
             && !document.body.innerText.includes('Loading')
