@@ -1,6 +1,7 @@
 """The code location of ``test_warm_runs``: each run notes that its step began."""
 
 import os
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +17,8 @@ def step(context: dg.OpExecutionContext) -> None:
     """Leaves a file whose name is the job and the run."""
     job = context.run.tags["arctic/job"]
     (Path(os.environ[NOTES]) / f"{job}.{context.run_id}").touch()
+    # Long enough to be killed in the middle of it.
+    time.sleep(0.3)
 
 
 @dg.job(executor_def=dg.in_process_executor)

@@ -32,7 +32,7 @@ from arctic_orchestration_tests.proofs.lake_of_warm_runs import NOTES
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
-KILLS = 1_000 if FULL else 10
+KILLS = 1_000 if FULL else 9
 _SECONDS = 600
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_warm_runs"
 _HOST = "arctic_orchestration.run_launcher.host"
@@ -174,10 +174,8 @@ class WarmLake:
                     )
                 )
             return True
-        found = self.hosts() if what == "host" else self.runs()
-        if not found:
-            return False
-        victim = random.choice(found)
+        look = self.hosts if what == "host" else self.runs
+        victim = random.choice(until_found(look))
         try:
             if how == signal.SIGSTOP:
                 victim.suspend()
@@ -214,6 +212,18 @@ class WarmLake:
             with_suppressed(one.kill)
         self.database.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def until_found(look: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    """What is there, as soon as something is."""
+    found: list[psutil.Process] = []
+
+    def is_there() -> bool:
+        found[:] = look()
+        return bool(found)
+
+    until(is_there, _SECONDS, "a process to kill")
+    return found
 
 
 def with_suppressed(call: Callable[[], Any]) -> None:
@@ -255,8 +265,13 @@ def test_each_trigger_has_one_run_that_counts(lake: MakeLake, backend: str) -> N
     began = time.monotonic()
     while killed.total() < KILLS:
         here.announce()
-        if len(here.announced) % 3 == 0 or not killed:
-            what, how = chances.choice(victims)
+        if len(here.announced) % 2 == 0:
+            # Each once, then at random.
+            what, how = (
+                victims[killed.total()]
+                if killed.total() < len(victims)
+                else (chances.choice(victims))
+            )
             killed[f"{what} {signal.Signals(how).name}"] += here.kill(what, how)
         if len(here.announced) % 30 == 0:
             # A backlog would only say that the machine is slow.
