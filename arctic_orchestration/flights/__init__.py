@@ -18,5 +18,5 @@ Why the partitions are cut so:
   month while more come.
 - A run replaces the rows of exactly its days, so files that come late, runs in another order, and
   a run that was killed and started again all end with the same table.
-- ``nightly_summary`` is about the day that ended on the wall, when files arrived.
+- ``nightly_summary`` is partitioned by the day on which files arrive, which is a day of today.
 """

@@ -1,7 +1,7 @@
-"""An asset of the day that ended, in the time of the clock on the wall.
+"""An asset of the day that ended, partitioned by the day on which files arrive.
 
-The days of the flights are those of 2013, and the last one that ended will always be 31 December.
-What arrives does so today: each night there is a summary of it.
+The days of the flights end with 31 December 2013, which therefore stays the last one that ended.
+Their files arrive today: each night there is a summary of what arrived.
 """
 
 from collections.abc import Iterator

@@ -44,7 +44,7 @@ def test_it_counts_what_arrived_in_its_window_each_file_once(
     }
 
 
-def test_a_run_is_for_a_day_of_the_clock_on_the_wall(lake: FlightsLake) -> None:
+def test_a_run_is_for_a_day_of_arrival(lake: FlightsLake) -> None:
     """On the first day of 2026 nothing arrived."""
     made = lake.materialize("nightly_summary", partition="2026-01-01")
     (event,) = made.asset_materializations_for_node("nightly_summary")
