@@ -24,7 +24,7 @@ from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
 from arctic_orchestration.scheduling import cycles
 from arctic_orchestration.scheduling.schedule import Schedule, Target
-from arctic_orchestration.triggers import Check
+from arctic_orchestration.triggers import Check, Leaf
 
 
 def asset_key(name: str) -> dg.AssetKey:
@@ -58,22 +58,21 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
     """What the schedules name as an asset, and is none that the location has."""
     keys = graph.get_all_asset_keys()
     known = {key.to_user_string() for key in keys}
-    # Arrivals are found by name. To look up such an asset itself, its name says another key.
-    slashed = {name: key for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
-    executable = {key.to_user_string() for key in graph.executable_asset_keys} - slashed.keys()
+    # Arrivals are found by name. What is looked up by key is another asset, or none.
+    other = {name for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
+    executable = {key.to_user_string() for key in graph.executable_asset_keys} - other
     problems = []
     for schedule in schedules:
         field = f"Schedule({schedule.name})"
         for asset in schedule.target.assets:
             if asset not in executable:
                 expected = f"an asset to run, {_some(executable)}"
-                if slashed.get(asset) in graph.executable_asset_keys:
+                if asset in other and dg.AssetKey(asset) in graph.executable_asset_keys:
                     expected = _other_key(asset)
                 problems.append(InvalidInput(f"{field}.target.assets", asset, expected))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
-            by_partition = schedule.partitions != "none" or leaf.source.per is not None
             for name, asset in leaf.named_assets().items():
-                if by_partition and asset in slashed and graph.get(slashed[asset]).is_partitioned:
+                if asset in other and _looks_up_partitions(leaf):
                     problems.append(InvalidInput(f"{place}.{name}", asset, _other_key(asset)))
                 elif asset not in known:
                     expected = f"one of {_some(known)}"
@@ -96,6 +95,11 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                 for check in constraint.checks:
                     problems += _unknown_check(f"{path}.checks", check, assets, graph)
     return problems
+
+
+def _looks_up_partitions(leaf: Leaf) -> bool:
+    """Whether a leaf says what only the partitions definition of its asset can answer."""
+    return leaf.needs_all or leaf.source.per is not None or leaf.source.mapping is not None
 
 
 def _other_key(asset: str) -> str:

@@ -16,7 +16,7 @@ by_region = dg.MultiPartitionsDefinition({"date": daily, "region": regions})
 DAILY = "daily partitions from 2026-01-01 (UTC)"
 
 
-def spec(name: str, **given: Any) -> dg.AssetSpec:
+def spec(name: str | list[str], **given: Any) -> dg.AssetSpec:
     return dg.AssetSpec(name, **given)
 
 
@@ -152,26 +152,27 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     assert refused(**fields) == ()
 
 
-def test_an_asset_whose_key_is_one_part_with_a_slash_is_refused() -> None:
-    """``AssetSpec("raw/x")`` has another key than the asset that a schedule names ``raw/x``."""
+def test_an_asset_whose_key_is_one_part_with_a_slash() -> None:
+    """``AssetSpec("raw/x")`` is found by its name; not where its key must be what the name says."""
 
-    def refusals(*specs: dg.AssetSpec, **fields: Any) -> list[str]:
-        schedule = Schedule(**{**EACH, "trigger": on.partitions("raw/x"), **fields})
-        arctic = Arctic(schedules=[schedule])
-        defs = dg.Definitions.merge(dg.Definitions(assets=[*ASSETS, *specs]), arctic.definitions())
+    def refusal(*assets: Any, **fields: Any) -> str:
+        schedule = Schedule(**{**EACH, "trigger": on.partitions("raw/x", count="all"), **fields})
+        defs = dg.Definitions.merge(
+            dg.Definitions(assets=[*ASSETS, *assets]),
+            Arctic(schedules=[schedule]).definitions(),
+        )
         try:
             defs.get_repository_def().get_all_jobs()
         except Exception as error:
-            return str(error.__cause__ or error).splitlines()
-        return []
+            return str(error.__cause__ or error).splitlines()[-1]
+        return ""
 
+    other_key = "the key ['raw', 'x']: the location has ['raw/x'], one part"
     one_part = spec("raw/x", partitions_def=daily)
-    assert refusals(one_part)[-1].endswith(
-        "got 'raw/x', expected the key ['raw', 'x']: the location has ['raw/x'], one part"
-    )
-    assert refusals(one_part, dg.AssetSpec(["raw", "x"], partitions_def=daily)) == []
-    # Arrivals are counted by the name alone.
-    assert refusals(one_part, partitions="none", target={"assets": ["report"]}) == []
+    assert refusal(one_part).endswith(other_key)
+    assert refusal(one_part, trigger=on.partitions("raw/x", complete=True)).endswith(other_key)
+    assert refusal(one_part, spec(["raw", "x"], partitions_def=daily)) == ""
+    assert refusal(one_part, trigger=on.partitions("raw/x")) == ""
 
 
 def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
