@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.events.log_rows import ARRIVALS, CHECK, FRESHNESS
 from arctic_orchestration.events.news import LogNews, news_of
@@ -45,10 +46,13 @@ class Wakeup:
         self._event = threading.Event()
         #: how often there was something new
         self.number = 0
+        #: and when it was noticed last; a sensor that has ticked since knows of it
+        self.woken_at = utc_now()
 
     def wake(self) -> None:
         """Ends the wait of the loop, or its next one."""
         self.number += 1
+        self.woken_at = utc_now()
         self._event.set()
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
@@ -65,8 +69,6 @@ class Wakeup:
 
 
 sensors, queue = Wakeup(), Wakeup()
-#: up to which of the news each sensor has ticked
-_ticked: dict[str, int] = {}
 
 
 class _WakeableStop:
@@ -127,12 +129,13 @@ def install() -> None:
         return sensor_loop(self, workspace, _WakeableStop(stop))  # type: ignore[arg-type]
 
     def waits(state: Any, remote_sensor: Any, *rest: Any) -> bool:
-        key, number = state.selector_id, sensors.number
-        is_new = remote_sensor.name in _SENSORS and _ticked.get(key, 0) < number
-        if is_new or not is_under_min_interval(state, remote_sensor, *rest):
-            _ticked[key] = number
-            return False
-        return True
+        # Asked twice for a tick: when it is chosen, and when it begins.
+        if remote_sensor.name in _SENSORS:
+            since_tick = sensor.get_elapsed(state)
+            since_news = (utc_now() - sensors.woken_at).total_seconds()
+            if since_tick is not None and since_tick > since_news:
+                return False
+        return bool(is_under_min_interval(state, remote_sensor, *rest))
 
     def tick_of_thread(*args: Any) -> Any:
         # What came while the sensor ticked woke the loop when it could not begin another tick.

@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
     QueuedRunCoordinatorDaemon,
 )
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.coordinator import wakeups
 from arctic_orchestration.coordinator.wakeups import Wakeup, watch
 from arctic_orchestration.errors import DatabaseUnavailable
@@ -102,29 +104,29 @@ def in_daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-class State:
-    selector_id = "one"
-    last_tick_start_timestamp = None
-
-
 class Sensor:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.min_interval_seconds = 600
 
 
-def test_a_woken_dispatcher_ticks_once_before_its_interval_is_over(
+def test_a_woken_dispatcher_ticks_before_its_interval_is_over(
     in_daemon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sensor, "is_under_min_interval", lambda *_: True)
+    """Dagster asks twice for a tick; a sensor that has ticked since the news waits again."""
+    elapsed = 10.0
+    monkeypatch.setattr(sensor, "get_elapsed", lambda _: elapsed)
     monkeypatch.setattr(wakeups, "sensors", Wakeup())
-    monkeypatch.setattr(wakeups, "_ticked", {})
     wakeups.install()
     waits: Any = sensor.is_under_min_interval
-    assert waits(State(), Sensor("arctic_dispatcher"))
+    wakeups.sensors.woken_at = utc_now() - timedelta(seconds=60)
+    assert waits(None, Sensor("arctic_dispatcher"))
     wakeups.sensors.wake()
-    assert waits(State(), Sensor("of_a_user"))
-    assert not waits(State(), Sensor("arctic_dispatcher"))
-    assert waits(State(), Sensor("arctic_dispatcher"))
+    assert waits(None, Sensor("of_a_user"))
+    assert not waits(None, Sensor("arctic_dispatcher"))
+    assert not waits(None, Sensor("arctic_dispatcher"))
+    elapsed = -1.0
+    assert waits(None, Sensor("arctic_dispatcher"))
 
 
 def test_other_processes_keep_dagsters_loops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class HostedPlace:
 
     def __init__(self, folder: Path, code: str, config: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.code = folder / "code.py"
+        self.code = folder / "hosted_lake.py"
         self.code.write_text(code)
         home = folder / "home"
         home.mkdir()

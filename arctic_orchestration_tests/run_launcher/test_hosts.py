@@ -285,3 +285,17 @@ def test_a_folder_that_others_may_enter_is_refused(
         monkeypatch.setenv("ARCTIC_RUN_HOSTS", folder)
         with pytest.raises(ConfigurationError, match="mode 0700"):
             messages.folder()
+
+
+def test_a_host_has_the_environment_of_the_code_server(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what ``.env`` beside the code says, and its working directory."""
+    place = make(CODE.replace("VERSION = 1", "VERSION = os.environ.get('OF_THE_FILE')"))
+    (place.folder / ".env").write_text("OF_THE_FILE=yes\n")
+    # The code server begins where whoever starts it is.
+    monkeypatch.chdir(place.folder)
+    place.restart()
+    note = place.said(place.run().run_id)
+    assert note["folder"] == str(place.folder)
+    assert note["version"] == "yes"

@@ -1,0 +1,74 @@
+"""Proof: a run host is after many runs as it was after the first ones.
+
+``ARCTIC_PROOF=full``: 5,000 runs.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+RUNS = 5_000 if FULL else 30
+#: runs at once
+AT_ONCE = 4
+CODE = """
+import dagster as dg
+
+@dg.op
+def step(): ...
+
+@dg.job(executor_def=dg.in_process_executor)
+def work():
+    step()
+
+defs = dg.Definitions(jobs=[work])
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[HostedPlace]:
+    with hosted_place(tmp_path, CODE) as made:
+        yield made
+
+
+def execute(place: HostedPlace, runs: int) -> None:
+    """Runs so many, a few at a time."""
+    running: list[str] = []
+    for _ in range(runs):
+        running.append(place.launch(place.create()))
+        while len(running) == AT_ONCE:
+            (first,) = running[:1]
+            assert place.ended(first).status is dg.DagsterRunStatus.SUCCESS
+            running.pop(0)
+    for run_id in running:
+        assert place.ended(run_id).status is dg.DagsterRunStatus.SUCCESS
+
+
+def test_a_host_stays_as_it_is(place: HostedPlace) -> None:
+    execute(place, 10)
+    (host,) = place.hosts()
+    process = psutil.Process(host["pid"])
+    until(lambda: not place.hosts()[0]["runs"], "all processes have ended")
+    files = {name for name in os.listdir(tempfile.gettempdir()) if "arctic" in name}
+    before = (process.num_fds(), process.num_threads(), process.memory_info().rss)
+    began = time.monotonic()
+    execute(place, RUNS)
+    until(lambda: not place.hosts()[0]["runs"], "all processes have ended")
+    after = (process.num_fds(), process.num_threads(), process.memory_info().rss)
+    assert place.hosts()[0]["pid"] == host["pid"]
+    assert place.hosts()[0]["launched"] == RUNS + 10
+    assert after[:2] == before[:2]
+    assert after[2] < before[2] * 1.05
+    assert {name for name in os.listdir(tempfile.gettempdir()) if "arctic" in name} <= files
+    print(f"{RUNS} runs in {time.monotonic() - began:.0f} s; open files, threads, bytes of memory:")
+    print(before, after)
