@@ -18,7 +18,7 @@ from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.flights.carriers import carrier_days
 from arctic_orchestration.flights.nightly import nightly_summary
 from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, FLIGHTS, WEATHER
-from arctic_orchestration.lake.spark_resource import pyspark_resource
+from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 
 
 def flights_definitions() -> dg.Definitions:
@@ -39,7 +39,7 @@ def flights_definitions() -> dg.Definitions:
             nightly_summary,
             carrier_days,
         ],
-        resources={"pyspark": pyspark_resource()},
+        resources={"pyspark": _spark()},
         executor=dg.in_process_executor,
     )
 
@@ -53,8 +53,15 @@ def flights_compaction() -> dg.Definitions:
         tables=[spec.identifier for spec in (FLIGHTS, DELAYS_BY_ROUTE, WEATHER, DELAY_SUMMARY)],
         mode="run",
         interval_seconds=5,
-        until_idle=timedelta(seconds=20),
+        until_idle=timedelta(seconds=8),
+        # Of the same properties, so that a JVM that was started for one run suits all of them.
+        spark=_spark(),
     )
+
+
+def _spark() -> LakeSparkResource:
+    # A day has some thousand rows: two hundred tasks for each shuffle would be mostly empty.
+    return pyspark_resource(properties={"spark.sql.shuffle.partitions": "4"})
 
 
 def flights_tasks() -> dg.Definitions:

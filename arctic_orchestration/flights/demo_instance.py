@@ -17,6 +17,10 @@ from arctic_orchestration.code_location.compaction.runs import QUEUE_TAG
 
 LOCATION = "flights"
 
+#: JVMs of the demo live for a minute, and have little to do: what they compile well takes longer
+#: than it saves.
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
 #: set in the environment of the demo's own processes, to the demo's folder
 _MARK = "ARCTIC_DEMO"
 
@@ -26,12 +30,12 @@ _DAGSTER_YAML = {
         "module": "arctic_orchestration.coordinator",
         "class": "ArcticRunCoordinator",
         "config": {
-            "max_concurrent_runs": 3,
+            "max_concurrent_runs": 2,
             "queues": {
                 "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
-                # One of the three is enough for merging; it may not wait for the others for ever.
+                # One of the two is enough for merging; it may not wait for the others for ever.
                 "compaction": {"share": 1, "match": {"tags": {QUEUE_TAG: "*"}}},
-                "default": {"share": 2},
+                "default": {"share": 1},
             },
         },
     },
@@ -76,6 +80,7 @@ class DemoInstance:
             _MARK: str(self.home),
             "DAGSTER_HOME": str(self.home),
             "PYTHONUNBUFFERED": "1",
+            "JAVA_TOOL_OPTIONS": os.environ.get("JAVA_TOOL_OPTIONS", _SHORT_LIVED_JVM),
         }
 
     @property

@@ -66,9 +66,9 @@ _TEXT, _INSTANT = StringType(), TimestamptzType()
 _FED_BY_DAY = {
     "arctic.compaction.target-size": "4MiB",
     "arctic.compaction.minor.min-files": "4",
-    "arctic.compaction.minor.interval": "10s",
-    "arctic.compaction.check-interval": "15s",
-    "arctic.compaction.commit-interval": "5s",
+    "arctic.compaction.minor.interval": "5s",
+    "arctic.compaction.check-interval": "5s",
+    "arctic.compaction.commit-interval": "3s",
 }
 
 #: Every column of the CSV, and the day in New York. Times of day are numbers like 1745.
