@@ -28,8 +28,14 @@ from rich.text import Text
 
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_compaction import compacted, progress
-from arctic_orchestration.flights.demo_end import Rest, failed_jobs, last_tick, runs_of_schedules
-from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
+from arctic_orchestration.flights.demo_end import (
+    Rest,
+    failed_jobs,
+    last_tick,
+    runs_of_schedules,
+    seconds_at_work,
+)
+from arctic_orchestration.flights.demo_instance import LAUNCHERS, LOCATION, DemoInstance
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
 from arctic_orchestration.flights.feeds import asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import Landing
@@ -238,7 +244,8 @@ class Demo:
         runs = instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]))
         self._console.print(
             f"{self._landed} files landed, {seen.events} events taken, {runs} runs succeeded, "
-            f"{time.monotonic() - self._began:.0f} s.",
+            f"{time.monotonic() - self._began:.0f} s, of which runs worked "
+            f"{seconds_at_work(instance):.0f} s.",
             highlight=False,
         )
         for difference in differences[:20]:
@@ -288,8 +295,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".demo"), help="folder of the demo")
     parser.add_argument("--days", type=int, default=7, help="days of 2013 to land")
+    parser.add_argument(
+        "--launcher", choices=sorted(LAUNCHERS), default="warm", help="how runs begin"
+    )
     given = parser.parse_args()
-    demo = Demo(DemoInstance(given.home.resolve()), first_days(given.days), Console())
+    place = DemoInstance(given.home.resolve(), given.launcher)
+    demo = Demo(place, first_days(given.days), Console())
     sys.exit(0 if demo.run() else 1)
 
 

@@ -57,6 +57,21 @@ class Rest:
         return len(self._ticks) > _TICKS_AT_REST
 
 
+def seconds_at_work(instance: dg.DagsterInstance) -> float:
+    """Seconds in which a step of a run was executed; steps beside each other count once."""
+    spans = sorted(
+        (step.start_time, step.end_time)
+        for run in instance.get_runs()
+        for step in instance.get_run_step_stats(run.run_id)
+        if step.start_time is not None and step.end_time is not None
+    )
+    total = until = 0.0
+    for start, end in spans:
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
 def _going_on(schedule: ScheduleView) -> bool:
     held = schedule.jobs.get(JobState.WAITING_CONSTRAINTS, 0)
     return held + schedule.active > 0

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import psutil
@@ -39,14 +40,17 @@ _DAGSTER_YAML = {
             },
         },
     },
-    "run_launcher": {
-        "module": "arctic_orchestration.run_launcher",
-        "class": "ArcticRunLauncher",
-    },
     # A run whose daemon died while starting it is given up, and asked for again.
     "run_monitoring": {"enabled": True},
     # A run whose process was killed with the demo is run again; its tables are the same after.
     "run_retries": {"enabled": True, "max_retries": 3},
+}
+_OURS = {"module": "arctic_orchestration.run_launcher", "class": "ArcticRunLauncher"}
+#: how runs begin: on warm JVMs, with a JVM each, or as Dagster's launcher begins them
+LAUNCHERS: Mapping[str, Mapping[str, Any]] = {
+    "warm": _OURS,
+    "cold-spark": {**_OURS, "config": {"spark": {"sessions": 0}}},
+    "dagster": {"module": "dagster", "class": "DefaultRunLauncher"},
 }
 _WORKSPACE_YAML = {
     "load_from": [
@@ -70,6 +74,7 @@ class DemoInstance:
     """A folder with everything the demo makes: storage, state database, lake and logs."""
 
     home: Path
+    launcher: str = "warm"
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -96,7 +101,8 @@ class DemoInstance:
     def prepare(self) -> None:
         """Makes the folder, or what of it is missing."""
         self.home.mkdir(parents=True, exist_ok=True)
-        (self.home / "dagster.yaml").write_text(yaml.safe_dump(_DAGSTER_YAML))
+        config = {**_DAGSTER_YAML, "run_launcher": dict(LAUNCHERS[self.launcher])}
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump(config))
         self.workspace.write_text(yaml.safe_dump(_WORKSPACE_YAML))
 
     def end_leftovers(self) -> int:

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arctic_orchestration.database.engine import Database
-from arctic_orchestration.flights.demo_instance import LOCATION, DemoInstance
+from arctic_orchestration.flights.demo_instance import LAUNCHERS, LOCATION, DemoInstance
 from arctic_orchestration.flights.feeds import first_days
-from arctic_orchestration.flights.totals import compare, totals_of
+from arctic_orchestration.flights.totals import DAYTIME, compare, totals_of
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.scheduling.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
@@ -71,12 +72,12 @@ def _rolls_up(home: Path) -> bool:
 POINTS: list[Callable[[Path], bool]] = [_spark_writes, _rolls_up, _some_landed, _run_active]
 
 
-def _start(home: Path) -> "subprocess.Popen[bytes]":
+def _start(home: Path, launcher: str = "warm") -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "arctic_orchestration.flights.demo"]
     # A pipe that nobody reads would be full some time, and stop it.
     with _output(home).open("wb") as output:
         return subprocess.Popen(
-            [*command, "--home", str(home), "--days", str(DAYS)],
+            [*command, "--home", str(home), "--days", str(DAYS), "--launcher", launcher],
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -110,3 +111,29 @@ def test_a_demo_that_was_killed_ends_with_the_same_tables(tmp_path: Path) -> Non
         DemoInstance(home.resolve()).end_leftovers()
     totals = totals_of(first_days(DAYS))
     assert compare(open_catalog(_settings(home)), totals) == []
+
+
+def _rows(home: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each table of the lake, sorted."""
+    catalog = open_catalog(_settings(home))
+    tables = {name: catalog.load_table(f"nyc.{name}") for name in DAYTIME}
+    return {
+        name: sorted(table.scan().to_arrow().to_pylist(), key=repr)
+        for name, table in tables.items()
+    }
+
+
+def test_the_tables_are_the_same_however_runs_begin(tmp_path: Path) -> None:
+    """With Dagster's launcher, in run hosts, and in run hosts on warm JVMs: row by row."""
+    found = {}
+    for launcher in LAUNCHERS:
+        home = tmp_path / launcher
+        try:
+            demo = _start(home, launcher)
+            assert demo.wait(900 if FULL else 400) == 0, _output(home).read_text()[-4000:]
+        finally:
+            DemoInstance(home.resolve()).end_leftovers()
+        found[launcher] = _rows(home)
+    first = found.pop("dagster")
+    assert all(first.values())
+    assert all(rows == first for rows in found.values())

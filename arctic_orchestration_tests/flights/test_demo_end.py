@@ -1,6 +1,9 @@
 """When the demo ends: at rest or after a failure, however slow the machine is."""
 
-from arctic_orchestration.flights.demo_end import Rest, failed_jobs
+from types import SimpleNamespace
+from typing import Any
+
+from arctic_orchestration.flights.demo_end import Rest, failed_jobs, seconds_at_work
 from arctic_orchestration.scheduling.jobs import JobState
 from arctic_orchestration.scheduling.views.overview import Overview, ScheduleView
 
@@ -62,3 +65,26 @@ def test_without_a_tick_there_is_no_rest() -> None:
 def test_a_failed_job_is_counted() -> None:
     assert failed_jobs(_seen(succeeded=2)) == 0
     assert failed_jobs(_seen(succeeded=2, failed=1)) == 1
+
+
+class Steps:
+    """An instance of Dagster with two runs, and when their steps began and ended."""
+
+    def __init__(self, *runs: list[tuple[float | None, float | None]]) -> None:
+        self._runs = runs
+
+    def get_runs(self) -> list[Any]:
+        return [SimpleNamespace(run_id=number) for number in range(len(self._runs))]
+
+    def get_run_step_stats(self, number: int) -> list[Any]:
+        return [
+            SimpleNamespace(start_time=start, end_time=end) for start, end in self._runs[number]
+        ]
+
+
+def test_steps_beside_each_other_are_work_once() -> None:
+    """10 to 14 with 12 to 16 are six seconds, 20 to 21 is one; a step that goes on is none."""
+    steps: Any = Steps([(10, 14), (20, 21), (30, None)], [(12, 16), (13, 14), (None, None)])
+    assert seconds_at_work(steps) == 7
+    nothing: Any = Steps()
+    assert seconds_at_work(nothing) == 0
