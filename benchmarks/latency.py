@@ -46,13 +46,22 @@ CONTESTANTS: dict[str, dict[str, Any]] = {
 _SECONDS = 300
 
 
+#: events of a burst, after the others
+BURST = 60
+_IDLE_SECONDS = 60
+
+
 @dataclass(frozen=True)
 class Result:
-    """Seconds of each event, CPU seconds of all, connections to Postgres that were seen."""
+    """Seconds of each event, CPU seconds of all their runs, and what a burst and idling cost."""
 
     starts: list[float]
     ends: list[float]
     cpu: float
+    #: runs a second
+    burst: float | None = None
+    #: share of a core
+    idle: float | None = None
 
 
 def tree_seconds(root: psutil.Process) -> float:
@@ -125,7 +134,28 @@ def measure(at: Place, kind: str, events: int, spark: bool, step: Any) -> Result
                 starts.append(found[-1].start_time - reported)
                 ends.append(found[-1].end_time - reported)
             step()
-        return Result(starts, ends, tree_seconds(root) - cpu)
+        cpu = tree_seconds(root) - cpu
+        if spark:
+            return Result(starts, ends, cpu)
+        before = tree_seconds(root)
+        time.sleep(_IDLE_SECONDS)
+        idle = (tree_seconds(root) - before) / _IDLE_SECONDS
+        return Result(starts, ends, cpu, burst(at.instance), idle)
+
+
+def burst(instance: dg.DagsterInstance) -> float:
+    """Runs a second when many events come at once, from the first start to the last end."""
+    before = len(ended_runs(instance))
+    for _ in range(BURST):
+        instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "a"]))
+    until = time.monotonic() + _SECONDS
+    while len(found := ended_runs(instance)) < before + BURST:
+        if time.monotonic() > until:
+            return (len(found) - before) / _SECONDS
+        time.sleep(0.2)
+    runs = found[before:]
+    span = max(run.end_time for run in runs) - min(run.start_time for run in runs)
+    return len(runs) / float(span)
 
 
 def wait_for_ticks(instance: dg.DagsterInstance) -> None:
@@ -144,7 +174,7 @@ def p95(values: list[float]) -> float:
 
 
 def run_all(backends: list[str], kinds: list[str], events: int, spark_events: int) -> None:
-    console = Console()
+    console = Console(width=120)
     table = Table(title=f"from an event to its run, {events} events ({spark_events} with Spark)")
     for column in (
         "database",
@@ -155,6 +185,8 @@ def run_all(backends: list[str], kinds: list[str], events: int, spark_events: in
         "end median",
         "p95",
         "CPU s a run",
+        "runs a s",
+        "idle",
     ):
         table.add_column(column, justify="right")
     with contextlib.ExitStack() as stack:
@@ -180,6 +212,8 @@ def run_all(backends: list[str], kinds: list[str], events: int, spark_events: in
                             statistics.median(result.ends), p95(result.ends),
                         )),
                         f"{result.cpu / count:.2f}",
+                        "" if result.burst is None else f"{result.burst:.1f}",
+                        "" if result.idle is None else f"{result.idle:.1%}",
                     )  # fmt: skip
     console.print(table)
 

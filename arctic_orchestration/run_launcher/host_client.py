@@ -46,7 +46,7 @@ class HostUnavailable(ArcticError):
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
-        #: not before the code of the location changes
+        #: not before the code of the location changes; otherwise it may be tried again later
         self.lasting = lasting
 
 
@@ -193,7 +193,11 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
     if text:
         answer: dict[str, Any] = json.loads(text)
         return answer
-    return {"ok": False, "why": f"the run host ended with exit code {host.wait()}"}
+    python = location.start["executable_path"]
+    why = (
+        f"the run host ended with exit code {host.wait()}; is this package installed for {python}?"
+    )
+    return {"ok": False, "why": why}
 
 
 @contextmanager

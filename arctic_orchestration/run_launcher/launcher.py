@@ -11,6 +11,7 @@ run its instance, and this instance claims the job; see ``run_worker``.
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -45,6 +46,7 @@ _OF_RUN_WORKERS = ConfigurableClassData(
     "arctic_orchestration.run_launcher.run_worker", "RunWorkerInstance", "{}\n"
 )
 _CANCEL_SECONDS = 10.0
+_UNFIT_SECONDS = 300.0
 
 
 class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
@@ -66,8 +68,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         self._wrapped: RunLauncher[Any] = ConfigurableClassData(
             wrapped.module, wrapped.class_, json.dumps(wrapped.config)
         ).rehydrate(as_type=RunLauncher)  # type: ignore[type-abstract]
-        #: why hosts cannot have a code location, until its code server is another one
-        self._unfit: dict[tuple[str, str], str] = {}
+        #: why hosts cannot have the code of a server, and until when that is not tried again
+        self._unfit: dict[tuple[str, str], tuple[str, float]] = {}
         super().__init__()  # type: ignore[no-untyped-call]
 
     @property
@@ -134,21 +136,26 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             return "its code location has no code server"
         try:
             hosted = host_client.located(location, self._instance, self._rules)
-            if why := self._unfit.get((hosted.key, hosted.server)):
-                return why
-            arguments = ExecuteExternalJobArgs(
-                job_origin=origin, run_id=run.run_id, instance_ref=self._reference(run)
-            )
-            request = {
-                "run_id": run.run_id,
-                "arguments": serialize_value(arguments),
-                "resume": resume,
-                "spark": self._rules.spark.sessions > 0,
-            }
+        except (host_client.HostUnavailable, ConfigurationError) as error:
+            return str(error)
+        why, until = self._unfit.get((hosted.key, hosted.server), ("", 0.0))
+        if time.monotonic() < until:
+            return why
+        arguments = ExecuteExternalJobArgs(
+            job_origin=origin, run_id=run.run_id, instance_ref=self._reference(run)
+        )
+        request = {
+            "run_id": run.run_id,
+            "arguments": serialize_value(arguments),
+            "resume": resume,
+            "spark": self._rules.spark.sessions > 0,
+        }
+        try:
             answer = host_client.launch(hosted, request, self._rules.start_timeout.total_seconds())
         except host_client.HostUnavailable as error:
-            if error.lasting:
-                self._unfit[hosted.key, hosted.server] = str(error)
+            # The queue waits for each launch: what takes long to fail is not tried for each run.
+            until = float("inf") if error.lasting else time.monotonic() + _UNFIT_SECONDS
+            self._unfit[hosted.key, hosted.server] = str(error), until
             return str(error)
         except ConfigurationError as error:
             return str(error)

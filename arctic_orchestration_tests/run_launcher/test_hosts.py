@@ -299,3 +299,35 @@ def test_a_host_has_the_environment_of_the_code_server(
     note = place.said(place.run().run_id)
     assert note["folder"] == str(place.folder)
     assert note["version"] == "yes"
+
+
+def test_a_python_without_this_package_launches_as_before(make: Make, tmp_path: Path) -> None:
+    """Another interpreter of a workspace may have Dagster alone; it is not tried for each run."""
+    place = make()
+    launcher = place.instance.run_launcher
+    assert isinstance(launcher, ArcticRunLauncher)
+    tried = tmp_path / "tried"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho >> {tried}\nexit 1\n")
+    python.chmod(0o755)
+    place.location._executable_path = str(python)  # type: ignore[attr-defined]
+    runs = [place.run() for _ in range(2)]
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+    expected = f"the run host ended with exit code 1; is this package installed for {python}?"
+    assert all(expected in place.messages(run.run_id) for run in runs)
+    assert tried.read_text() == "\n"
+
+
+def test_modules_of_the_same_name_belong_to_their_own_location(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    code = CODE.replace("VERSION = 1", "from settings_of_lake import VERSION")
+    with ExitStack() as stack:
+        places = []
+        for version in ("one", "two"):
+            folder = tmp_path_factory.mktemp(version)
+            (folder / "settings_of_lake.py").write_text(f"VERSION = {version!r}\n")
+            places.append(stack.enter_context(hosted_place(folder, code)))
+        notes = [place.said(place.run().run_id) for place in (*places, *places)]
+    assert [note["version"] for note in notes] == ["one", "two", "one", "two"]
+    assert notes[0]["parent"] == notes[2]["parent"] != notes[1]["parent"] == notes[3]["parent"]
