@@ -16,6 +16,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import PythonFileTarget
 
 from arctic_orchestration.run_launcher import messages
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.templates import write_dagster_yaml
 
 LOCATION = "hosted"
 _SECONDS = 120
@@ -34,7 +36,13 @@ def until(condition: Callable[[], Any], what: str, seconds: float = _SECONDS) ->
 class HostedPlace:
     """One instance, one code location, and the runs that are launched there."""
 
-    def __init__(self, folder: Path, code: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        code: str,
+        config: Mapping[str, Any],
+        database: tuple[PostgresServer, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.code = folder / "hosted_lake.py"
         self.code.write_text(code)
@@ -45,8 +53,11 @@ class HostedPlace:
             "class": "ArcticRunLauncher",
             "config": dict(config),
         }
-        (home / "dagster.yaml").write_text(
-            yaml.safe_dump({"telemetry": {"enabled": False}, "run_launcher": launcher})
+        server, name = database or (None, "")
+        write_dagster_yaml(home, server=server, database_name=name)
+        file = home / "dagster.yaml"
+        file.write_text(
+            yaml.safe_dump({**yaml.safe_load(file.read_text()), "run_launcher": launcher})
         )
         self.home = home
         self.instance = dg.DagsterInstance.from_config(str(home))
@@ -144,13 +155,15 @@ _ENDED = (
 
 
 @contextmanager
-def hosted_place(folder: Path, code: str, **config: Any) -> Iterator[HostedPlace]:
+def hosted_place(
+    folder: Path, code: str, database: tuple[PostgresServer, str] | None = None, **config: Any
+) -> Iterator[HostedPlace]:
     """A place whose hosts have a folder of their own for their sockets, and end with it."""
     # The path of a socket is short; that of a test's folder is not.
     sockets = tempfile.mkdtemp(prefix="hosts-")
     before = os.environ.get("ARCTIC_RUN_HOSTS")
     os.environ["ARCTIC_RUN_HOSTS"] = sockets
-    place = HostedPlace(folder, code, config)
+    place = HostedPlace(folder, code, config, database)
     try:
         yield place
     finally:
