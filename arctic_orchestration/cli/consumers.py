@@ -25,9 +25,7 @@ from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.settings import Settings
 
-app = typer.Typer(
-    help="Partition consumers: everything new since one last looked.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer's name.")]
 LogOption = Annotated[

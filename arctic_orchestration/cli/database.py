@@ -8,7 +8,7 @@ from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
 from arctic_orchestration.settings import Settings
 
-app = typer.Typer(help="The state database.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -22,7 +22,7 @@ from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.scheduling.views.listing import ListedEvent, list_events
 from arctic_orchestration.settings import Settings
 
-app = typer.Typer(help="Events that schedules took.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.command("unmatched")(unmatched_events.unmatched)
 
 _LOOK_EVERY_SECONDS = 1.0

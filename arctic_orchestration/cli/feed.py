@@ -17,7 +17,7 @@ from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFou
 from arctic_orchestration.scheduling.simulation.lines import parse_moment
 from arctic_orchestration.settings import Settings
 
-app = typer.Typer(help="Reading Dagster's event log.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

@@ -39,7 +39,7 @@ from arctic_orchestration.scheduling.views.listing import (
     states_named,
 )
 
-app = typer.Typer(help="Jobs: firings of schedules, and why they wait.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A job's id, or a part of it that no other has.")

@@ -22,7 +22,7 @@ from arctic_orchestration.scheduling.store import ScheduleStore
 from arctic_orchestration.scheduling.views.locations import list_locations
 from arctic_orchestration.settings import Settings
 
-app = typer.Typer(help="Code locations in the state database.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 LocationArgument = Annotated[str, typer.Argument(metavar="LOCATION", help="The location's name.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

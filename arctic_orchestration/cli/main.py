@@ -1,79 +1,76 @@
 """The ``arctic`` command."""
 
-import inspect
 import sys
-from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from arctic_orchestration.cli import (
-    audit,
-    compaction,
-    consumers,
-    database,
-    doctor,
-    events,
-    feed,
-    jobs,
-    locations,
-    partitions,
-    queues,
-    runs,
-    schedules,
-    schema,
-    simulate,
-    tasks,
-    worker,
-)
-from arctic_orchestration.cli.checked_command import CheckedCommand
+from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, MissingExtra
 
+#: What stands in a module of ``cli`` under a name, and its line in the help: in the order of it.
+_COMMANDS = {
+    "worker": ("worker:worker", "Merges files for compaction queues, until SIGTERM or Ctrl-C."),
+    "audit": (
+        "audit:audit",
+        "List what people changed with commands, newest first, and who it was.",
+    ),
+    "simulate": ("simulate:simulate", "Prints each decision of the scheduler as a line of JSON."),
+    "schema": ("schema:schema", "Writes the JSON Schema of a file of schedules (YAML or JSON)."),
+    "doctor": (
+        "doctor:doctor",
+        "Checks the surroundings; exit code 1 when something has to be mended.",
+    ),
+    "schedules": ("schedules:app", "Schedules: what fires, and when."),
+    "jobs": ("jobs:app", "Jobs: firings of schedules, and why they wait."),
+    "locations": ("locations:app", "Code locations in the state database."),
+    "runs": ("runs:app", "Runs that wait in Dagster's queue, and why."),
+    "queues": ("queues:app", "Queues and groups of runs: shares, limits, pauses."),
+    "compaction": (
+        "compaction:app",
+        "Small files of lake tables that are merged into larger ones.",
+    ),
+    "tasks": (
+        "tasks:app",
+        "Tasks with freshness dependencies: assets and jobs that run when their parents are "
+        "fresh enough, once for all clusters.",
+    ),
+    "consumers": (
+        "consumers:app",
+        "Partition consumers: everything new since one last looked.",
+    ),
+    "events": ("events:app", "Events that schedules took."),
+    "partitions": ("partitions:app", "Partitions of assets."),
+    "db": ("database:app", "The state database."),
+    "feed": ("feed:app", "Reading Dagster's event log."),
+}
+
+
+class _Group(TyperGroup):
+    """All commands, each imported when it is called."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (home, line) in _COMMANDS.items():
+            self.add_command(LazyCommand(name, f"arctic_orchestration.cli.{home}", help=line))
+
+
 app = typer.Typer(
     name="arctic",
+    cls=_Group,
     help="Event-driven scheduling for data lakes on Dagster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(schedules.app, name="schedules")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(locations.app, name="locations")
-app.add_typer(runs.app, name="runs")
-app.add_typer(queues.app, name="queues")
-app.add_typer(compaction.app, name="compaction")
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(consumers.app, name="consumers")
-app.command(name="worker")(worker.worker)
-app.add_typer(events.app, name="events")
-app.add_typer(partitions.app, name="partitions")
-app.add_typer(database.app, name="db")
-app.add_typer(feed.app, name="feed")
-app.command(name="audit")(audit.audit)
-app.command(name="simulate")(simulate.simulate)
-app.command(name="schema")(schema.schema)
-app.command(name="doctor")(doctor.doctor)
-
-
-def _prepare(app: typer.Typer) -> None:
-    """Has arguments checked, and joins the lines of each paragraph of help.
-
-    Typer breaks the later paragraphs where the code does, too.
-    """
-    for command in app.registered_commands:
-        command.cls = CheckedCommand
-        text = command.help or inspect.getdoc(command.callback) or ""
-        command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            _prepare(group.typer_instance)
-
-
-_prepare(app)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        # Takes longer to import than all else of this file.
+        from importlib.metadata import version
+
         typer.echo(f"arctic-orchestration {version('arctic-orchestration')}")
         raise typer.Exit
 

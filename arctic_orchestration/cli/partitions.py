@@ -12,7 +12,7 @@ from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
 from arctic_orchestration.events.escaping import DEEPEST, is_storable, is_too_deep, storable
 
-app = typer.Typer(help="Partitions of assets.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 #: what a column of whole numbers holds
 _LARGEST = 2**63 - 1

@@ -19,7 +19,7 @@ from arctic_orchestration.run_queue.overview import GroupNow, Overview, QueueNow
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
 from arctic_orchestration.scheduling.views.texts import iso
 
-app = typer.Typer(help="Queues and groups of runs: shares, limits, pauses.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As it stands in dagster.yaml.")]
 GroupOption = Annotated[bool, typer.Option("--group", help="NAME is a group, not a queue.")]

@@ -28,7 +28,7 @@ from arctic_orchestration.scheduling.views.texts import iso
 if TYPE_CHECKING:
     from dagster._core.storage.dagster_run import RunRecord
 
-app = typer.Typer(help="Runs that wait in Dagster's queue, and why.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.command()(timing)
 
 RunArgument = Annotated[

@@ -39,7 +39,7 @@ from arctic_orchestration.scheduling.views.listing import (
 from arctic_orchestration.scheduling.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.scheduling.views.texts import iso, one_line
 
-app = typer.Typer(help="Schedules: what fires, and when.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.command("apply")(applying.apply)
 app.command("diff")(applying.diff)
 app.command("update")(applying.update)

@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.main import app
 
 _COLUMNS = 80
@@ -16,6 +17,8 @@ _COLUMNS = 80
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command and group."""
     yield path
+    if isinstance(command, LazyCommand):
+        command = command.load()
     for name, below in getattr(command, "commands", {}).items():
         yield from commands(below, (*path, name))
 
@@ -46,6 +49,34 @@ def test_a_line_ends_where_no_other_word_fits(path: tuple[str, ...]) -> None:
 def test_there_are_as_many_commands_as_people_can_call() -> None:
     """Groups, commands, and commands of groups in groups."""
     assert {(), ("doctor",), ("consumers", "delete"), ("compaction", "queues", "add")} < set(ALL)
+
+
+def test_the_line_of_a_command_is_the_first_of_its_own_help() -> None:
+    """The line is printed without the module that has the rest."""
+    for command in get_command(app).commands.values():  # type: ignore[attr-defined]
+        assert command.load().help.split("\n\n")[0] == command.help
+
+
+def test_a_word_is_completed_with_its_line_and_options_of_what_it_names() -> None:
+    """The first without an import, the second with one."""
+    ways = {
+        "arctic sched": r'"schedules":"Schedules\\: what fires, and when."',
+        "arctic schedules sus": '"suspend":"',
+        "arctic compaction queues add --sha": '"--share":"Workers that serve several queues',
+        "arctic audit --fea": r'"--feature":"Only of this command\\: consumers',
+    }
+    for words, expected in ways.items():
+        environment = {"_ARCTIC_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
+        answer = CliRunner().invoke(app, [], prog_name="arctic", env=environment)
+        assert expected in answer.output
+
+
+def test_a_typo_is_refused_with_the_nearest_names() -> None:
+    """Of commands, and of the commands of a group."""
+    answer = CliRunner().invoke(app, ["schedul"])
+    assert (answer.exit_code, "Did you mean 'schedules'" in answer.output) == (2, True)
+    answer = CliRunner().invoke(app, ["schedules", "lst"])
+    assert (answer.exit_code, "Did you mean 'list'" in answer.output) == (2, True)
 
 
 def test_what_may_be_left_out_stands_in_brackets_once() -> None:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from typer.main import get_command
 
 from arctic_orchestration.cli.compaction.service import Service
+from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.main import app
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.database.engine import Database
@@ -49,6 +50,8 @@ WORKER = ("worker",)
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each command with its words."""
+    if isinstance(command, LazyCommand):
+        command = command.load()
     if not hasattr(command, "commands"):
         yield path, command
         return

@@ -13,9 +13,7 @@ from arctic_orchestration.cli.compaction import service as compaction_service
 from arctic_orchestration.cli.compaction import tables as compaction_tables
 from arctic_orchestration.cli.compaction import tasks as compaction_tasks
 
-app = typer.Typer(
-    help="Small files of lake tables that are merged into larger ones.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 app.command(name="status")(compaction_tables.status)
 app.command(name="explain")(compaction_explained.explain)
 app.command(name="plan")(compaction_plan.plan)

@@ -10,11 +10,7 @@ from arctic_orchestration.cli.tasks.schema import schema
 from arctic_orchestration.cli.tasks.skipping import skip, unskip
 from arctic_orchestration.cli.tasks.submitting import submit
 
-app = typer.Typer(
-    help="Tasks with freshness dependencies: assets and jobs that run when their parents are "
-    "fresh enough, once for all clusters.",
-    no_args_is_help=True,
-)
+app = typer.Typer(no_args_is_help=True)
 app.command(name="list")(list_)
 app.command(name="show")(show)
 app.command(name="explain")(explain)
