@@ -127,6 +127,10 @@ class Engine:
     _remarks: tuple[str, ...] = ()
     _kept_at: datetime | None = None
     _unwanted: list[str] = field(default_factory=list)
+    #: runs whose end this tick has read
+    _ended: set[str] = field(default_factory=set)
+    #: jobs that the next tick knows more of
+    _unsure: set[str] = field(default_factory=set)
 
     def tick(self, now: datetime) -> TickResult:
         """One round at ``now``.
@@ -146,6 +150,8 @@ class Engine:
         moves: list[JobMove] = []
         lags: list[timedelta] = []
         self._unwanted.clear()
+        self._ended.clear()
+        self._unsure.clear()
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
         reads, more = 0, True
         self._remarks = ()
@@ -240,6 +246,7 @@ class Engine:
         moves += reading.moves
         lags += reading.lags
         self._unwanted += reading.unwanted
+        self._ended |= set(reading.ended)
         return reading.position, reading.more or deploys, work
 
     def _is_to_deploy(self, location: Location) -> bool:
@@ -290,7 +297,7 @@ class Engine:
             # Before runs are looked up: a run of a tick that has ended is then seen.
             ended = self.ticks.ended(launcher.leased_ticks(tx, location))
             tracker = RunTracker(queue, location, self.lookup)
-            tracker.confirm()
+            self._unsure = tracker.confirm(self._ended)
             tracker.verify_jobs()
             tracker.verify_others()
             queue.flush()
@@ -329,7 +336,9 @@ class Engine:
             tick = self.ticks.current
             refused = refusals.settle(queue, location, self.ticks)
             queue.flush()
-            requests = launcher.hand_out(queue, location, self.targets, tick, ended)
+            requests = launcher.hand_out(
+                queue, location, self.targets, tick, ended, later=self._unsure
+            )
             requests = refusals.put_last(queue, requests, refused)
             queue.flush()
         moves += queue.moves

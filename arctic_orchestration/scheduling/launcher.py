@@ -76,6 +76,8 @@ def hand_out(
     targets: Targets,
     tick: str | None,
     ended: Collection[str],
+    *,
+    later: Collection[str] = (),
 ) -> list[LaunchRequest]:
     """The requests of launching jobs that no tick has, those that waited longest for one first.
 
@@ -88,10 +90,13 @@ def hand_out(
         targets: what exists.
         tick: the one that is given the requests.
         ended: ticks whose leases are over, read before runs were looked up.
+        later: jobs that wait for the next tick.
     """
     requests = []
     now = dialect.database_time(queue.tx)
     for job in queue.load(query=_unleased(queue.tx, location, ended, now)):
+        if job.id in later:
+            continue
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:

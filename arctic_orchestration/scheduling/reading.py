@@ -5,7 +5,7 @@ change concerns what comes later, and everything before it counts for the schedu
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -43,6 +43,8 @@ class Reading:
     lags: Sequence[timedelta] = ()
     #: runs to end: their jobs were canceled before they were seen
     unwanted: Sequence[str] = ()
+    #: runs whose end was read
+    ended: Collection[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,7 @@ def read(
         moves=queue.moves,
         lags=[now - event.at for event in events],
         unwanted=tracker.unwanted,
+        ended=tracker.ended,
     )
 
 

@@ -6,7 +6,7 @@ made for a job, it goes on with the run that began; see :mod:`.claims`. Any othe
 started by hand or as a backfill, is noted while it is active, so that limits count it too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -122,6 +122,8 @@ class RunTracker:
         self._lookup = lookup
         #: the runs of jobs that were canceled before their run was seen
         self.unwanted: list[str] = []
+        #: runs whose last event says that they have ended
+        self.ended: set[str] = set()
 
     def note(self, found: Sequence[Event]) -> None:
         """Applies run events, in their order."""
@@ -140,6 +142,10 @@ class RunTracker:
         for event in events:
             if event.status is None or event.run_id is None:
                 continue
+            if event.status.ended:
+                self.ended.add(event.run_id)
+            else:
+                self.ended.discard(event.run_id)
             job = known.get(event.tags.get(JOB_TAG, ""))
             job = self._queue.current(job) if job is not None else None
             if job is not None and _is_unwanted(job, event):
@@ -173,21 +179,34 @@ class RunTracker:
         if runs_of:
             resources.hand_over(self._queue.tx, self._location.id, runs_of, self._queue.now)
 
-    def confirm(self) -> None:
+    def confirm(self, just_ended: Collection[str] = ()) -> set[str]:
         """Looks for the runs of jobs that are launching and whose request was handed out.
 
         Before a further attempt is requested, this also finds the run of an earlier one that was
         failed too early and lives after all: its job goes on with it.
+
+        Args:
+            just_ended: runs whose end was just read. Dagster stores the event before it changes
+                the run's record: one that says that such a run lives may be late, or the run
+                may have been enqueued after it was failed.
+
+        Returns:
+            the jobs for which the next tick knows more: nothing is to be requested before.
         """
+        unsure: set[str] = set()
         launching = self._queue.load(query=_REQUESTED, given={"here": self._location.id})
         if not launching:
-            return
+            return unsure
         by_id = {job.id: job for job in launching}
         for job_id, found in self._lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
             for run in found:
                 job = self._queue.current(by_id[job_id])
                 if job.state is JobState.LAUNCHING and run.submitted and _launches(job, run):
-                    self._apply(job, _seen(run))
+                    if run.run_id in just_ended and not _has_ended(run):
+                        unsure.add(job.id)
+                    else:
+                        self._apply(job, _seen(run))
+        return unsure
 
     def verify_jobs(self) -> None:
         """Looks up the runs of launched jobs that are due, in case their end was never told."""

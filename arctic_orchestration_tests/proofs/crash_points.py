@@ -148,10 +148,12 @@ def put_into_code_server() -> None:
             reach("EVENTS_READ")
         return batch
 
-    def counted_hand_out(queue: Any, location: Any, targets: Any, tick: Any, ended: Any) -> Any:
+    def counted_hand_out(
+        queue: Any, location: Any, targets: Any, tick: Any, ended: Any, **named: Any
+    ) -> Any:
         if os.environ.get(WITHOUT_LEASE):
             tick = None
-        requests = hand_out(queue, location, targets, tick, ended)
+        requests = hand_out(queue, location, targets, tick, ended, **named)
         _step.has_worked = bool(requests)
         return requests
 

@@ -94,6 +94,10 @@ class DagsterProcesses:
         if launcher:
             where, _, name = launcher.rpartition(".")
             config["run_launcher"] = {"module": where, "class": name}
+            if name == "ArcticRunLauncher":
+                # A run host is given the environment that its code server began with; the ones
+                # here are forked, and began with that of another process.
+                config["run_launcher"]["config"] = {"hosts": False}
         config["run_coordinator"] = {
             "module": "dagster",
             "class": "QueuedRunCoordinator",

@@ -77,10 +77,11 @@ def test_a_run_that_was_only_slow_is_not_requested_again(world: MakeWorld) -> No
     here.dagster.start("rollup", "run-1", here.dagster.runs["run-1"].tags)
     here.feed.events.pop()
     assert here.tick(2) == []
+    assert here.tick(3) == []
     (job,) = job_rows(here)
     assert (job["state"], job["run_id"]) == ("launched", "run-1")
     here.dagster.end("run-1")
-    here.tick(3)
+    here.tick(4)
     assert states(here) == ["succeeded"]
 
 

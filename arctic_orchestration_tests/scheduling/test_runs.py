@@ -1,5 +1,7 @@
 """What becomes of a job with its run: started, lost, retried, deleted, or somebody else's."""
 
+from dataclasses import replace
+
 from arctic_orchestration.constraints import only
 from arctic_orchestration.events.event import RunStatus
 from arctic_orchestration_tests.scheduling.simulated import at
@@ -43,6 +45,26 @@ def test_a_run_that_never_started_is_asked_for_three_times(world: MakeWorld) -> 
     assert states(here) == ["failed"]
     assert job_rows(here)[0]["reason"] == "3 runs failed before they started, the last run-3"
     assert [request.run_key[-2:] for request in here.dagster.requests] == ["-1", "-2", "-3"]
+
+
+def test_a_run_whose_record_does_not_say_yet_that_it_failed_is_not_waited_for(
+    world: MakeWorld,
+) -> None:
+    """Dagster stores the event first: a tick in between leaves the decision to the next one."""
+    here = world([schedule()])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    here.tick(2)
+    record = here.dagster.runs["run-1"]
+    here.dagster.end("run-1", RunStatus.FAILURE, started=False)
+    failed = here.dagster.runs["run-1"]
+    here.dagster.runs["run-1"] = replace(record, status=RunStatus.STARTING, started=False)
+    assert here.tick(3) == []
+    assert states(here) == ["launching"]
+    here.dagster.runs["run-1"] = failed
+    assert here.tick(4) == ["run-2"]
+    here.tick(5)
+    assert (states(here), job_rows(here)[0]["run_id"]) == (["launched"], "run-2")
 
 
 def test_a_failure_of_the_work_itself_is_not_repeated(world: MakeWorld) -> None:
