@@ -6,6 +6,7 @@ folder that was listed while the code of its location was loaded: modules, and a
 and JSON that definitions are made of.
 """
 
+import importlib.util
 import os
 import sys
 from collections.abc import Hashable, Iterator
@@ -41,6 +42,10 @@ class LoadedCode:
             file = getattr(module, "__file__", None)
             if isinstance(file, str):
                 self._files.setdefault(os.path.abspath(file), _state(file))
+        # Imports list a folder once, maybe before this: what is put there later may be imported.
+        for folder in [os.path.abspath(one) for one in sys.path_importer_cache]:
+            if os.path.isdir(folder) and folder not in self._folders:
+                self._folders[folder] = _modified(folder), _names(folder)
 
     def changed(self) -> str | None:
         """The first file or folder that is not as it was when it was read, or nothing."""
@@ -65,9 +70,13 @@ class LoadedCode:
         if full.startswith(_OUTSIDE) or full in self._files or full in self._folders:
             return
         if event == "open":
-            # A compiled module stands for its source, which is in sys.modules.
-            if not (arguments[2] or 0) & _WRITING and not full.endswith(".pyc"):
-                self._files[full] = _state(full)
+            if (arguments[2] or 0) & _WRITING:
+                return
+            if full.endswith(".pyc"):
+                # A compiled module stands for its source as it is now, not when all is loaded.
+                with suppress(ValueError):
+                    full = importlib.util.source_from_cache(full)
+            self._files.setdefault(full, _state(full))
         else:
             # Listing the folder calls this hook again, which finds it here.
             self._folders[full] = 0, None
