@@ -28,13 +28,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import Any, TextIO
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.run_launcher import hosted_run, messages
 from arctic_orchestration.run_launcher.loaded_code import LoadedCode
+from arctic_orchestration.run_launcher.processes import Stop, began
 from arctic_orchestration.run_launcher.spark_pool import SparkPool
 
 #: a client may take so long to send its request
@@ -46,7 +45,7 @@ _LOOK_SECONDS = 1.0
 @dataclass
 class _Run:
     process: ForkProcess
-    stop: Any
+    stop: Stop
     request: dict[str, Any]
     began: str = field(default_factory=lambda: utc_now().isoformat())
 
@@ -62,6 +61,7 @@ class RunHost:
         self._loaded = loaded
         self._context = multiprocessing.get_context("fork")
         self._runs: dict[str, _Run] = {}
+        self._deaths: list[tuple[dict[str, Any], int]] = []
         self._reporters: list[ForkProcess] = []
         self._servers: dict[str, str] = {}
         self._retired = ""
@@ -69,6 +69,7 @@ class RunHost:
         self._used_at = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self.path = messages.folder() / f"{start['key']}-{os.getpid()}.sock"
+        _forget_dead(start["key"])
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self.path))
         self._listener.listen(128)
@@ -83,13 +84,20 @@ class RunHost:
         while not self._is_over():
             for key, _ in self._selector.select(_LOOK_SECONDS):
                 key.data()
-            self._reporters = [process for process in self._reporters if process.is_alive()]
+            self._look()
             self._spark.look(bool(self._runs))
         self._spark.close()
         self._forget_socket()
 
+    def _look(self) -> None:
+        # What a run has forked may live on, and keep the pipe open whose end shows the run's.
+        for run_id in [one for one, run in self._runs.items() if not run.process.is_alive()]:
+            self._ended(run_id)
+        self._report_deaths()
+        self._reporters = [process for process in self._reporters if process.is_alive()]
+
     def _is_over(self) -> bool:
-        if self._runs or self._reporters:
+        if self._runs or self._deaths or self._reporters:
             self._used_at = time.monotonic()
             return False
         idle = time.monotonic() - self._used_at
@@ -123,20 +131,25 @@ class RunHost:
             # Launched again by another daemon: this process executes it.
             self._answer(connection, {"ok": True, **self._process(self._runs[run_id])})
             return
-        stop = self._context.Event()
+        stop = Stop()
         process = self._context.Process(
             target=self._in_child, args=(connection, request, stop), name=f"run {run_id}"
         )
-        process.start()
+        try:
+            process.start()
+        except OSError:
+            stop.close()
+            raise
         connection.close()
         self._launched += 1
         self._runs[run_id] = _Run(process, stop, request)
         self._selector.register(process.sentinel, selectors.EVENT_READ, lambda: self._ended(run_id))
 
     def _process(self, run: _Run) -> dict[str, Any]:
-        return {"pid": run.process.pid, "created": psutil.Process(run.process.pid).create_time()}
+        assert run.process.pid is not None
+        return {"pid": run.process.pid, "began": began(run.process.pid)}
 
-    def _in_child(self, connection: socket.socket, request: dict[str, Any], stop: Any) -> None:
+    def _in_child(self, connection: socket.socket, request: dict[str, Any], stop: Stop) -> None:
         self._close_inherited()
         hosted_run.execute(self._loaded, connection, request, stop, str(self.path))
 
@@ -148,6 +161,7 @@ class RunHost:
                 os.close(descriptor)
         self._listener.detach()
         self._selector.close()
+        self._spark.let_go()
         os.close(self._start["lock"])
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -157,15 +171,25 @@ class RunHost:
         run = self._runs.pop(run_id)
         self._selector.unregister(run.process.sentinel)
         run.process.join()
-        code = run.process.exitcode
+        code = run.process.exitcode or 0
         run.process.close()
+        run.stop.close()
         clean = code == hosted_run.ENDED
         self._spark.released(run_id, clean)
         if not clean:
+            self._deaths.append((run.request, code))
+
+    def _report_deaths(self) -> None:
+        while self._deaths:
             reporter = self._context.Process(
-                target=self._report_in_child, args=(run.request, code), name=f"report of {run_id}"
+                target=self._report_in_child, args=self._deaths[0], name="report of a death"
             )
-            reporter.start()
+            try:
+                reporter.start()
+            except OSError:
+                # No process can be started at the moment; this is tried again.
+                return
+            del self._deaths[0]
             self._reporters.append(reporter)
 
     def _report_in_child(self, request: dict[str, Any], exit_code: int) -> None:
@@ -243,21 +267,25 @@ def main() -> None:
     """Reads what to load from standard input, loads it, and serves."""
     start: dict[str, Any] = json.load(sys.stdin)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # What the code starts while it is imported does not keep the launcher waiting.
+    os.set_inheritable(start["answer"], False)
     answer = os.fdopen(start["answer"], "w")
     lock = _lock(start["key"])
     if lock is None:
-        json.dump({"ok": False, "other": True, "why": "another run host has this code"}, answer)
+        _say(answer, {"ok": False, "other": True, "why": "another run host has this code"})
         return
     start["lock"] = lock
     host = _loaded_host(start, answer)
     if host is None:
-        return
+        # Threads that its code has started would keep this process, and the lock, for ever.
+        answer.close()
+        os._exit(1)
     link = messages.folder() / start["key"]
     temporary = link.with_name(f"{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(host.path.name)
     temporary.rename(link)
-    json.dump({"ok": True, "socket": str(host.path)}, answer)
+    _say(answer, {"ok": True, "socket": str(host.path)})
     answer.close()
     # What was loaded is not copied for each child only because it was looked at.
     gc.collect()
@@ -265,7 +293,12 @@ def main() -> None:
     host.serve()
 
 
-def _loaded_host(start: dict[str, Any], answer: Any) -> RunHost | None:
+def _say(answer: TextIO, what: dict[str, Any]) -> None:
+    answer.write(json.dumps(what) + "\n")
+    answer.flush()
+
+
+def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
     code = LoadedCode()
     sockets = _sockets()
     try:
@@ -273,7 +306,7 @@ def _loaded_host(start: dict[str, Any], answer: Any) -> RunHost | None:
             loaded = hosted_run.load(start)
     except BaseException as error:
         why = f"its code does not load: {type(error).__name__}: {error}"
-        json.dump({"ok": False, "why": why}, answer)
+        _say(answer, {"ok": False, "why": why})
         return None
     threads = [
         thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident()
@@ -281,7 +314,7 @@ def _loaded_host(start: dict[str, Any], answer: Any) -> RunHost | None:
     if threads or _sockets() - sockets:
         what = f"starts threads ({', '.join(threads)})" if threads else "leaves connections open"
         why = f"importing its code {what}, which a forked process would not have"
-        json.dump({"ok": False, "lasting": True, "why": why}, answer)
+        _say(answer, {"ok": False, "lasting": True, "why": why})
         return None
     return RunHost(start, code, loaded)
 
@@ -294,6 +327,18 @@ def _lock(key: str) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _forget_dead(key: str) -> None:
+    """Removes the sockets of hosts that were killed; whoever has the lock may do so."""
+    for path in messages.folder().glob(f"{key}-*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
 
 
 def _sockets() -> set[str]:

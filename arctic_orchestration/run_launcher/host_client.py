@@ -1,5 +1,6 @@
 """Finds the run host that has a code location loaded, or starts it."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -30,6 +31,7 @@ from arctic_orchestration.run_launcher.configuration import LauncherRules
 
 #: a host that runs answers at once; a child needs Dagster's storage to answer
 _ANSWER_SECONDS = 60.0
+_STATUS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Variables that differ between processes of the same environment.
@@ -48,6 +50,10 @@ class HostUnavailable(ArcticError):
         super().__init__(why)
         #: not before the code of the location changes; otherwise it may be tried again later
         self.lasting = lasting
+
+
+class HostSilent(TimeoutError):
+    """A run host is there and answers nothing: it was stopped, or hangs. It may yet go on."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ def launch(
 
     Errors:
         HostUnavailable: there is no host and none can be started. The run was not begun.
+        HostSilent: the host answers nothing at all. The run may yet begin.
         OSError: the host did not answer. The run may have begun.
     """
     asked = {**request, "do": "launch", "launcher": _LAUNCHER, "server": location.server}
@@ -119,11 +126,22 @@ def launch(
             answer = messages.ask(path, asked, _ANSWER_SECONDS)
         except messages.NotListening as error:
             answer = {"stale": str(error)}
+        except TimeoutError as error:
+            if not _answers(path):
+                raise HostSilent(f"{path} does not answer") from error
+            raise
         if "stale" not in answer:
             return {**answer, "socket": str(path)}
         with _starting[location.key]:
             path = _current(location, besides=path) or _start(location, start_seconds)
     raise HostUnavailable(f"its code changes faster than it loads: {answer['stale']}")
+
+
+def _answers(path: Path) -> bool:
+    try:
+        return bool(messages.ask(path, {"do": "status"}, _STATUS_SECONDS)["ok"])
+    except OSError:
+        return False
 
 
 def _current(location: HostedLocation, besides: Path | None = None) -> Path | None:
@@ -143,17 +161,30 @@ def _current(location: HostedLocation, besides: Path | None = None) -> Path | No
 def _start(location: HostedLocation, seconds: float) -> Path:
     until = time.monotonic() + seconds
     while True:
-        answer = _started(location, until)
-        if answer["ok"]:
-            return Path(answer["socket"])
-        if not answer.get("other"):
-            raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
+        if not _is_locked(location.key):
+            answer = _started(location, until)
+            if answer["ok"]:
+                return Path(answer["socket"])
+            if not answer.get("other"):
+                raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
         # Another daemon starts one now, or an older one is about to give way.
         time.sleep(_POLL_SECONDS)
         if path := _current(location):
             return path
         if time.monotonic() > until:
             raise HostUnavailable(f"another run host does not answer within {seconds:g} s")
+
+
+def _is_locked(key: str) -> bool:
+    """Whether a host has the code, or loads it: a process would find that out late."""
+    try:
+        with (messages.folder() / f"{key}.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _started(location: HostedLocation, until: float) -> dict[str, Any]:
@@ -167,7 +198,8 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
                 stdout=output,
                 stderr=output,
                 cwd=location.folder,
-                env=dict(location.environment),
+                # Its sockets are where this process looks for them, whatever the code server has.
+                env={**location.environment, "ARCTIC_RUN_HOSTS": str(messages.folder())},
                 pass_fds=[writing],
                 # Ctrl-C in a terminal is for those who started it.
                 start_new_session=True,
@@ -184,12 +216,14 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
                 start.write(json.dumps({**location.start, "answer": writing}).encode())
         except BrokenPipeError:
             pass
-        ready, _, _ = select.select([answers], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
+        # Not select, which refuses the descriptors of a process that has more than 1,024.
+        ready = select.poll()
+        ready.register(answers, select.POLLIN)
+        if not ready.poll(max(0.0, until - time.monotonic()) * 1_000):
             host.kill()
             host.wait()
             return {"ok": False, "why": "its code was not loaded in time (start_timeout)"}
-        text = answers.read()
+        text = answers.readline()
     if text:
         answer: dict[str, Any] = json.loads(text)
         return answer

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import psutil
 from dagster import DagsterInstance
 from dagster._core.definitions.reconstruct import (
     ReconstructableRepository,
@@ -20,6 +19,7 @@ from dagster._core.definitions.reconstruct import (
 )
 from dagster._core.definitions.repository_definition import RepositoryDefinition
 from dagster._core.instance.ref import InstanceRef
+from dagster._core.secrets.env_file import get_env_var_dict
 from dagster._grpc import impl
 from dagster._grpc.types import ExecuteExternalJobArgs
 from dagster._serdes import deserialize_value
@@ -28,6 +28,7 @@ from dagster._utils import get_run_crash_explanation
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.loaded_definitions import remember, remember_migrations
+from arctic_orchestration.run_launcher.processes import Stop, began
 
 if TYPE_CHECKING:
     from dagster._core.code_pointer import CodePointer
@@ -53,7 +54,8 @@ def load(start: dict[str, Any]) -> Loaded:
         Exception: whatever the code raises.
     """
     remember_migrations()
-    # Environment variables of the location come from its instance, as in Dagster's code server.
+    # As in Dagster's code server: the file .env of its folder, then what its instance says.
+    os.environ.update(get_env_var_dict(os.getcwd()))
     reference = deserialize_value(start["instance"], InstanceRef)
     with DagsterInstance.from_ref(reference) as instance:
         instance.inject_env_vars(start["location"])
@@ -101,8 +103,7 @@ class _Answer:
             return
         answer: dict[str, Any]
         if isinstance(message, impl.StartRunInSubprocessSuccessful):
-            process = psutil.Process()
-            answer = {"ok": True, "pid": process.pid, "created": process.create_time()}
+            answer = {"ok": True, "pid": os.getpid(), "began": began(os.getpid())}
         elif isinstance(message, impl.IPCErrorMessage):
             answer = {"ok": False, "why": message.message or "the run could not be set up"}
         else:
@@ -113,7 +114,7 @@ class _Answer:
 
 
 def execute(
-    loaded: Loaded, connection: socket.socket, request: dict[str, Any], stop: Any, host: str
+    loaded: Loaded, connection: socket.socket, request: dict[str, Any], stop: Stop, host: str
 ) -> None:
     """Executes the run of the request, and ends the process with :data:`ENDED`."""
     if "numpy" in sys.modules:

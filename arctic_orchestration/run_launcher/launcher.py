@@ -9,14 +9,15 @@ run its instance, and this instance claims the job; see ``run_worker``.
 """
 
 import json
+import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import psutil
 from dagster import Any as AnyConfig
 from dagster import DagsterInstance, DagsterRun, Field, Noneable
 from dagster._core.errors import DagsterLaunchFailedError
@@ -35,6 +36,7 @@ from arctic_orchestration import idle_ticks
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
+from arctic_orchestration.run_launcher.processes import began
 
 if TYPE_CHECKING:
     from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
@@ -47,6 +49,8 @@ _OF_RUN_WORKERS = ConfigurableClassData(
 )
 _CANCEL_SECONDS = 10.0
 _UNFIT_SECONDS = 300.0
+
+_log = logging.getLogger("dagster.daemon.arctic")
 
 
 class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
@@ -110,6 +114,9 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if self._rules.hosts and why != _NOT_FOR_HOSTS:
             name = type(self._wrapped).__name__
             self._instance.report_engine_event(f"Launched by {name}, not warm: {why}.", run)
+        if _host_of(run) is not None:
+            # The process that was to go on with the run is not its process any more.
+            self._instance.add_run_tags(run.run_id, {HOST_TAG: "{}"})
         if resume:
             self._wrapped.resume_run(cast(ResumeRunContext, context))
         else:
@@ -160,12 +167,19 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         except ConfigurationError as error:
             return str(error)
         except OSError as error:
+            if isinstance(error, host_client.HostSilent):
+                why, until = "its run host does not answer", time.monotonic() + _UNFIT_SECONDS
+                self._unfit[hosted.key, hosted.server] = why, until
             raise _failure(f"The run host did not answer: {error}") from error
         if not answer["ok"]:
             raise _failure(answer["why"])
-        tag = {name: answer[name] for name in ("socket", "pid", "created")}
-        tag["machine"] = os.uname().nodename
-        self._instance.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
+        tag = {name: answer[name] for name in ("socket", "pid", "began")}
+        tag |= {"machine": os.uname().nodename, "run": run.run_id}
+        try:
+            self._instance.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
+        except Exception:
+            # The run executes: an error would have it called failed. Hosts find it untagged, too.
+            _log.warning("run %s could not be tagged with its process", run.run_id, exc_info=True)
         return ""
 
     def _reference(self, run: DagsterRun) -> InstanceRef:
@@ -194,19 +208,23 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         from arctic_orchestration.run_launcher import messages
 
         request = {"do": "cancel", "run_id": run_id}
-        if HOST_TAG not in run.tags:
+        host = _host_of(run)
+        if host is None:
             # A run that is being launched may have a process already.
             if any(answer["ok"] for answer in messages.ask_all(request, _CANCEL_SECONDS)):
                 self._instance.report_run_canceling(run)
                 return True
             return bool(self._wrapped.terminate(run_id))
         self._instance.report_run_canceling(run)
-        host = json.loads(run.tags[HOST_TAG])
+        if host["machine"] != os.uname().nodename:
+            message = f"The run can be terminated on its machine only, {host['machine']}."
+            self._instance.report_engine_event(message, run)
+            return False
         try:
             return bool(messages.ask(host["socket"], request, _CANCEL_SECONDS)["ok"])
-        except OSError as error:
-            self._instance.report_engine_event(f"The run host does not answer: {error}.", run)
-            return False
+        except OSError:
+            # Its host is gone or hangs. The run's process gets what its host would have it get.
+            return _interrupt(host)
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -215,8 +233,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Whether the process of a run lives, as far as this machine can see."""
-        host = json.loads(run.tags.get(HOST_TAG, "{}"))
-        if not host:
+        host = _host_of(run)
+        if host is None:
             if self._wrapped.supports_check_run_worker_health:
                 return self._wrapped.check_run_worker_health(run)
             return CheckRunHealthResult(WorkerStatus.RUNNING, "not known to have ended")
@@ -224,9 +242,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if host["machine"] != os.uname().nodename:
             message = f"on another machine, {host['machine']}"
             return CheckRunHealthResult(WorkerStatus.RUNNING, message, run_worker_id=worker)
-        with suppress(psutil.Error):
-            if psutil.Process(host["pid"]).create_time() == host["created"]:
-                return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
+        if began(host["pid"]) == host["began"]:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
         message = f"process {host['pid']} has ended without the run's end"
         return CheckRunHealthResult(WorkerStatus.FAILED, message, run_worker_id=worker)
 
@@ -254,6 +271,21 @@ _NOT_FOR_HOSTS = "not for hosts"
 
 def _failure(why: str) -> DagsterLaunchFailedError:
     return DagsterLaunchFailedError(why)  # type: ignore[no-untyped-call]
+
+
+def _host_of(run: DagsterRun) -> dict[str, Any] | None:
+    """The process of a hosted run. A retry has the tags of the run before it at first."""
+    host: dict[str, Any] = json.loads(run.tags.get(HOST_TAG, "{}"))
+    return host if host.get("run") == run.run_id else None
+
+
+def _interrupt(host: Mapping[str, Any]) -> bool:
+    if began(host["pid"]) != host["began"]:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(host["pid"], signal.SIGINT)
+        return True
+    return False
 
 
 class _InstanceOfLaunch:

@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 class NotListening(OSError):
-    """There is no host at a socket; a request was not sent."""
+    """There is no host at a socket; none has the request."""
 
 
 def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -64,7 +64,11 @@ def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, 
             connection.connect(str(path))
         except OSError as error:
             raise NotListening(f"{path}: {error}") from error
-        send(connection, request)
+        try:
+            send(connection, request)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            # The host ended before it had all of the request.
+            raise NotListening(f"{path}: {error}") from error
         return receive(connection)
 
 

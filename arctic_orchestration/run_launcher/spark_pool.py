@@ -79,6 +79,12 @@ class SparkPool:
             else:
                 self._end(jvm)
 
+    def let_go(self) -> None:
+        """In a child: closes the connections of runs that wait."""
+        for jvm in self._jvms:
+            if jvm.waiting is not None:
+                jvm.waiting.close()
+
     def look(self, in_use: bool) -> None:
         """Ends JVMs that were free for too long."""
         for jvm in list(self._jvms):
@@ -122,6 +128,9 @@ class SparkPool:
         run_keeper(theirs, properties)
 
     def _heard(self, jvm: _Jvm) -> None:
+        if jvm not in self._jvms:
+            # It was ended for what else happened in this moment.
+            return
         try:
             jvm.offer = messages.receive(jvm.keeper)
         except (OSError, ValueError):

@@ -1,0 +1,305 @@
+"""What goes wrong around a run host neither loses a run nor stops those beside it."""
+
+import fcntl
+import importlib
+import json
+import os
+import py_compile
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from multiprocessing.context import ForkContext
+from pathlib import Path
+from selectors import DefaultSelector
+from typing import Any
+from unittest.mock import create_autospec
+
+import dagster as dg
+import psutil
+import pytest
+from dagster._core.errors import DagsterLaunchFailedError
+from dagster._core.launcher import WorkerStatus
+
+from arctic_orchestration.run_launcher import ArcticRunLauncher, host_client, messages
+from arctic_orchestration.run_launcher.launcher import HOST_TAG
+from arctic_orchestration.run_launcher.loaded_code import LoadedCode
+from arctic_orchestration.run_launcher.processes import began
+from arctic_orchestration.run_launcher.spark_pool import SparkPool
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+from arctic_orchestration_tests.run_launcher.test_hosts import CODE
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
+    forking = '"fork": "os.fork() or time.sleep(600); os.kill(os.getpid(), signal.SIGKILL)",'
+    code = CODE.replace("MISDEEDS = {", "MISDEEDS = {\n    " + forking)
+    with hosted_place(tmp_path_factory.mktemp("f"), code) as made:
+        yield made
+
+
+Make = Callable[..., HostedPlace]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as stack:
+        yield lambda code=CODE, **config: stack.enter_context(
+            hosted_place(tmp_path, code, **config)
+        )
+
+
+def sleeping(place: HostedPlace) -> tuple[dg.DagsterRun, int]:
+    """A run that is in its step, and its process."""
+    run_id = place.launch(place.create(do="sleep"))
+    process = until(lambda: place.said(run_id), "the step has begun")["pid"]
+    run = place.instance.get_run_by_id(run_id)
+    assert run is not None
+    return run, process
+
+
+def launcher_of(place: HostedPlace) -> ArcticRunLauncher:
+    launcher = place.instance.run_launcher
+    assert isinstance(launcher, ArcticRunLauncher)
+    return launcher
+
+
+def test_terminating_a_stopped_process_does_not_stop_its_host(place: HostedPlace) -> None:
+    """A semaphore would have the host wait until the process takes note."""
+    run, process = sleeping(place)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert launcher_of(place).terminate(run.run_id)
+        assert len(place.hosts()) == 1
+        assert place.run().status is dg.DagsterRunStatus.SUCCESS
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_the_end_of_a_process_is_noticed_that_leaves_a_forked_child(place: HostedPlace) -> None:
+    """The child keeps the pipe open whose end would show it."""
+    run = place.run(do="fork")
+    assert run.status is dg.DagsterRunStatus.FAILURE
+    assert "SIGKILL" in place.messages(run.run_id)
+
+
+def test_a_run_is_terminated_whose_host_is_gone(make: Make) -> None:
+    place = make()
+    run, _ = sleeping(place)
+    (host,) = place.hosts()
+    os.kill(host["pid"], signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(host["pid"])] if psutil.pid_exists(host["pid"]) else [])
+    assert launcher_of(place).terminate(run.run_id)
+    assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_the_health_of_a_run_does_not_depend_on_the_clock(
+    place: HostedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment of the boot, and so of a process's creation, moves when the clock is set."""
+    run, _ = sleeping(place)
+    boot_time = psutil.boot_time() + 5
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_time)
+    assert launcher_of(place).check_run_worker_health(run).status is WorkerStatus.RUNNING
+    assert launcher_of(place).terminate(run.run_id)
+    place.ended(run.run_id)
+
+
+def test_a_process_that_only_waits_to_be_buried_has_ended(place: HostedPlace) -> None:
+    """As in a container whose first process takes no note of orphans."""
+    run, process = sleeping(place)
+    (host,) = place.hosts()
+    os.kill(host["pid"], signal.SIGSTOP)
+    try:
+        os.kill(process, signal.SIGKILL)
+        until(lambda: psutil.Process(process).status() == psutil.STATUS_ZOMBIE, "it has ended")
+        assert launcher_of(place).check_run_worker_health(run).status is WorkerStatus.FAILED
+    finally:
+        os.kill(host["pid"], signal.SIGCONT)
+    assert place.ended(run.run_id).status is dg.DagsterRunStatus.FAILURE
+
+
+def test_a_retry_is_not_judged_by_the_process_of_the_run_before(place: HostedPlace) -> None:
+    """Dagster copies the tags of a run to its retry, which the wrapped launcher may launch."""
+    before = place.run()
+    assert json.loads(before.tags[HOST_TAG])["pid"]
+    retry_id = place.create(tags={HOST_TAG: before.tags[HOST_TAG]})
+    retry = place.instance.get_run_by_id(retry_id)
+    assert retry is not None
+    assert launcher_of(place).check_run_worker_health(retry).status is WorkerStatus.RUNNING
+
+
+def test_a_run_that_cannot_be_tagged_any_more_is_not_called_failed(
+    place: HostedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It executes; the database may be away for a moment."""
+
+    def away(run_id: str, tags: object) -> None:
+        raise ConnectionError("the database is away")
+
+    run_id = place.create(do="sleep")
+    with monkeypatch.context() as broken:
+        broken.setattr(place.instance, "add_run_tags", away)
+        place.launch(run_id)
+    until(lambda: place.said(run_id), "the step has begun")
+    assert place.status(run_id) is dg.DagsterRunStatus.STARTED
+    assert launcher_of(place).terminate(run_id)
+    assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_a_code_server_with_another_temporary_folder_is_served(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host has its socket where the daemon looks for it."""
+    place = make(start_timeout="20s")
+    with monkeypatch.context() as other:
+        other.setenv("ARCTIC_RUN_HOSTS", f"/tmp/x-{os.getpid()}")
+        place.restart()
+    runs = [place.run() for _ in range(2)]
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+    assert len({place.said(run.run_id)["parent"] for run in runs}) == 1
+    assert place.hosts()
+
+
+def test_code_that_leaves_a_thread_running_leaves_no_process(make: Make) -> None:
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,)).start()\n",
+                 start_timeout="60s")  # fmt: skip
+    before = _host_processes()
+    run = place.run()
+    assert "importing its code starts threads" in place.messages(run.run_id)
+    until(lambda: _host_processes() <= before, "the process has ended", 20)
+
+
+def _host_processes() -> set[int]:
+    """Processes that this one has started as hosts."""
+    found = set()
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):
+            if "arctic_orchestration.run_launcher.host" in process.cmdline():
+                found.add(process.pid)
+    return found
+
+
+def test_a_process_started_by_the_code_does_not_hold_up_the_launch(make: Make) -> None:
+    place = make(CODE + "\nos.system(f'sleep 60 & echo $! > {FOLDER}/of-{os.getpid()}')\n")
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    (host,) = place.hosts()
+    assert place.said(run.run_id)["parent"] == host["pid"]
+    sleeper = int((place.folder / f"of-{host['pid']}").read_text())
+    assert began(sleeper) is not None
+    os.kill(sleeper, signal.SIGKILL)
+
+
+def test_a_socket_that_a_killed_host_left_is_no_hindrance(make: Make) -> None:
+    place = make()
+    place.run()
+    (host,) = place.hosts()
+    (path,) = messages.folder().glob("*.sock")
+    os.kill(host["pid"], signal.SIGKILL)
+    until(lambda: not place.hosts(), "the host has ended")
+    place.run()
+    assert not path.exists()
+
+
+def test_a_host_that_another_one_starts_is_waited_for_without_trying(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interpreters that start only to learn of the lock would take what it needs to load."""
+    place = make(start_timeout="1s")
+    tried = tmp_path / "tried"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho >> {tried}\nexit 1\n")
+    python.chmod(0o755)
+    place.location._executable_path = str(python)  # type: ignore[attr-defined]
+    original = host_client._start
+
+    def start_while_another_does(location: host_client.HostedLocation, seconds: float) -> Path:
+        with (messages.folder() / f"{location.key}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return original(location, seconds)
+
+    monkeypatch.setattr(host_client, "_start", start_while_another_does)
+    run = place.run()
+    assert "another run host does not answer within 1 s" in place.messages(run.run_id)
+    assert not tried.exists()
+
+
+def test_a_host_that_was_stopped_holds_up_one_launch_and_not_the_next(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make()
+    place.run()
+    (host,) = place.hosts()
+    monkeypatch.setattr(host_client, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(host_client, "_STATUS_SECONDS", 0.5)
+    os.kill(host["pid"], signal.SIGSTOP)
+    try:
+        with pytest.raises(DagsterLaunchFailedError, match="does not answer"):
+            place.launch(place.create())
+        run = place.run()
+        assert run.status is dg.DagsterRunStatus.SUCCESS
+        assert "its run host does not answer" in place.messages(run.run_id)
+    finally:
+        os.kill(host["pid"], signal.SIGCONT)
+
+
+def test_a_module_that_changes_while_the_rest_is_loaded_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was compiled before, so its source is not opened."""
+    module = tmp_path / "edited_while_loading.py"
+    module.write_text("VERSION = 1\n")
+    py_compile.compile(str(module))
+    monkeypatch.syspath_prepend(tmp_path)
+    code = LoadedCode()
+    with code.recording():
+        assert importlib.import_module(module.stem).VERSION == 1
+        module.write_text("VERSION = 22\n")
+    assert code.changed() == str(module)
+
+
+def test_a_module_that_is_put_into_a_folder_listed_before_is_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "listed_before.py").touch()
+    importlib.import_module("listed_before")
+    code = LoadedCode()
+    with code.recording(), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("optional_settings")
+    assert code.changed() is None
+    (tmp_path / "optional_settings.py").touch()
+    assert code.changed() == str(tmp_path)
+
+
+def test_a_host_that_ends_before_it_has_the_request_has_not_begun_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So the run may be given to another host, and need not fail."""
+    send = messages.send
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as host:
+        host.bind(str(tmp_path / "s"))
+        host.listen()
+
+        def send_too_late(connection: socket.socket, message: dict[str, Any]) -> None:
+            host.accept()[0].close()
+            send(connection, message)
+
+        monkeypatch.setattr(messages, "send", send_too_late)
+        with pytest.raises(messages.NotListening):
+            messages.ask(tmp_path / "s", {"do": "launch"}, 5)
+
+
+def test_a_jvm_that_ends_and_is_ended_at_once_ends_once() -> None:
+    """Both may be found in one look: its run has died, and its keeper's pipe is closed."""
+    selector = DefaultSelector()
+    context = create_autospec(ForkContext, instance=True)
+    pool = SparkPool({"sessions": 1, "idle_seconds": 9}, context, selector, lambda: None)
+    ours, _theirs = socket.socketpair()
+    pool.lend(ours, "a run", {})
+    ((key, _),) = selector.select(5)
+    pool.close()
+    key.data()
+    assert pool.status() == []
