@@ -27,6 +27,7 @@ from dagster._utils import get_run_crash_explanation
 
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import messages
+from arctic_orchestration.run_launcher.inheritance import leave_to_host
 from arctic_orchestration.run_launcher.loaded_definitions import remember, remember_migrations
 from arctic_orchestration.run_launcher.processes import Stop, began
 
@@ -117,9 +118,7 @@ def execute(
     loaded: Loaded, connection: socket.socket, request: dict[str, Any], stop: Stop, host: str
 ) -> None:
     """Executes the run of the request, and ends the process with :data:`ENDED`."""
-    if "numpy" in sys.modules:
-        # Every child would draw the same numbers; the standard library sees to its own.
-        sys.modules["numpy"].random.seed()
+    leave_to_host()
     arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
     origin = arguments.job_origin
     repository = loaded.repositories[origin.repository_origin.repository_name]

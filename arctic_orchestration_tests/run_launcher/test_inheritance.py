@@ -1,0 +1,70 @@
+"""What the process of a run has from its host is not the run's to use up."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration.run_launcher import host_client
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
+from arctic_orchestration_tests.run_launcher.test_hosts import CODE
+
+Make = Callable[..., HostedPlace]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as stack:
+        yield lambda code=CODE, **config: stack.enter_context(
+            hosted_place(tmp_path, code, **config)
+        )
+
+
+def test_a_run_does_not_remove_the_temporary_folders_of_its_host(make: Make) -> None:
+    """Code makes them when it is imported, to be removed when the interpreter ends."""
+    code = CODE + dedent("""
+        import shutil, tempfile
+        ONE = tempfile.TemporaryDirectory()
+        OTHER = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, OTHER)
+        MISDEEDS["use"] = "assert all(map(os.path.isdir, (ONE.name, OTHER)))"
+    """)
+    place = make(code)
+    runs = [place.run(do="use") for _ in range(2)]
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+    assert len({place.said(run.run_id)["parent"] for run in runs}) == 1
+
+
+def test_a_run_may_write_although_nobody_reads_what_its_host_inherited(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the daemon was started with ``| tee`` and has ended; its host serves the next."""
+    code = CODE.replace("@dg.job(executor_def=dg.in_process_executor)", dedent("""
+        @dg.resource
+        def loud(context):
+            print("a word", flush=True)
+
+        @dg.job(executor_def=dg.in_process_executor, resource_defs={"loud": loud})"""), 1,
+    ).replace('default_value="nothing")})', 'default_value="nothing")},'
+              ' required_resource_keys={"loud"})')  # fmt: skip
+    code = code.replace("@dg.job(executor_def=dg.multiprocess_executor)",
+                        '@dg.job(executor_def=dg.multiprocess_executor,'
+                        ' resource_defs={"loud": loud})')  # fmt: skip
+    reading, writing = os.pipe()
+
+    @contextmanager
+    def pipe() -> Iterator[int]:
+        yield writing
+
+    monkeypatch.setattr(host_client, "_output", pipe)
+    place = make(code)
+    assert place.run().status is dg.DagsterRunStatus.SUCCESS
+    os.close(reading)
+    os.close(writing)
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
+    assert len(place.hosts()) == 1
