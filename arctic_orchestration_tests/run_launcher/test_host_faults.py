@@ -7,6 +7,8 @@ import os
 import py_compile
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from multiprocessing.context import ForkContext
@@ -90,6 +92,19 @@ def test_a_run_is_terminated_whose_host_is_gone(make: Make) -> None:
     (host,) = place.hosts()
     os.kill(host["pid"], signal.SIGKILL)
     psutil.wait_procs([psutil.Process(host["pid"])] if psutil.pid_exists(host["pid"]) else [])
+    assert launcher_of(place).terminate(run.run_id)
+    assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_a_command_retires_hosts_and_their_runs_go_on(make: Make) -> None:
+    place = make()
+    run, _ = sleeping(place)
+    command = [sys.executable, "-m", "arctic_orchestration.run_launcher.retire"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 run host will end; runs go on\n"
+    after = place.run()
+    assert len({place.said(one.run_id)["parent"] for one in (run, after)}) == 2
+    assert place.status(run.run_id) is dg.DagsterRunStatus.STARTED
     assert launcher_of(place).terminate(run.run_id)
     assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
 
