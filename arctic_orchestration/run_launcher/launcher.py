@@ -242,7 +242,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if host["machine"] != os.uname().nodename:
             message = f"on another machine, {host['machine']}"
             return CheckRunHealthResult(WorkerStatus.RUNNING, message, run_worker_id=worker)
-        if began(host["pid"]) == host["began"]:
+        if _lives(host):
             return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=worker)
         message = f"process {host['pid']} has ended without the run's end"
         return CheckRunHealthResult(WorkerStatus.FAILED, message, run_worker_id=worker)
@@ -279,8 +279,14 @@ def _host_of(run: DagsterRun) -> dict[str, Any] | None:
     return host if host.get("run") == run.run_id else None
 
 
+def _lives(host: Mapping[str, Any]) -> bool:
+    tick = began(host["pid"])
+    # A process that is launched again while it dies is tagged without the moment it began.
+    return tick is not None and tick == host["began"]
+
+
 def _interrupt(host: Mapping[str, Any]) -> bool:
-    if began(host["pid"]) != host["began"]:
+    if not _lives(host):
         return False
     with suppress(ProcessLookupError):
         os.kill(host["pid"], signal.SIGINT)

@@ -145,6 +145,18 @@ def test_a_retry_is_not_judged_by_the_process_of_the_run_before(place: HostedPla
     assert launcher_of(place).check_run_worker_health(retry).status is WorkerStatus.RUNNING
 
 
+def test_a_process_that_was_dead_when_it_was_tagged_has_ended(place: HostedPlace) -> None:
+    """Run monitoring launches a run again before its host has noticed that its process is dead."""
+    run_id = place.create()
+    run = place.run()
+    tag = json.loads(run.tags[HOST_TAG]) | {"began": None, "run": run_id}
+    place.instance.add_run_tags(run_id, {HOST_TAG: json.dumps(tag)})
+    again = place.instance.get_run_by_id(run_id)
+    assert again is not None
+    assert launcher_of(place).check_run_worker_health(again).status is WorkerStatus.FAILED
+    assert not launcher_of(place).terminate(run_id)
+
+
 def test_a_run_that_cannot_be_tagged_any_more_is_not_called_failed(
     place: HostedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
