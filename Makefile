@@ -14,7 +14,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev test proof check format bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-warm-spark screenshots lock clean
+.PHONY: demo dev test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -57,6 +57,9 @@ check: $(STAMP)  ## lint, types, import contracts, formatting
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-cli: $(STAMP)  ## what a call of the arctic command costs, beside Python and Typer alone
+	$(BIN)/python -m benchmarks.cli
 
 bench-loading: $(STAMP)  ## what this library adds to a process that loads a code location
 	$(BIN)/python -m benchmarks.loading

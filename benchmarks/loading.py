@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from rich.console import Console
@@ -49,23 +50,30 @@ LOCATIONS = {
 
 
 def cpu_seconds(code: str) -> float:
-    """The CPU seconds of a process that runs the code."""
-    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code])
+    """The CPU seconds of a process that runs the code; what it prints is dropped."""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status != 0:
-        raise SystemExit(f"a code location could not be loaded: exit status {status}")
+        raise SystemExit(f"a process failed: exit status {status}")
     return used.ru_utime + used.ru_stime
+
+
+def measured(codes: Mapping[str, str], rounds: int, console: Console) -> dict[str, list[float]]:
+    """The CPU seconds of a process for each code, in turn, so that all see the same load."""
+    for code in codes.values():
+        cpu_seconds(code)  # compiles
+    seconds: dict[str, list[float]] = {name: [] for name in codes}
+    for _ in track(range(rounds), "measuring", console=console, transient=True):
+        for name, code in codes.items():
+            seconds[name].append(cpu_seconds(code))
+    return seconds
 
 
 def main() -> None:
     """Measures all locations in turn, and prints the table."""
-    for code in LOCATIONS.values():
-        cpu_seconds(code)  # compiles
-    seconds: dict[str, list[float]] = {name: [] for name in LOCATIONS}
     console = Console()
-    for _ in track(range(ROUNDS), "loading", console=console, transient=True):
-        for name, code in LOCATIONS.items():
-            seconds[name].append(cpu_seconds(code))
+    seconds = measured(LOCATIONS, ROUNDS, console)
     base = statistics.median(seconds["an asset"])
     table = Table("code location", title="Loading a code location, CPU s a process")
     for column in ("median", "least", "most", "more than an asset"):

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.syntax import Syntax
 
 from arctic_orchestration.cli import applying, target_partitions
 from arctic_orchestration.cli.catching_up import changing
@@ -269,6 +268,9 @@ def _show(listed: ListedSchedule) -> None:
         out.print("it was written by another version of the package and cannot be read:")
         out.print(escape(row.problem or "no reason noted"))
         return
+    # Brings Pygments, which no other command needs.
+    from rich.syntax import Syntax
+
     form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)
     text = visible(f"schedules:\n{form}".rstrip(), lines=True)
     out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
