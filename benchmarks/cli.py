@@ -26,7 +26,7 @@ SCHEDULES = 20
 GOAL = 0.4
 _STORIES = Path(__file__).parents[1] / "arctic_orchestration_tests" / "acceptance" / "stories"
 _STORY = _STORIES / "feed_on_arrival"
-#: The simulated timeline has three days of one feed.
+#: The simulated timeline has three arrivals in three days.
 CALLS = {
     "arctic --help": ["--help"],
     "arctic schedules list": ["schedules", "list"],

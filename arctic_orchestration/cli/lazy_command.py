@@ -1,6 +1,7 @@
 """A command whose module is imported when the command is called.
 
-The help of the group above and the completion of its name need a name and a line of help only.
+The help of the group above and the completion of the command's name need no more than the name and
+the help line.
 """
 
 import inspect
@@ -15,14 +16,13 @@ from arctic_orchestration.cli.checked_command import CheckedCommand
 
 
 class LazyCommand(TyperCommand):
-    """A command, or a group of them, that stands in a module.
+    """Stands in a group for a command, or a group of commands, that is not imported yet.
 
     Args:
-        name: the word by which it is called.
-        home: the module and its name there, as ``package.module:app``: a function, or a
-            ``typer.Typer``.
-        help: the line in the help of the group above. It is the whole help of a group; that of a
-            function is its docstring, which begins with this line.
+        name: the name of the command.
+        home: a function or a ``typer.Typer``, as ``package.module:attribute``.
+        help: the line in the help of the group above. It is the whole help of a ``typer.Typer``;
+            a function has a docstring that begins with it.
     """
 
     def __init__(self, name: str, home: str, *, help: str) -> None:

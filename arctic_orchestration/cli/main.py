@@ -10,7 +10,7 @@ from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, MissingExtra
 
-#: What stands in a module of ``cli`` under a name, and its line in the help: in the order of it.
+#: Each command in the order of the help: where it stands in ``cli``, and its help line.
 _COMMANDS = {
     "worker": ("worker:worker", "Merges files for compaction queues, until SIGTERM or Ctrl-C."),
     "audit": (
@@ -49,7 +49,7 @@ _COMMANDS = {
 
 
 class _Group(TyperGroup):
-    """All commands, each imported when it is called."""
+    """The group of all commands; each is imported when it is called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -7,6 +7,7 @@ from typing import cast
 import sqlalchemy as sa
 
 from arctic_orchestration.database.engine import Database
+from arctic_orchestration.database.tables import metadata
 from arctic_orchestration.scheduling.simulation.shortcut import Shortcut
 
 
@@ -21,7 +22,8 @@ class PrivateDatabase(Database):
         super().__init__("sqlite://")
         self._connection = self.engine.connect()
         self._connection.begin()
-        self.upgrade()
+        # As migrations would make it, without reading and running them one after another.
+        metadata.create_all(self._connection, checkfirst=False)
         self._connection = cast(sa.Connection, Shortcut(self._connection))
 
     @contextmanager
