@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -64,11 +65,21 @@ def _is_as_before(session: SparkSession, state: Any) -> bool:
             if view["namespace"] == "global_temp":
                 session.catalog.dropGlobalTempView(view["viewName"])
         jvm: Any = context._jvm
+        _end_python_workers(jvm)
         jvm.System.gc()
         return bool(_state(session) == state)
     except Exception:
         # The context was stopped, or the JVM is gone.
         return False
+
+
+def _end_python_workers(jvm: Any) -> None:
+    """Spark would use them for the next query, with the modules and environment that they have."""
+    for daemon in psutil.Process(jvm.java.lang.ProcessHandle.current().pid()).children():
+        # Not the daemon that forks them: it runs nothing of the borrower, and is needed again.
+        for worker in daemon.children():
+            with suppress(psutil.Error):
+                worker.kill()
 
 
 def _state(session: SparkSession) -> Any:
@@ -79,13 +90,15 @@ def _state(session: SparkSession) -> Any:
     return (
         bool(java.sc().isStopped()),
         sorted(context.listFiles), sorted(context.listArchives), java.sc().listJars().toString(),
-        # Its text lists the resources; how many entries there are shows what was set.
-        hadoop.toString(), hadoop.size(),
+        jvm.java.util.TreeMap(hadoop.getPropsWithPrefix("")).toString(),
         jvm.java.util.TreeMap(jvm.System.getProperties()).toString(),
         java.sc().getCheckpointDir().isDefined(),
+        jvm.java.util.TimeZone.getDefault().getID(), jvm.java.util.Locale.getDefault().toString(),
+        bool(session._jsparkSession.sharedState().activeStreamingQueries().isEmpty()),
         jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString(),
         sorted(one.name for one in session.catalog.listDatabases()),
         sorted(one.name for one in session.catalog.listTables("default")),
+        sorted(row[0] for row in session.sql("SHOW USER FUNCTIONS IN default").collect()),
     )  # fmt: skip
 
 

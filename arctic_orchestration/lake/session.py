@@ -162,6 +162,11 @@ def prepare_environment(master: str) -> None:
     if SparkContext._gateway is not None:
         return
     os.environ["JAVA_HOME"] = str(find_java().home)
+    prepare_python(master)
+
+
+def prepare_python(master: str) -> None:
+    """Sets ``PYSPARK_PYTHON``, unless it is set, to this Python if workers are on this machine."""
     if _stays_on_this_machine(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.lake.connect import connect_session
-from arctic_orchestration.lake.session import prepare_environment, spark_properties
+from arctic_orchestration.lake.session import prepare_environment, prepare_python, spark_properties
 from arctic_orchestration.settings import Settings
 
 _REMOTE = "ARCTIC_SPARK_REMOTE"
@@ -37,6 +37,7 @@ class LakeSparkResource(LazyPySparkResource):
             self._spark_session = connect_session(self.remote, self.spark_config)
             self._started_here = True
             return
+        prepare_python(self.spark_config["spark.master"])
         self._spark_session = session_source.borrowed_session(self.spark_config)
         if self._spark_session is None:
             prepare_environment(self.spark_config["spark.master"])

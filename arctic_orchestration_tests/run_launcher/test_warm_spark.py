@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
 
 CODE = dedent("""
-    import json, os, signal, time
+    import json, os, signal, sys, time
     from pathlib import Path
     import dagster as dg
+    from pyspark.sql.functions import udf
     from arctic_orchestration.lake.spark_resource import pyspark_resource
 
     FOLDER = Path(__file__).parent
@@ -34,6 +36,14 @@ CODE = dedent("""
             "cached": context._jsc.sc().getRDDStorageInfo().__len__(),
             "sum": spark.range(101).selectExpr("sum(id)").first()[0],
         }
+
+    def from_workers(spark):
+        def ask(call):
+            return spark.range(0, 1, 1, 1).select(udf(lambda _: str(call()))("id")).first()[0]
+
+        before = ask(lambda: os.environ.get("LEFT_OVER"))
+        ask(lambda: os.environ.update(LEFT_OVER="x"))
+        return f"{before} {ask(lambda: os.environ.get('LEFT_OVER'))} {ask(lambda: sys.executable)}"
 
     @dg.op(config_schema={"do": dg.Field(str, default_value="nothing")},
            required_resource_keys={"pyspark"})
@@ -57,6 +67,7 @@ CODE = dedent("""
         "database": "spark.sql('create database left_over')",
         "hadoop": "sc._jsc.hadoopConfiguration().set('fs.s3a.secret.key', 'x')",
         "property": "sc._jvm.System.setProperty('left.over', 'x')",
+        "worker": "(FOLDER / 'worker').write_text(from_workers(spark))",
         "stop": "spark.stop()",
         "kill the JVM": "os.kill(jvm, signal.SIGKILL); spark.range(1).count()",
         "exit": "os._exit(1)",
@@ -98,6 +109,15 @@ def test_what_cannot_be_cleared_ends_the_jvm(place: HostedPlace, misdeed: str) -
     assert after["jvm"] != before["jvm"]
     assert {**after, "jvm": 0} == {**before, "jvm": 0}
     until(lambda: not psutil.pid_exists(before["jvm"]), "the JVM has ended")
+
+
+def test_python_workers_are_not_lent(place: HostedPlace) -> None:
+    """Spark keeps the processes of functions in Python for the next query."""
+    jvms = set()
+    for _ in range(2):
+        jvms.add(note(place, do="worker")["jvm"])
+        assert (place.folder / "worker").read_text() == f"None x {sys.executable}"
+    assert len(jvms) == 1
 
 
 def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:

@@ -1,0 +1,48 @@
+"""What a borrower leaves in a JVM that the next one would find is noticed when it is given back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.lake.lent_jvm import _state
+
+
+def hadoop_value(spark: SparkSession) -> Callable[[], Any]:
+    java: Any = spark.sparkContext._jsc
+    hadoop = java.hadoopConfiguration()
+    before = hadoop.get("io.file.buffer.size")
+    hadoop.set("io.file.buffer.size", "12345")
+    return lambda: hadoop.set("io.file.buffer.size", before)
+
+
+def time_zone(spark: SparkSession) -> Callable[[], Any]:
+    jvm: Any = spark.sparkContext._jvm
+    zones = jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
+    return lambda: zones.setDefault(before)
+
+
+def function(spark: SparkSession) -> Callable[[], Any]:
+    spark.sql("create function left_over() returns int return 1")
+    return lambda: spark.sql("drop function left_over")
+
+
+def stream_of_another_session(spark: SparkSession) -> Callable[[], Any]:
+    rates = spark.newSession().readStream.format("rate").load()
+    return rates.writeStream.format("memory").queryName("left_over").start().stop
+
+
+@pytest.mark.parametrize("leave", [hadoop_value, time_zone, function, stream_of_another_session])
+def test_what_is_left_in_a_jvm_is_noticed(
+    classic_spark: SparkSession, leave: Callable[[SparkSession], Callable[[], Any]]
+) -> None:
+    before = _state(classic_spark)
+    undo = leave(classic_spark)
+    try:
+        assert _state(classic_spark) != before
+    finally:
+        undo()
+    assert _state(classic_spark) == before
