@@ -34,7 +34,10 @@ from arctic_orchestration_tests.run_launcher.test_hosts import CODE
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
-    forking = '"fork": "os.fork() or time.sleep(600); os.kill(os.getpid(), signal.SIGKILL)",'
+    forking = (
+        '"fork": "child = os.fork(); child or time.sleep(600);'
+        " (FOLDER / 'forked').write_text(str(child)); os.kill(os.getpid(), signal.SIGKILL)\","
+    )
     code = CODE.replace("MISDEEDS = {", "MISDEEDS = {\n    " + forking)
     with hosted_place(tmp_path_factory.mktemp("f"), code) as made:
         yield made
@@ -82,6 +85,7 @@ def test_terminating_a_stopped_process_does_not_stop_its_host(place: HostedPlace
 def test_the_end_of_a_process_is_noticed_that_leaves_a_forked_child(place: HostedPlace) -> None:
     """The child keeps the pipe open whose end would show it."""
     run = place.run(do="fork")
+    os.kill(int((place.folder / "forked").read_text()), signal.SIGKILL)
     assert run.status is dg.DagsterRunStatus.FAILURE
     assert "SIGKILL" in place.messages(run.run_id)
 
@@ -190,7 +194,7 @@ def test_a_code_server_with_another_temporary_folder_is_served(
 
 
 def test_code_that_leaves_a_thread_running_leaves_no_process(make: Make) -> None:
-    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,)).start()\n",
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(60,)).start()\n",
                  start_timeout="60s")  # fmt: skip
     before = _host_processes()
     run = place.run()
