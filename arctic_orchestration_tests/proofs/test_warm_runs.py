@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 KILLS = 1_000 if FULL else 9
 _SECONDS = 600
+#: how long a process to kill is looked for
+_LOOK_SECONDS = 5
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_warm_runs"
 _HOST = "arctic_orchestration.run_launcher.host"
 #: what the daemon does before it begins: launch each run twice, and let runs begin unclaimed
@@ -175,7 +177,11 @@ class WarmLake:
                 )
             return True
         look = self.hosts if what == "host" else self.runs
-        victim = random.choice(until_found(look))
+        found = found_soon(look)
+        if not found:
+            # Its run was quicker than the look: the next arrival makes another one.
+            return False
+        victim = random.choice(found)
         try:
             if how == signal.SIGSTOP:
                 victim.suspend()
@@ -214,15 +220,11 @@ class WarmLake:
         shutil.rmtree(self.sockets, ignore_errors=True)
 
 
-def until_found(look: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
-    """What is there, as soon as something is."""
-    found: list[psutil.Process] = []
-
-    def is_there() -> bool:
-        found[:] = look()
-        return bool(found)
-
-    until(is_there, _SECONDS, "a process to kill")
+def found_soon(look: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    """What is there, as soon as something is; nothing after a few seconds."""
+    until_at = time.monotonic() + _LOOK_SECONDS
+    while not (found := look()) and time.monotonic() < until_at:
+        time.sleep(0.02)
     return found
 
 
