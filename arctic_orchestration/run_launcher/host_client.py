@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -33,6 +34,8 @@ from arctic_orchestration.run_launcher.configuration import LauncherRules
 _ANSWER_SECONDS = 60.0
 _STATUS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+#: how often a host is started that a signal ends while it loads: somebody's kill, or no memory
+_STARTS = 3
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Variables that differ between processes of the same environment.
 _VOLATILE = re.compile(r"(_|SHLVL|PWD|OLDPWD|INVOCATION_ID|JOURNAL_STREAM|PYTEST_CURRENT_TEST)$")
@@ -160,12 +163,15 @@ def _current(location: HostedLocation, besides: Path | None = None) -> Path | No
 
 def _start(location: HostedLocation, seconds: float) -> Path:
     until = time.monotonic() + seconds
+    killed = 0
     while True:
         if not _is_locked(location.key):
             answer = _started(location, until)
             if answer["ok"]:
                 return Path(answer["socket"])
-            if not answer.get("other"):
+            killed += "signal" in answer
+            again = "signal" in answer and killed < _STARTS
+            if not (again or answer.get("other")):
                 raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
         # Another daemon starts one now, or an older one is about to give way.
         time.sleep(_POLL_SECONDS)
@@ -227,10 +233,12 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
     if text:
         answer: dict[str, Any] = json.loads(text)
         return answer
+    code = host.wait()
+    if code < 0:
+        name = signal.Signals(-code).name
+        return {"ok": False, "why": f"{name} ended the run host while it loaded", "signal": name}
     python = location.start["executable_path"]
-    why = (
-        f"the run host ended with exit code {host.wait()}; is this package installed for {python}?"
-    )
+    why = f"the run host ended with exit code {code}; is this package installed for {python}?"
     return {"ok": False, "why": why}
 
 

@@ -17,7 +17,7 @@ import pytest
 from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_instance import LAUNCHERS, LOCATION, DemoInstance
 from arctic_orchestration.flights.feeds import first_days
-from arctic_orchestration.flights.totals import DAYTIME, compare, totals_of
+from arctic_orchestration.flights.totals import TABLES, compare, totals_of
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.scheduling.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
@@ -116,7 +116,7 @@ def test_a_demo_that_was_killed_ends_with_the_same_tables(tmp_path: Path) -> Non
 def _rows(home: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table of the lake, sorted."""
     catalog = open_catalog(_settings(home))
-    tables = {name: catalog.load_table(f"nyc.{name}") for name in DAYTIME}
+    tables = {name: catalog.load_table(f"nyc.{name}") for name in TABLES}
     return {
         name: sorted(table.scan().to_arrow().to_pylist(), key=repr)
         for name, table in tables.items()

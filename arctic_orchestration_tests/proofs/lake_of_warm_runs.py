@@ -14,9 +14,10 @@ NOTES = "ARCTIC_TEST_NOTES"
 
 @dg.op
 def step(context: dg.OpExecutionContext) -> None:
-    """Leaves a file whose name is the job and the run."""
+    """Leaves a file whose name is the job, the run and its process."""
     job = context.run.tags["arctic/job"]
-    (Path(os.environ[NOTES]) / f"{job}.{context.run_id}").touch()
+    # A run that is launched twice has one id.
+    (Path(os.environ[NOTES]) / f"{job}.{context.run_id}.{os.getpid()}").touch()
     # Long enough to be killed in the middle of it.
     time.sleep(0.3)
 

@@ -234,6 +234,27 @@ def test_a_socket_that_a_killed_host_left_is_no_hindrance(make: Make) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize(("kills", "starts"), [(2, 3), (9, 3)])
+def test_a_host_that_is_killed_while_it_loads_is_started_again(
+    make: Make, tmp_path: Path, kills: int, starts: int
+) -> None:
+    """One that is killed each time is given up for a while: its runs begin as before."""
+    place = make()
+    tried = tmp_path / "tried"
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\necho >> {tried}\n"
+        f'[ $(wc -l < {tried}) -gt {kills} ] || kill -KILL $$\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    place.location._executable_path = str(python)  # type: ignore[attr-defined]
+    runs = [place.run() for _ in range(2)]
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+    cold = "not warm: SIGKILL ended the run host while it loaded"
+    assert [cold in place.messages(run.run_id) for run in runs] == [kills == 9] * 2
+    assert tried.read_text() == "\n" * starts
+
+
 def test_a_host_that_another_one_starts_is_waited_for_without_trying(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
