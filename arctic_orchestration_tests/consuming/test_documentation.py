@@ -1,4 +1,4 @@
-"""``docs/partition-consumer.md`` says what there is."""
+"""``docs/consumers.md`` says what there is."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from typer.main import get_command
 from arctic_orchestration import ConsumedPartition, PartitionConsumer
 from arctic_orchestration.cli.consumers import app
 
-TEXT = (Path(__file__).parents[2] / "docs" / "partition-consumer.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
 
 
 def rows(heading: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``docs/schedules.md`` says what happens."""
+"""``docs/partitions.md`` says what happens."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from arctic_orchestration.scheduling.simulation import DeclaredAssets, read_decl
 from arctic_orchestration.scheduling.simulation.lines import parse_moment
 from arctic_orchestration.scheduling.simulation.timeline import read_timeline
 
-PAGE = Path(__file__).parents[2].joinpath("docs/schedules.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2].joinpath("docs/partitions.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
 NAMED = {
     match[1]: block for block in BLOCKS if (match := re.search(r"- name: (\w+)", block)) is not None
