@@ -92,7 +92,7 @@ bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, 
 bench-warm-spark: $(STAMP)  ## from a process to Spark's first result: cold, over Connect, attached
 	$(BIN)/python -m benchmarks.warm_spark
 
-screenshots: $(STAMP)  ## the pictures of the README, taken from the demo's instance
+screenshots: $(STAMP)  ## the pictures of README and docs, taken from the demo's instance
 	sh tools/ensure_chromium
 	$(BIN)/python tools/screenshots.py
 

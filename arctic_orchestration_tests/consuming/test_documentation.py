@@ -24,7 +24,7 @@ def rows(heading: str) -> list[str]:
 def test_every_argument_is_described() -> None:
     """But for the two by which tests and programs name an instance and a database."""
     arguments = set(inspect.signature(PartitionConsumer).parameters)
-    assert set(rows("## What it is made with")) == arguments - {"instance", "settings"}
+    assert set(rows("## Arguments")) == arguments - {"instance", "settings"}
 
 
 def test_what_a_partition_has_is_described() -> None:

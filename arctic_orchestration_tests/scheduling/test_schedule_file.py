@@ -146,11 +146,11 @@ def test_one_schedule_is_read_by_its_name() -> None:
         read_schedule(listed, name="f", schedule="d")
 
 
-def test_the_schedules_of_the_readme_can_be_read() -> None:
+def test_the_schedules_of_the_documentation_can_be_read() -> None:
     """What people copy from there is accepted as it stands."""
-    readme = Path(__file__).parents[2] / "README.md"
-    blocks = [part.split("```")[0] for part in readme.read_text().split("```yaml\n")[1:]]
+    page = Path(__file__).parents[2] / "docs" / "schedules.md"
+    blocks = [part.split("```")[0] for part in page.read_text().split("```yaml\n")[1:]]
     files = [block for block in blocks if block.startswith("schedules:")]
-    assert [s.name for file in files for s in read_schedules(file, name="README")] == [
+    assert [s.name for file in files for s in read_schedules(file, name="docs")] == [
         "nightly_merge"
     ]
