@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from arctic_orchestration.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from arctic_orchestration.code_location.arctic import Arctic
-    from arctic_orchestration.code_location.compaction import compaction_definitions
-    from arctic_orchestration.code_location.consuming import consumer_sensor
-    from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-    from arctic_orchestration.code_location.freshness.factories import task_definitions
-    from arctic_orchestration.code_location.resource import ArcticResource
-    from arctic_orchestration.constraints import only
-    from arctic_orchestration.consuming.consumer import PartitionConsumer
-    from arctic_orchestration.consuming.partition import ConsumedPartition
-    from arctic_orchestration.consuming.partitions import Partitions
-    from arctic_orchestration.consuming.progress import Progress
-    from arctic_orchestration.scheduling.schedule import Schedule, Target
-    from arctic_orchestration.triggers import on
+    from arctic_orchestration.arctic import Arctic
+    from arctic_orchestration.compaction.dagster import compaction_definitions
+    from arctic_orchestration.consumers.dagster.sensor import consumer_sensor
+    from arctic_orchestration.consumers.leased_partitions import Partitions
+    from arctic_orchestration.consumers.partition import ConsumedPartition
+    from arctic_orchestration.consumers.partition_consumer import PartitionConsumer
+    from arctic_orchestration.consumers.progress import Progress
+    from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+    from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
+    from arctic_orchestration.schedules.constraints import only
+    from arctic_orchestration.schedules.dagster.resource import ArcticResource
+    from arctic_orchestration.schedules.schedule import Schedule, Target
+    from arctic_orchestration.schedules.triggers import on
 
 __all__ = [
     "Arctic",
@@ -42,22 +42,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Arctic": "arctic_orchestration.code_location.arctic",
-    "ArcticResource": "arctic_orchestration.code_location.resource",
-    "ConsumedPartition": "arctic_orchestration.consuming.partition",
-    "PartitionConsumer": "arctic_orchestration.consuming.consumer",
-    "Partitions": "arctic_orchestration.consuming.partitions",
-    "Progress": "arctic_orchestration.consuming.progress",
-    "Schedule": "arctic_orchestration.scheduling.schedule",
-    "Target": "arctic_orchestration.scheduling.schedule",
-    "compaction_definitions": "arctic_orchestration.code_location.compaction",
-    "consumer_sensor": "arctic_orchestration.code_location.consuming",
-    "fresh_parents": "arctic_orchestration.code_location.freshness.declaring",
-    "task_definitions": "arctic_orchestration.code_location.freshness.factories",
+    "Arctic": "arctic_orchestration.arctic",
+    "ArcticResource": "arctic_orchestration.schedules.dagster.resource",
+    "ConsumedPartition": "arctic_orchestration.consumers.partition",
+    "PartitionConsumer": "arctic_orchestration.consumers.partition_consumer",
+    "Partitions": "arctic_orchestration.consumers.leased_partitions",
+    "Progress": "arctic_orchestration.consumers.progress",
+    "Schedule": "arctic_orchestration.schedules.schedule",
+    "Target": "arctic_orchestration.schedules.schedule",
+    "compaction_definitions": "arctic_orchestration.compaction.dagster",
+    "consumer_sensor": "arctic_orchestration.consumers.dagster.sensor",
+    "fresh_parents": "arctic_orchestration.freshness.dagster.fresh_parents",
+    "task_definitions": "arctic_orchestration.freshness.dagster.task_definitions",
 }
 _MODULES = {
-    "on": "arctic_orchestration.triggers.on",
-    "only": "arctic_orchestration.constraints.only",
+    "on": "arctic_orchestration.schedules.triggers.on",
+    "only": "arctic_orchestration.schedules.constraints.only",
 }
 
 

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, overload
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
@@ -123,3 +123,12 @@ Size = Annotated[
     BeforeValidator(parse_size),
     PlainSerializer(format_size, return_type=str),
 ]
+
+
+@overload
+def iso(at: datetime) -> str: ...
+@overload
+def iso(at: None) -> None: ...
+def iso(at: datetime | None) -> str | None:
+    """A moment in UTC as programs read it: ``2026-01-01T00:00:00Z``."""
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")

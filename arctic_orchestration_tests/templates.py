@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from dagster import DagsterInstance
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 
 

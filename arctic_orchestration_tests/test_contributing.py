@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 import arctic_orchestration
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.scheduling.json_schema import schedules_schema
+from arctic_orchestration.schedules.json_schema import schedules_schema
 
 assert arctic_orchestration.__file__.startswith({copy!r}), arctic_orchestration.__file__
 schedule = Schedule(
@@ -131,8 +131,8 @@ def test_the_tests_of_the_examples_pass(copy: Path) -> None:
 def test_the_examples_are_written_as_the_package_is(copy: Path) -> None:
     """In its format, and as strictly typed; each line fits."""
     files = [
-        "arctic_orchestration/triggers/arrivals.py",
-        "arctic_orchestration/constraints/daily.py",
+        "arctic_orchestration/schedules/triggers/arrivals.py",
+        "arctic_orchestration/schedules/constraints/daily.py",
     ]
     paths = [str(copy / file) for file in files]
     for check in (["check"], ["format", "--check"]):

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.constraints import only
-from arctic_orchestration.consuming.specification import ConsumerSpec
+from arctic_orchestration.consumers.specification import ConsumerSpec
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
 
 #: a structure that people write, and that fills a screen
 MANY: dict[str, Any] = {

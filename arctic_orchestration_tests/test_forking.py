@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import PRELOADED, forkserver
 
 

@@ -70,7 +70,7 @@ def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_wheel_holds_the_package_and_no_tests() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())
     packages = find_packages(str(_ROOT), **project["tool"]["setuptools"]["packages"]["find"])
-    assert "arctic_orchestration.scheduling" in packages
+    assert "arctic_orchestration.schedules" in packages
     assert {name.partition(".")[0] for name in packages} == {"arctic_orchestration"}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from arctic_orchestration import private_files
-from arctic_orchestration.cli import doctor_state
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.cli.doctor import state_checks
+from arctic_orchestration.state.database import Database
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777])
@@ -94,13 +94,13 @@ def test_doctor_warns_of_a_file_that_others_can_read(
     """With the command that mends it; also of the files beside it."""
     file = tmp_path / "arctic db"
     monkeypatch.setenv("ARCTIC_DATABASE_URL", f"sqlite:///{file}")
-    assert doctor_state.permissions() == []
+    assert state_checks.permissions() == []
     Database.open(f"sqlite:///{file}").close()
-    (finding,) = doctor_state.permissions()
+    (finding,) = state_checks.permissions()
     assert (finding.status, finding.found) == ("ok", f"only its owner can read {file}")
     wal = tmp_path / "arctic db-wal"
     for path in (file, wal):
         path.touch()
         path.chmod(0o644)
-    (finding,) = doctor_state.permissions()
+    (finding,) = state_checks.permissions()
     assert (finding.status, finding.advice) == ("warning", f"chmod 600 '{file}' '{wal}'")

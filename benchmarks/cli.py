@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.schedules.simulated import World
 from benchmarks.loading import measured
 
 ROUNDS = 9

@@ -31,11 +31,11 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.table_plan import PlanState
-from arctic_orchestration.compaction.table_planning import plan_loaded
-from arctic_orchestration.lake.describing import describe
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import PlanState
+from arctic_orchestration.compaction.planning.table_planner import plan_loaded
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.lake.tables import ensure_table, open_catalog

@@ -33,13 +33,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from arctic_orchestration.compaction.planner import plan
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.table_plan import PlanState
+from arctic_orchestration.compaction.planning.planner import plan
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import PlanState
 from arctic_orchestration.lake import ensure_table, open_catalog, spark_session
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging.merge import Engine
-from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
 from benchmarks.commits import FILES, GOAL, SNAPSHOTS, Cost, committed

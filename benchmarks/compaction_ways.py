@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.merging.merge import Engine, merge
-from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.merging.strategy import Way
 from benchmarks.compaction_files import SCHEMA, ZSTD_LEVEL
 
 TARGET = 128 * 1_000_000

@@ -19,11 +19,11 @@ from rich.table import Table
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets
+from arctic_orchestration_tests.schedules.simulated import AnyTargets
 from benchmarks.dispatch_partitions import partitions_table
 from benchmarks.places import Cost, Place, arrive, fill, measure, median, subscribe
 

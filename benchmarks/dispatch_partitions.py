@@ -9,10 +9,10 @@ from rich.table import Table
 
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.code_location.targets import RepositoryTargets
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.schedules.dagster.targets import RepositoryTargets
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 from benchmarks.places import Cost, Place, arrive, fill, measure, median, subscribe
 

@@ -32,13 +32,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from arctic_orchestration import fresh_parents, task_definitions
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.dagster_log import DagsterLog
+from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph
 from arctic_orchestration.freshness.lifecycle import Lifecycle
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from benchmarks.places import Cost, Place, measure, median
 

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from dagster._core.storage.event_log import SqlEventLogStorageTable
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.templates import write_dagster_yaml
 

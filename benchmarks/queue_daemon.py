@@ -30,7 +30,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import WAIT
-from arctic_orchestration_tests.coordinator.launching import RecordingRunLauncher
+from arctic_orchestration_tests.run_queue.coordinator.launching import RecordingRunLauncher
 from benchmarks import queue_lake
 from benchmarks.queue_lake import LOCATION, SLOTS, Filling, Job, Lake
 

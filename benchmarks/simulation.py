@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.simulation import Timeline, simulate
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.simulator import Timeline, simulate
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=365)

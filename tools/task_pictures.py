@@ -9,10 +9,10 @@ import sqlalchemy as sa
 import yaml
 from browser import Page, Picture, running, until, webserver
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_submissions
-from arctic_orchestration.freshness import definitions, skips, submissions
+from arctic_orchestration.freshness import definitions, skip_list, submissions
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import task_submissions
 
 _TASK = "punctuality"
 _CLUSTER = "default"
@@ -60,7 +60,7 @@ class _Story:
         self._submit(force=True, times=2)
         with self._database.begin() as tx:
             reason = "the feed brings yesterday's flights"
-            skips.skip(tx, _TASK, reason, by="ann", cluster=_CLUSTER)
+            skip_list.skip(tx, _TASK, reason, by="ann", cluster=_CLUSTER)
         self._submit(force=True)
 
     def _is_registered(self) -> bool:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.cli.display import Rows, console, counted, moment, print_json
-from arctic_orchestration.cli.state import JsonOption, state_database
-from arctic_orchestration.cli.terminal import escape
-from arctic_orchestration.database.audit import AuditRecord, records
-from arctic_orchestration.scheduling.views.texts import iso
+from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
+from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.quantities import iso
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.audit import AuditRecord, records
 
 
 def audit(

@@ -2,11 +2,11 @@
 
 import typer
 
-from arctic_orchestration.cli.display import print_json
-from arctic_orchestration.cli.state import JsonOption
-from arctic_orchestration.cli.terminal import Console, escape
-from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
+from arctic_orchestration.console.display import print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -6,45 +6,54 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from arctic_orchestration.cli.lazy_command import LazyCommand
-from arctic_orchestration.cli.terminal import Console, escape
+from arctic_orchestration.console.lazy_command import LazyCommand
+from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, MissingExtra
 
-#: Each command in the order of the help: where it stands in ``cli``, and its help line.
+#: Each command in the order of the help: its module and object, and its help line.
 _COMMANDS = {
-    "worker": ("worker:worker", "Merges files for compaction queues, until SIGTERM or Ctrl-C."),
+    "worker": (
+        "compaction.cli.worker:worker",
+        "Merges files for compaction queues, until SIGTERM or Ctrl-C.",
+    ),
     "audit": (
-        "audit:audit",
+        "cli.audit:audit",
         "List what people changed with commands, newest first, and who it was.",
     ),
-    "simulate": ("simulate:simulate", "Prints each decision of the scheduler as a line of JSON."),
-    "schema": ("schema:schema", "Writes the JSON Schema of a file of schedules (YAML or JSON)."),
+    "simulate": (
+        "schedules.cli.simulate:simulate",
+        "Prints each decision of the scheduler as a line of JSON.",
+    ),
+    "schema": (
+        "schedules.cli.schema:schema",
+        "Writes the JSON Schema of a file of schedules (YAML or JSON).",
+    ),
     "doctor": (
-        "doctor:doctor",
+        "cli.doctor.command:doctor",
         "Checks the surroundings; exit code 1 when something has to be mended.",
     ),
-    "schedules": ("schedules:app", "Schedules: what fires, and when."),
-    "jobs": ("jobs:app", "Jobs: firings of schedules, and why they wait."),
-    "locations": ("locations:app", "Code locations in the state database."),
-    "runs": ("runs:app", "Runs that wait in Dagster's queue, and why."),
-    "queues": ("queues:app", "Queues and groups of runs: shares, limits, pauses."),
+    "schedules": ("schedules.cli.schedules:app", "Schedules: what fires, and when."),
+    "jobs": ("schedules.cli.jobs:app", "Jobs: firings of schedules, and why they wait."),
+    "locations": ("schedules.cli.locations:app", "Code locations in the state database."),
+    "runs": ("run_queue.cli.runs:app", "Runs that wait in Dagster's queue, and why."),
+    "queues": ("run_queue.cli.queues:app", "Queues and groups of runs: shares, limits, pauses."),
     "compaction": (
-        "compaction:app",
+        "compaction.cli:app",
         "Small files of lake tables that are merged into larger ones.",
     ),
     "tasks": (
-        "tasks:app",
+        "freshness.cli:app",
         "Tasks with freshness dependencies: assets and jobs that run when their parents are "
         "fresh enough, once for all clusters.",
     ),
     "consumers": (
-        "consumers:app",
+        "consumers.cli.consumers:app",
         "Partition consumers: everything new since one last looked.",
     ),
-    "events": ("events:app", "Events that schedules took."),
-    "partitions": ("partitions:app", "Partitions of assets."),
-    "db": ("database:app", "The state database."),
-    "feed": ("feed:app", "Reading Dagster's event log."),
+    "events": ("schedules.cli.events:app", "Events that schedules took."),
+    "partitions": ("schedules.cli.partitions:app", "Partitions of assets."),
+    "db": ("cli.database:app", "The state database."),
+    "feed": ("schedules.cli.feed:app", "Reading Dagster's event log."),
 }
 
 
@@ -54,7 +63,7 @@ class _Group(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, (home, line) in _COMMANDS.items():
-            self.add_command(LazyCommand(name, f"arctic_orchestration.cli.{home}", help=line))
+            self.add_command(LazyCommand(name, f"arctic_orchestration.{home}", help=line))
 
 
 app = typer.Typer(

@@ -10,17 +10,18 @@ from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempts, records, workers
-from arctic_orchestration.compaction.cleaning import CleaningCounts, clean
-from arctic_orchestration.compaction.committer import CommitCounts, Committer
-from arctic_orchestration.compaction.leftovers import GRACE
-from arctic_orchestration.compaction.observing import Observer
-from arctic_orchestration.compaction.planning import Planner, PlanningCounts
-from arctic_orchestration.compaction.records import RETENTION, SHORTEST_RETENTION
-from arctic_orchestration.compaction.scope import EVERYTHING, Mode, Scope
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.commit.cleaner import CleaningCounts, clean
+from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE
+from arctic_orchestration.compaction.commit.records import RETENTION, SHORTEST_RETENTION
+from arctic_orchestration.compaction.planning.catalog_planner import Planner, PlanningCounts
+from arctic_orchestration.compaction.planning.observer import Observer
+from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.compaction.table_pool import TableJobs, TablePool
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.state.database import Database
 
 #: how often directories are cleaned and records pruned
 _HOUSEKEEPING = timedelta(minutes=1)

@@ -14,17 +14,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import task_rows
-from arctic_orchestration.compaction.rests import length_of_rest
-from arctic_orchestration.compaction.task import TaskKind, TaskState
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.backoff import length_of_rest
+from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
     compaction_partitions,
     compaction_tables,
     compaction_tasks,
     is_waiting,
 )
-from arctic_orchestration.errors import NotFound
 
 #: what the reason of a look begins with that came to nothing
 NOT_PLANNED = "could not be planned: "
@@ -289,7 +289,7 @@ def cancel_waiting(tx: sa.Connection, name: str, reason: str, now: datetime) -> 
     here = compaction_tasks.c
     query = sa.select(here.id, here.state).where(here.table_name == name, is_waiting)
     waiting = tx.execute(query.order_by(here.id).with_for_update(key_share=True)).all()
-    task_rows.move(
+    task_store.move(
         tx,
         [(row.id, TaskState(row.state)) for row in waiting],
         TaskState.CANCELED,

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration import ArcticResource, lake
-from arctic_orchestration.code_location.compaction.arrivals import TABLE
+from arctic_orchestration.compaction.dagster.arrivals import TABLE
 from arctic_orchestration.flights import rollups
 from arctic_orchestration.flights.feeding import metadata_of
 from arctic_orchestration.flights.feeds import (

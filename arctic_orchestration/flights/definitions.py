@@ -5,7 +5,6 @@ from datetime import timedelta
 import dagster as dg
 
 from arctic_orchestration import compaction_definitions
-from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.flights.assets import (
     delay_summary,
     delays_by_route,
@@ -18,6 +17,7 @@ from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.flights.carriers import carrier_days
 from arctic_orchestration.flights.nightly import nightly_summary
 from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, FLIGHTS, WEATHER
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 
 

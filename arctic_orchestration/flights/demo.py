@@ -26,7 +26,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_compaction import compacted, progress
 from arctic_orchestration.flights.demo_end import (
     Rest,
@@ -42,9 +41,10 @@ from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.source import FlightsSource
 from arctic_orchestration.flights.totals import TABLES, Difference, Totals, compare, totals_of
 from arctic_orchestration.lake import open_catalog
-from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.views.overview import Overview, overview
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.views.overview import Overview, overview
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 _POLL_SECONDS = 0.5
 #: A third of a day: eight hours of weather, and the flights from one airport.

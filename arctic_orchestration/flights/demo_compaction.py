@@ -13,9 +13,11 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation
 
-from arctic_orchestration.code_location.compaction.worker import JOB
-from arctic_orchestration.compaction import records, tables, task_rows
-from arctic_orchestration.compaction.task import LIVE
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.dagster.worker_job import JOB
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import LIVE
 from arctic_orchestration.lake.manifests import live_entries, live_files
 
 _MEASUREMENTS = 3
@@ -67,7 +69,7 @@ def progress(
 ) -> Progress:
     """How far compaction of these tables has come; reads the metadata of each."""
     known = {table.name: table for table in tables.known_tables(tx)}
-    live = [task for name in names for task in task_rows.tasks(tx, table=name, states=LIVE)]
+    live = [task for name in names for task in task_store.tasks(tx, table=name, states=LIVE)]
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=JOB, statuses=[dg.DagsterRunStatus.FAILURE])
     )

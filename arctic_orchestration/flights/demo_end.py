@@ -10,9 +10,9 @@ import dagster as dg
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import SensorInstigatorData
 
-from arctic_orchestration.code_location.arctic import DISPATCHER
-from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.views.overview import Overview, ScheduleView
+from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.views.overview import Overview, ScheduleView
 
 #: The tick that runs when the last job ends may have read the log before, the next one has not.
 _TICKS_AT_REST = 2

@@ -14,7 +14,7 @@ import psutil
 import yaml
 
 from arctic_orchestration import private_files
-from arctic_orchestration.code_location.compaction.runs import QUEUE_TAG
+from arctic_orchestration.compaction.dagster.worker_demand import QUEUE_TAG
 
 LOCATION = "flights"
 

@@ -16,15 +16,15 @@ from contextlib import contextmanager
 import dagster as dg
 
 from arctic_orchestration import private_files
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import ArcticError, ConfigurationError
 from arctic_orchestration.flights.demo_instance import LOCATION
 from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
 from arctic_orchestration.flights.feeds import asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import LandedFile, Landing
 from arctic_orchestration.flights.source import FlightsSource
-from arctic_orchestration.scheduling.views.overview import overview
+from arctic_orchestration.schedules.views.overview import overview
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 _DAYS = 365
 _LOOK_EVERY_SECONDS = 1.0

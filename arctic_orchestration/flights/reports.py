@@ -6,8 +6,8 @@ It has no assets of the lake and no schedules of its own. Its batch needs tasks 
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.factories import task_definitions
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 
 defs = dg.Definitions.merge(

@@ -4,7 +4,7 @@ import dagster as dg
 
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.flights.feeds import TIMEZONE
-from arctic_orchestration.triggers import AnyTrigger
+from arctic_orchestration.schedules.triggers import AnyTrigger
 
 #: A run that is killed after its last step has nothing that Dagster would retry from its failure;
 #: and every run here may be repeated as a whole.

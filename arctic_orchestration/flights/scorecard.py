@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from arctic_orchestration.code_location.freshness.making import TaskRun
+from arctic_orchestration.freshness.dagster.materialization import TaskRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

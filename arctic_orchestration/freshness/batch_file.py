@@ -46,8 +46,8 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.criteria import LONGEST_NAME, Hours, Parent, TaskName, TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 from arctic_orchestration.quantities import Duration, PositiveDuration
-from arctic_orchestration.scheduling.schedule_file import load
 from arctic_orchestration.specification import Specification
+from arctic_orchestration.yaml_file import load
 from arctic_orchestration.zones import ZoneName
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -17,7 +17,7 @@ from arctic_orchestration.freshness.criteria import (
     required_since,
 )
 from arctic_orchestration.freshness.definitions import Definition
-from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.ownership import TaskRow
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.quantities import format_duration, format_moment

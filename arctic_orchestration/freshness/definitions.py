@@ -18,8 +18,6 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.freshness_tables import task_definitions, task_locations
 from arctic_orchestration.errors import (
     ConfigurationError,
     InvalidDefinition,
@@ -29,6 +27,8 @@ from arctic_orchestration.errors import (
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.freshness_tables import task_definitions, task_locations
 
 _log = logging.getLogger("arctic.freshness")
 

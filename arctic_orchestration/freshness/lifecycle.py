@@ -18,19 +18,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import is_live, task_submissions
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable
 from arctic_orchestration.freshness import (
     definitions,
-    owning,
-    requesting,
+    ownership,
     retention,
+    run_requests,
     submissions,
     waits,
 )
-from arctic_orchestration.freshness.checking import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.decision import (
     SHORTLY,
@@ -40,13 +36,17 @@ from arctic_orchestration.freshness.decision import (
     edge_since,
     shares,
 )
-from arctic_orchestration.freshness.outcomes import Outcomes, wake
-from arctic_orchestration.freshness.owning import LEASE, Acquired, Holder, TaskRow, Time
-from arctic_orchestration.freshness.requesting import TaskRequest
-from arctic_orchestration.freshness.settling import RunLookup, Settler
+from arctic_orchestration.freshness.ownership import LEASE, Acquired, Holder, TaskRow, Time
+from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
+from arctic_orchestration.freshness.run_reconciler import RunLookup, Settler
+from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
+from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.submissions import Wish
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions
 
 __all__ = [
     "Assets",
@@ -261,8 +261,8 @@ class Lifecycle:
         counts: Counter[str],
     ) -> None:
         attempt = asked.attempt + 1
-        before = owning.row_of(tx, asked.task)
-        found = owning.acquire(
+        before = ownership.row_of(tx, asked.task)
+        found = ownership.acquire(
             tx,
             asked.task,
             owner_of(asked.id, attempt),
@@ -281,7 +281,7 @@ class Lifecycle:
                 tx, asked, SubmissionState.ACQUIRED, Step.ACQUIRED, decision.reason, now,
                 attempt=attempt, token=found.token, run_id=None, shares=None, deadline_at=None,
             )  # fmt: skip
-        elif isinstance(found, owning.FreshMeanwhile):
+        elif isinstance(found, ownership.FreshMeanwhile):
             # Nobody had it when the facts were read, somebody has made it since.
             submissions.update(tx, asked.id, next_check_at=now)
         else:
@@ -333,10 +333,10 @@ class Lifecycle:
     def _hand_out(self) -> list[TaskRequest]:
         """The runs of acquired tasks, again and again until they are seen."""
         with self.database.read() as tx:
-            if not requesting.has_some(tx, self.cluster, self.location):
+            if not run_requests.has_some(tx, self.cluster, self.location):
                 return []
         with self.database.begin() as tx:
-            requests, gone = requesting.hand_out(tx, self.cluster, self.location, self._outcomes)
+            requests, gone = run_requests.hand_out(tx, self.cluster, self.location, self._outcomes)
         for id in gone:
             self.refuse(id, "its location does not declare it any more")
         return requests

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.freshness_tables import (
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.freshness_tables import (
     task_events,
     task_publications,
     task_submissions,

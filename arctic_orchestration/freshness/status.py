@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.freshness_tables import task_events
-from arctic_orchestration.database.tables import locations
-from arctic_orchestration.scheduling import notices
-from arctic_orchestration.scheduling.notices import News, Notice
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.outbox import News, Notice
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.freshness_tables import task_events
+from arctic_orchestration.state.tables import locations
 
 _log = logging.getLogger("arctic.freshness")
 
@@ -193,14 +193,14 @@ class NotificationSink:
                     continue
                 tags[_ROOTS] = json.dumps(sorted(roots))
             news = News(event=notice, schedule=f"task {one.task}", reason=one.reason, tags=tags)
-            notices.write(tx, location_id, [news], one.at)
+            outbox.write(tx, location_id, [news], one.at)
 
     @staticmethod
     def _untold(tx: sa.Connection, location_id: int, one: StatusEvent) -> set[str]:
         """The parents by which a task failed of which nothing was told while it waited."""
         roots = set(one.details.get(ROOTS, ()))
         if roots:
-            for known in notices.tags_since(
+            for known in outbox.tags_since(
                 tx, location_id, Notice.PARENTS_STALE, one.details[WAITED_SINCE]
             ):
                 roots -= set(json.loads(known.get(_ROOTS, "[]")))

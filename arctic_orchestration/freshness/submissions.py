@@ -11,21 +11,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.freshness_tables import (
-    is_live,
-    task_definitions,
-    task_submissions,
-)
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.criteria import TaskSpec, required_since
 from arctic_orchestration.freshness.definitions import Definition
-from arctic_orchestration.freshness.owning import TaskRow, Time
+from arctic_orchestration.freshness.ownership import TaskRow, Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import is_live, task_definitions, task_submissions
 
 #: up to 100 years, as criteria have it
 _MOST_HOURS = 876_000

@@ -5,10 +5,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.freshness_tables import task_waits
 from arctic_orchestration.freshness.decision import Decision
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.freshness_tables import task_waits
 
 
 def note(

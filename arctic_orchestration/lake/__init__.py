@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from arctic_orchestration.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from arctic_orchestration.lake.appending import Appended, append
     from arctic_orchestration.lake.java import JavaHome, find_java
-    from arctic_orchestration.lake.reading import read
     from arctic_orchestration.lake.session import spark_properties, spark_session
+    from arctic_orchestration.lake.table_reader import read
+    from arctic_orchestration.lake.table_writer import Appended, append
     from arctic_orchestration.lake.tables import ensure_table, open_catalog
 
 __all__ = [
@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Appended": "appending",
+    "Appended": "table_writer",
     "JavaHome": "java",
-    "append": "appending",
+    "append": "table_writer",
     "ensure_table": "tables",
     "find_java": "java",
     "open_catalog": "tables",
-    "read": "reading",
+    "read": "table_reader",
     "spark_properties": "session",
     "spark_session": "session",
 }

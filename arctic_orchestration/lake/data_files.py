@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from arctic_orchestration.errors import SchemaMismatch
-from arctic_orchestration.lake.describing import describe
-from arctic_orchestration.lake.fitting import fitted, null_found
-from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES, with_ids
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
+from arctic_orchestration.lake.row_schema import fitted, null_found
 from arctic_orchestration.lake.spark_versions import JOB_FAILED, rebalanced
 from arctic_orchestration.lake.upkeep.listing import Store
 

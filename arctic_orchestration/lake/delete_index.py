@@ -6,7 +6,7 @@ The rules are those of Iceberg's specification, format 2:
   ``delete.sequence_number >= data.sequence_number``. One that names a single data file, by equal
   bounds of the paths in it or by ``referenced_data_file``, applies to that file only; as other
   readers do, its partition is not asked for then. Paths are
-  compared by :func:`~arctic_orchestration.lake.replacing.named_files.file_key`.
+  compared by :func:`~arctic_orchestration.lake.replacing.path_matching.file_key`.
 - An equality delete applies to data files of its partition that are older than it is:
   ``delete.sequence_number > data.sequence_number``. One that was written with a spec without
   partitions applies to the data files of every partition.
@@ -24,7 +24,7 @@ from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, DataFileContent, Manife
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
-from arctic_orchestration.lake.replacing.named_files import PathBounds, file_key, form_of
+from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key, form_of
 
 #: The id that the specification reserves for the paths in a file of position deletes.
 _DELETED_PATH = 2147483546

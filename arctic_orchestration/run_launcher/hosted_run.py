@@ -27,7 +27,7 @@ from dagster._utils import get_run_crash_explanation
 
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import messages
-from arctic_orchestration.run_launcher.inheritance import leave_to_host
+from arctic_orchestration.run_launcher.inherited_state import leave_to_host
 from arctic_orchestration.run_launcher.loaded_definitions import remember, remember_migrations
 from arctic_orchestration.run_launcher.processes import Stop, began
 

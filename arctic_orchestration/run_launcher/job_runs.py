@@ -3,7 +3,7 @@
 from dagster import DagsterRun
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
 
-from arctic_orchestration.scheduling.runs import JOB_TAG
+from arctic_orchestration.run_tags import JOB_TAG
 
 
 def claims_its_job(run: DagsterRun) -> bool:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import DagsterEventType, DagsterInstance, DagsterRun
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.run_launcher.job_runs import is_retry
-from arctic_orchestration.scheduling.claims import Refusal, claim
-from arctic_orchestration.scheduling.runs import JOB_TAG
+from arctic_orchestration.run_tags import JOB_TAG
+from arctic_orchestration.schedules.run_claims import Refusal, claim
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 if TYPE_CHECKING:
     from dagster import EventLogEntry

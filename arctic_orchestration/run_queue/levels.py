@@ -11,8 +11,6 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import queue_levels
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import (
     FIRST_LEVEL,
@@ -21,6 +19,8 @@ from arctic_orchestration.run_queue.tags import (
     level_tags,
     queued_at_of,
 )
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import queue_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

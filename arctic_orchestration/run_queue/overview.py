@@ -7,7 +7,7 @@ from datetime import datetime
 
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.explaining import Outlook
+from arctic_orchestration.run_queue.explanation import Outlook
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
 from arctic_orchestration.run_queue.tags import Kind

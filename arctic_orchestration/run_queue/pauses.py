@@ -11,11 +11,11 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import queue_pauses
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue.rules import Rules, known_names
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import queue_pauses
 
 
 class Pausable(StrEnum):

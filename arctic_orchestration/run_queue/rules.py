@@ -35,9 +35,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from arctic_orchestration.constraints.window import DAYS, Window
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import PositiveDuration, format_duration
+from arctic_orchestration.schedules.constraints.window import DAYS, Window
 from arctic_orchestration.specification import Specification
 
 #: the queue of runs that no other queue takes

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from arctic_orchestration.run_queue import ageing
+from arctic_orchestration.run_queue import aging
 from arctic_orchestration.run_queue.rules import (
     DEFAULT_QUEUE,
     HIGHEST_LEVEL,
@@ -199,7 +199,7 @@ def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[
     return {
         LEVEL: str(level),
         QUEUED_AT: f"{queued_at:%Y-%m-%dT%H:%M:%SZ}",
-        PRIORITY: str(ageing.priority(level, queued_at, seconds_per_level)),
+        PRIORITY: str(aging.priority(level, queued_at, seconds_per_level)),
     }
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.tables import queue_passes, queue_waits
 from arctic_orchestration.run_queue.plan import Wait
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import queue_passes, queue_waits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration import Schedule, on
-from arctic_orchestration.code_location.resource import RunCause
-from arctic_orchestration.constraints import Constraint
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.schedule import Target
-from arctic_orchestration.scheduling.store import StoredSchedule
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets, World, at
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.constraints import Constraint
+from arctic_orchestration.schedules.dagster.resource import RunCause
+from arctic_orchestration.schedules.schedule import Target
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at
 
 MINUTE = 60.0
 

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import Schedule
-from arctic_orchestration.scheduling import control, deployment
-from arctic_orchestration.scheduling.location import Location
-from arctic_orchestration.scheduling.store import Origin
+from arctic_orchestration.schedules import control, deployment
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import Origin
 from arctic_orchestration_tests.acceptance.scenario import MINUTE, Story, schedule
 
 BEFORE = [

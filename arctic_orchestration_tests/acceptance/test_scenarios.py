@@ -14,14 +14,14 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import Arctic, ArcticResource, Schedule, on, only
-from arctic_orchestration.code_location import dispatcher
-from arctic_orchestration.code_location.arctic import DISPATCHER
-from arctic_orchestration.code_location.resource import RunCause
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling.facts import Surroundings
+from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.dagster import dispatcher
+from arctic_orchestration.schedules.dagster.resource import RunCause
+from arctic_orchestration.schedules.facts import Surroundings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.acceptance.scenario import MINUTE, Launch, Story, schedule
-from arctic_orchestration_tests.scheduling.simulated import at
+from arctic_orchestration_tests.schedules.simulated import at
 
 # -- one: a minimum interval gathers what arrives meanwhile ------------------------------------
 

@@ -7,8 +7,8 @@ moment, so what can be decided at once is decided at the second of its cause.
 
 from pathlib import Path
 
-from arctic_orchestration.scheduling.schedule_file import read_schedules
-from arctic_orchestration.scheduling.simulation import Decision, read_timeline, simulate
+from arctic_orchestration.schedules.schedule_file import read_schedules
+from arctic_orchestration.schedules.simulator import Decision, read_timeline, simulate
 
 STORIES = Path(__file__).parent / "stories"
 

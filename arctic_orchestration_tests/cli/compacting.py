@@ -22,13 +22,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, task_rows
-from arctic_orchestration.compaction.attempts import Claim
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.compaction.task import Task, TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempts import Claim
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -62,7 +63,7 @@ class SmallLake:
     def tasks(self, *states: TaskState) -> list[Task]:
         """Tasks in some states, or all."""
         with self.database.read() as tx:
-            return task_rows.tasks(tx, states=states)
+            return task_store.tasks(tx, states=states)
 
     def claim(self, worker: str = "worker-1") -> Claim:
         """The next task, for a worker."""

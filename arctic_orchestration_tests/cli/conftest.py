@@ -9,22 +9,16 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli import (
-    applying,
-    doctor_queue,
-    jobs,
-    queues,
-    runs,
-    schedules,
-    target_partitions,
-)
+from arctic_orchestration.cli.doctor import run_queue_checks
 from arctic_orchestration.cli.main import main
-from arctic_orchestration.coordinator import coordinator
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration_tests.coordinator.conftest import make_queue, queue_storage
-from arctic_orchestration_tests.coordinator.daemon_queue import OURS, RunQueue
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration.run_queue.cli import queues, runs
+from arctic_orchestration.run_queue.dagster import coordinator
+from arctic_orchestration.schedules.cli import apply, jobs, schedules, target_partitions
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.run_queue.coordinator.conftest import make_queue, queue_storage
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -100,7 +94,7 @@ def world(
     For the commands it is ten minutes after the epoch of the tests.
     """
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    for module in (applying, jobs, schedules, target_partitions):
+    for module in (apply, jobs, schedules, target_partitions):
         monkeypatch.setattr(module, "utc_now", lambda: at(600))
     database = Database(database_url)
 
@@ -130,7 +124,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Stands at noon until it is told to go on."""
     clock = Clock()
-    for module in (coordinator, doctor_queue, queues, runs):
+    for module in (coordinator, run_queue_checks, queues, runs):
         monkeypatch.setattr(module, "utc_now", clock)
     return clock
 

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import tasks as task_table
-from arctic_orchestration.freshness import definitions, owning
+from arctic_orchestration.freshness import definitions, ownership
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
-from arctic_orchestration.freshness.owning import Acquired, Holder
+from arctic_orchestration.freshness.ownership import Acquired, Holder
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import tasks as task_table
 
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -46,7 +46,7 @@ class Tasked:
         """A task succeeded so many hours ago."""
         token = self.acquired(name, run=run, cluster=cluster)
         with self.database.begin() as tx:
-            owning.publish(tx, name, run, token)
+            ownership.publish(tx, name, run, token)
             here = sa.update(task_table).where(task_table.c.task == name)
             tx.execute(here.values(last_success_at=self._ago(tx, hours)))
 
@@ -57,7 +57,7 @@ class Tasked:
         with self.database.begin() as tx:
             holder = Holder(cluster=cluster, location=location, run_id=run)
             since = database_time(tx)
-            got = owning.acquire(tx, name, run, holder, since=since, life=timedelta(hours=1))
+            got = ownership.acquire(tx, name, run, holder, since=since, life=timedelta(hours=1))
         assert isinstance(got, Acquired)
         return got.token
 

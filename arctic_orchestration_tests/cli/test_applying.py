@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli import applying
-from arctic_orchestration.database.tables import schedules
-from arctic_orchestration.scheduling import control, inventory
-from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.inventory import Inventory
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.store import ScheduleStore
-from arctic_orchestration.triggers import on
+from arctic_orchestration.schedules import control, inventory
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.cli import apply
+from arctic_orchestration.schedules.inventory import Inventory
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 Command = Callable[..., Outcome]
 MakeWorld = Callable[[Sequence[Schedule]], World]
@@ -198,7 +198,7 @@ def test_a_change_while_the_person_thinks_stops_the_apply(
             place = locations.locked(tx, "default", "here")
             control.apply(tx, ScheduleStore(), place, [schedule("changed", priority=1)], at(5))
 
-    monkeypatch.setattr(applying, "confirm", thinking)
+    monkeypatch.setattr(apply, "confirm", thinking)
     refused = arctic("schedules", "apply", file)
     assert refused.code == 2
     assert "changed by somebody else meanwhile" in refused.err

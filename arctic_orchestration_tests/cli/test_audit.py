@@ -8,25 +8,26 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli import person
-from arctic_orchestration.compaction import attempts, commit_leases
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.consuming import consumers, working_set
-from arctic_orchestration.consuming.partition import PartitionState
-from arctic_orchestration.database import audit
-from arctic_orchestration.database.audit import Actor
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import audit as audit_table
-from arctic_orchestration.database.tables import queue_pauses
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.compaction.commit import commit_leases
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.console import actor
+from arctic_orchestration.consumers import store, working_set
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.tables import audit as audit_table
+from arctic_orchestration.state.tables import queue_pauses
 from arctic_orchestration_tests.cli.compacting import SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import Tasked, tasked, three
-from arctic_orchestration_tests.consuming.arrivals import Log, engine_of
-from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
+from arctic_orchestration_tests.schedules.simulated import World
 
 __all__ = ["lake", "tasked", "three"]
 
@@ -38,7 +39,7 @@ ANN = Actor(name="ann", cluster="default")
 @pytest.fixture(autouse=True)
 def ann(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's user."""
-    monkeypatch.setattr(person.getpass, "getuser", lambda: "ann")
+    monkeypatch.setattr(actor.getpass, "getuser", lambda: "ann")
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_changes_of_consumers(state: Database, arctic: Command) -> None:
     succeeds(arctic, "consumers", "retry", "totals", "01")
     assert details(state) == {"partitions": ["01"]}
     with state.read() as tx:
-        one = consumers.named(tx, "default", "totals")
+        one = store.named(tx, "default", "totals")
         (waiting,) = working_set.partitions_of(tx, one.id, [PartitionState.WAITING], 9)
     assert waiting.reason == "delivered again by ann"
     succeeds(arctic, "consumers", "reset", "totals", "--start", "from_now", "--yes")

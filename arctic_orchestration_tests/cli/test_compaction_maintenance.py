@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.outputs import directory_of
+from arctic_orchestration.compaction.work.output_paths import directory_of
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 

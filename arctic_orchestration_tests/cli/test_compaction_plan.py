@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli.compaction.policy import PROPERTIES, policy_lines
-from arctic_orchestration.compaction import workers
-from arctic_orchestration.compaction.policy import PREFIX, Policy
-from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.cli.policy import PROPERTIES, policy_lines
+from arctic_orchestration.compaction.planning.policy import PREFIX, Policy
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, moment_of
 from arctic_orchestration_tests.cli.conftest import Outcome

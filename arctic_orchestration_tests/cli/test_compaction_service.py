@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.cli.compaction.opened import Opened
-from arctic_orchestration.cli.compaction.service import Service
-from arctic_orchestration.compaction import records
-from arctic_orchestration.compaction.cleaning import CleaningCounts
-from arctic_orchestration.compaction.committer import CommitCounts
-from arctic_orchestration.compaction.planning import PlanningCounts
+from arctic_orchestration.compaction.cli.context import Opened
+from arctic_orchestration.compaction.cli.serve import Service
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.commit.cleaner import CleaningCounts
+from arctic_orchestration.compaction.commit.committer import CommitCounts
+from arctic_orchestration.compaction.planning.catalog_planner import PlanningCounts
+from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.service import CompactionCounts
-from arctic_orchestration.compaction.task import TaskState
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, arctic_process, lake

@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.cli.person import person
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.console.actor import person
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome

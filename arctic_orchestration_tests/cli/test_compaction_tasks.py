@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from arctic_orchestration.cli.person import person
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, commit_leases, commits, tables
-from arctic_orchestration.compaction.attempt import MergedFile
-from arctic_orchestration.compaction.task import TaskState
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commit_leases, commits
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import MergedFile
+from arctic_orchestration.console.actor import person
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
 

@@ -11,15 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.cli import consumers as consumers_command
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.consuming.engine import ConsumerEngine
-from arctic_orchestration.database.consumer_tables import consumers
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.consumers.cli import consumers as consumers_command
+from arctic_orchestration.consumers.engine import ConsumerEngine
+from arctic_orchestration.state.consumer_tables import consumers
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.consuming.arrivals import Log, engine_of
-from arctic_orchestration_tests.consuming.dagster_assets import arrive
+from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
+from arctic_orchestration_tests.consumers.dagster_assets import arrive
 
 #: Tests of what is printed, which is the same whatever the database is.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])

@@ -7,11 +7,11 @@ from importlib.metadata import version
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.doctor import examine
-from arctic_orchestration.cli.findings import BAD
-from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
-from arctic_orchestration.database.migrations import VERSION_TABLE
-from arctic_orchestration.database.tables import schema_upgrades
+from arctic_orchestration.cli.doctor.command import examine
+from arctic_orchestration.console.findings import BAD
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+from arctic_orchestration.state.migrations import VERSION_TABLE
+from arctic_orchestration.state.tables import schema_upgrades
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 

@@ -22,12 +22,12 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._daemon.types import DaemonHeartbeat
 
-from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
+from arctic_orchestration.cli.doctor.command import BAD, GOOD, WARNING, examine
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import SCHEMA_REVISION, Database
-from arctic_orchestration.database.tables import locations as location_rows
-from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+from arctic_orchestration.state.tables import locations as location_rows
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -204,7 +204,7 @@ def test_a_scheme_that_means_another_driver_is_found(
     storage: dict[str, object], status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLAlchemy 2.1 reads postgresql:// as psycopg 3, with which Dagster does not work."""
-    from arctic_orchestration.cli.doctor import _postgres_scheme
+    from arctic_orchestration.cli.doctor.command import _postgres_scheme
 
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"storage": {"postgres": storage}}))

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli import doctor_compaction
-from arctic_orchestration.cli.doctor import examine
-from arctic_orchestration.cli.doctor_compaction import compaction
-from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
+from arctic_orchestration.cli.doctor import compaction_checks
+from arctic_orchestration.cli.doctor.command import examine
+from arctic_orchestration.cli.doctor.compaction_checks import compaction
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import commit_leases, leftovers, queues, tables, workers
-from arctic_orchestration.database.compaction_tables import compaction_attempts
-from arctic_orchestration.database.freshness_tables import tasks
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commit_leases, orphaned_outputs
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.work import workers
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING
+from arctic_orchestration.state.compaction_tables import compaction_attempts
+from arctic_orchestration.state.freshness_tables import tasks
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 
@@ -35,7 +38,7 @@ def serving(lake: SmallLake) -> None:
 
 def later(monkeypatch: pytest.MonkeyPatch, span: timedelta) -> None:
     """Lets the doctor come later."""
-    monkeypatch.setattr(doctor_compaction, "utc_now", lambda: utc_now() + span)
+    monkeypatch.setattr(compaction_checks, "utc_now", lambda: utc_now() + span)
 
 
 def test_a_lake_in_which_nothing_is_in_the_way_is_well(lake: SmallLake) -> None:
@@ -217,10 +220,10 @@ def test_what_attempts_left_is_found_until_it_is_removed(
     )
     assert (status, said) == (WARNING, told)
     with lake.database.begin() as tx:
-        leftovers.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(hours=1))
+        orphaned_outputs.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(hours=1))
     assert found()["left outputs"][1] == f"{told}: access denied"
     with lake.database.begin() as tx:
-        leftovers.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(0))
+        orphaned_outputs.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(0))
     lake.tick()
     assert "left outputs" not in found()
 

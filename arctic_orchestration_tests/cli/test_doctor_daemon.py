@@ -16,9 +16,9 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
-from arctic_orchestration.cli import doctor_daemon
-from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
+from arctic_orchestration.cli.doctor import daemon_checks
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration_tests.cli.test_doctor import alive, found, instance
 
 __all__ = ["instance"]
@@ -30,7 +30,7 @@ ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor looks at the moment at which a test begins, however slow the machine is."""
     now = utc_now()
-    monkeypatch.setattr(doctor_daemon, "utc_now", lambda: now)
+    monkeypatch.setattr(daemon_checks, "utc_now", lambda: now)
 
 
 def beat(instance: dg.DagsterInstance, kind: str, id: str, ago: float = 0, *errors: str) -> None:
@@ -138,11 +138,11 @@ def test_a_daemon_whose_clock_is_ahead_is_found(instance: dg.DagsterInstance) ->
 @pytest.fixture
 def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[timedelta]:
     """The clock of this process is ahead of the database's."""
-    from arctic_orchestration.cli import doctor_machine
+    from arctic_orchestration.cli.doctor import machine_checks
 
     ahead = timedelta(minutes=5)
-    right = doctor_machine.utc_now
-    monkeypatch.setattr(doctor_machine, "utc_now", lambda: right() + ahead)
+    right = machine_checks.utc_now
+    monkeypatch.setattr(machine_checks, "utc_now", lambda: right() + ahead)
     yield ahead
 
 
@@ -166,10 +166,10 @@ def test_a_disk_that_is_full_is_found(
     instance: dg.DagsterInstance, free: int, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of ``DAGSTER_HOME`` and of the state database, once where they are one."""
-    from arctic_orchestration.cli import doctor_machine
+    from arctic_orchestration.cli.doctor import machine_checks
 
-    usage = doctor_machine.shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
-    monkeypatch.setattr(doctor_machine.shutil, "disk_usage", lambda folder: usage)
-    (finding,) = doctor_machine.disk()
+    usage = machine_checks.shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
+    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda folder: usage)
+    (finding,) = machine_checks.disk()
     assert finding.status == status
     assert "free at" in finding.found

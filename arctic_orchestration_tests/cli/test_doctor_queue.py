@@ -8,17 +8,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration.cli.doctor import BAD, GOOD, WARNING, examine
-from arctic_orchestration.cli.person import person
-from arctic_orchestration.coordinator import passes
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling.location import locked
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.store import Origin, ScheduleStore
-from arctic_orchestration.triggers import on
+from arctic_orchestration.cli.doctor.command import BAD, GOOD, WARNING, examine
+from arctic_orchestration.console.actor import person
+from arctic_orchestration.run_queue.dagster import passes
+from arctic_orchestration.schedules.location import locked
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
 from arctic_orchestration_tests.cli.test_doctor import instance
-from arctic_orchestration_tests.coordinator.daemon_queue import OURS, STOCK, RunQueue
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, STOCK, RunQueue
 
 MakeQueue = Callable[..., RunQueue]
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.doctor import examine
-from arctic_orchestration.cli.doctor_state import Use, uses
-from arctic_orchestration.cli.findings import BAD, WARNING
+from arctic_orchestration.cli.doctor.command import examine
+from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.queues import see_table
-from arctic_orchestration.database.consumer_tables import consumers
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import locations, schedules
+from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.console.findings import BAD, WARNING
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.state.consumer_tables import consumers
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked
 
 __all__ = ["tasked"]

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.doctor_tasks import tasks_and_consumers
-from arctic_orchestration.cli.findings import BAD, GOOD, WARNING
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_locations
+from arctic_orchestration.cli.doctor.freshness_checks import tasks_and_consumers
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import task_locations
 from arctic_orchestration_tests.cli.tasked import Tasked, task, tasked
 
 __all__ = ["tasked"]

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from arctic_orchestration.cli.events import print_events
-from arctic_orchestration.events.event import Event, EventKind
-from arctic_orchestration.scheduling.views.listing import ListedEvent
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.cli.events import print_events
+from arctic_orchestration.schedules.views.listing import ListedEvent
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

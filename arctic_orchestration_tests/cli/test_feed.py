@@ -8,17 +8,17 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli import doctor_feed
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import events, locations
+from arctic_orchestration.cli.doctor import feed_checks
 from arctic_orchestration.errors import LogWentBack
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.scheduling.engine import Engine
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events, locations
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.code_location.odd_events import NOON, arrive, execute
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets
+from arctic_orchestration_tests.schedules.simulated import AnyTargets
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_after_a_restore_a_person_decides(
     lake.arrive(*map(str, range(10)))
     lake.tick()
     assert len(lake.taken()) == 10
-    assert doctor_feed.positions(instance) == []
+    assert feed_checks.positions(instance) == []
     lake.lose(5)
     lake.arrive(*(f"new {number}" for number in range(7)))
     for _ in range(2):
         with pytest.raises(LogWentBack, match="arctic feed restart lake --from-event ID"):
             lake.tick()
-    (finding,) = doctor_feed.positions(instance)
+    (finding,) = feed_checks.positions(instance)
     assert (finding.check, finding.status) == ("feed of lake", "failed")
     assert "Dagster's event log went back" in finding.found
     said = arctic("feed", "restart", "lake", "--from-event", "6", "--json")
@@ -132,7 +132,7 @@ def test_after_a_restore_a_person_decides(
     lake.arrive("last")
     lake.tick()
     assert lake.taken()[17:] == ["last"]
-    assert doctor_feed.positions(instance) == []
+    assert feed_checks.positions(instance) == []
 
 
 def test_from_a_moment_and_from_the_end(

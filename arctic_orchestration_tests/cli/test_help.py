@@ -8,8 +8,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.main import app
+from arctic_orchestration.console.lazy_command import LazyCommand
 
 _COLUMNS = 80
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from arctic_orchestration.triggers import on
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.test_target_partitions import MakeLake, arrive, make, three_of
-from arctic_orchestration_tests.scheduling.lake_of_partitions import DAY, daily
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.schedules.lake_of_partitions import DAY, daily
+from arctic_orchestration_tests.schedules.simulated import World
 
 __all__ = ["make"]
 

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli import doctor_state, state
-from arctic_orchestration.cli import locations as command
-from arctic_orchestration.constraints import only
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import (
+from arctic_orchestration.cli.doctor import state_checks
+from arctic_orchestration.console import state
+from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.schedules.cli import locations as command
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.location_control import OF_LOCATION
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import (
     holders,
     jobs,
     launches,
@@ -18,12 +23,8 @@ from arctic_orchestration.database.tables import (
     metadata,
     schedules,
 )
-from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration.scheduling.location_control import OF_LOCATION
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 Arctic = Callable[..., Outcome]
 MakeWorld = Callable[..., World]
@@ -196,10 +197,10 @@ def test_the_doctor_names_what_is_silent_and_what_to_do(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ticks has no line."""
-    monkeypatch.setattr(doctor_state, "utc_now", lambda: at(600))
+    monkeypatch.setattr(state_checks, "utc_now", lambda: at(600))
     world("old", [daily()], ticked=-301)
     world("new", [daily()])
-    (found,) = doctor_state.locations()
+    (found,) = state_checks.locations()
     assert (found.check, found.status) == ("location old", "warning")
     assert found.found == "last tick 2025-12-31 23:54:59Z; 1 schedule, 0 jobs waiting"
     assert "arctic locations rename old NEW" in found.advice

@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 from typer.main import get_command
 
-from arctic_orchestration.cli.compaction.service import Service
-from arctic_orchestration.cli.lazy_command import LazyCommand
 from arctic_orchestration.cli.main import app
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import locations
+from arctic_orchestration.compaction.cli.serve import Service
+from arctic_orchestration.console.lazy_command import LazyCommand
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 Command = Callable[..., Outcome]

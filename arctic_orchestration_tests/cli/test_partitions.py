@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 import pytest
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.events.event import EventKind
-from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.event_log.event import EventKind
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.schedules.simulated import World
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus as Status
 
-from arctic_orchestration.cli.person import person
+from arctic_orchestration.console.actor import person
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.daemon_queue import STOCK, RunQueue
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import STOCK, RunQueue
 
 Command = Callable[..., Outcome]
 MakeQueue = Callable[..., RunQueue]

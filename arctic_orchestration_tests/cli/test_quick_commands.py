@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from typer.main import get_command
 
 from arctic_orchestration.cli.main import app
-from arctic_orchestration.database.tables import jobs
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.schedules.simulated import World
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
 

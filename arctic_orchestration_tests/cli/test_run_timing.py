@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from dagster import DagsterRunStatus as Status
 
-from arctic_orchestration.scheduling.views.stages import stages
+from arctic_orchestration.schedules.views.stages import stages
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.daemon_queue import STOCK, RunQueue
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import STOCK, RunQueue
 
 Command = Callable[..., Outcome]
 MakeQueue = Callable[..., RunQueue]

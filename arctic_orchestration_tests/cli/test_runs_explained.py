@@ -7,13 +7,13 @@ from typing import Any
 from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
-from arctic_orchestration.cli.person import person
-from arctic_orchestration.constraints import only
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.console.actor import person
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.coordinator.daemon_queue import RunQueue
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
+from arctic_orchestration_tests.schedules.simulated import World
 
 Command = Callable[..., Outcome]
 MakeQueue = Callable[..., RunQueue]

@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.coordinator.daemon_queue import OURS, STOCK, RunQueue
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, STOCK, RunQueue
 
 Command = Callable[..., Outcome]
 MakeQueue = Callable[..., RunQueue]

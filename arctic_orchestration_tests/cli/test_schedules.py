@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.constraints import only
-from arctic_orchestration.database.tables import schedules
-from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.views import listing
-from arctic_orchestration.triggers import on
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views import listing
+from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.schedules.simulated import World
 
 Command = Callable[..., Outcome]
 MakeWorld = Callable[[Sequence[Schedule]], World]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
-from arctic_orchestration.scheduling.json_schema import schedules_schema
+from arctic_orchestration.schedules.json_schema import schedules_schema
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 Arctic = Callable[..., Outcome]

@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 import yaml
 
-from arctic_orchestration.code_location.inventory import inventory_of
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.schedules.dagster.inventory import inventory_of
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.schedules.simulated import World
 
 Command = Callable[..., Outcome]
 DAILY = {"daily": {"start": "2026-01-01"}}

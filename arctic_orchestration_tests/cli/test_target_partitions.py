@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from arctic_orchestration.cli import target_partitions
-from arctic_orchestration.constraints import only
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling.inventory import Inventory, Partitioning
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.simulation import read_declared
-from arctic_orchestration.triggers import on
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.schedules.cli import target_partitions
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.simulator import read_declared
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.lake_of_partitions import (
+from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAILY,
     DAY,
@@ -23,7 +23,7 @@ from arctic_orchestration_tests.scheduling.lake_of_partitions import (
     daily,
     end_runs,
 )
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 Command = Callable[..., Outcome]
 MakeLake = Callable[..., World]

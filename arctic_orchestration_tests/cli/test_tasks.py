@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from jsonschema import Draft202012Validator
 
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.freshness import definitions, skips, submissions
+from arctic_orchestration.freshness import definitions, skip_list, submissions
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked, three
 
@@ -159,7 +159,7 @@ def test_an_explanation_follows_the_life_of_a_task(three: Tasked, arctic: Comman
 def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Command) -> None:
     """A skipped parent; a parent of another location; one that is being made; a submission."""
     with three.database.begin() as tx:
-        skips.skip(tx, "middle", "the source is wrong", by="ann", cluster="default")
+        skip_list.skip(tx, "middle", "the source is wrong", by="ann", cluster="default")
     found = arctic("tasks", "explain", "top").out
     assert "it is skipped, so the task will fail" in found
     assert "2 tasks will not run" in found
@@ -177,7 +177,7 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     assert "✗ on the skip list: the source is wrong (by ann)" in own
     assert document(arctic, "explain", "top")["nothing_renews"] == {"top": ["middle"]}
     with three.database.begin() as tx:
-        skips.unskip(tx, "middle", by="ann", cluster="default")
+        skip_list.unskip(tx, "middle", by="ann", cluster="default")
         (asked,) = submissions.submit(tx, ["top"], cluster="default", by="ann")
     three.made("raw", 7)
     found = arctic("tasks", "explain", "middle").out
@@ -222,7 +222,7 @@ def test_an_explanation_counts_how_fresh_somebody_has_asked_for(
     submit("middle", "raw", freshness_hours=4)
     assert runs("middle") == (["raw", "middle"], {"middle": ["raw"]})
     with three.database.begin() as tx:
-        skips.skip(tx, "raw", "no feed", by="ann", cluster="default")
+        skip_list.skip(tx, "raw", "no feed", by="ann", cluster="default")
     # It ends at once, and what there is of it is fresh enough for middle.
     assert runs("middle") == (["middle"], {})
 

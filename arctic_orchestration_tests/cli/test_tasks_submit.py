@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.cli.tasks import waiting
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.freshness_tables import task_locations, task_submissions
 from arctic_orchestration.freshness import definitions, submissions
+from arctic_orchestration.freshness.cli import progress
 from arctic_orchestration.freshness.lifecycle import Lifecycle
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import task_locations, task_submissions
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked, three
 
@@ -199,7 +199,7 @@ def test_who_waits_is_told_of_a_location_whose_sensor_is_silent(
                 database=three.database, cluster="default", location=location, runs=NoRuns()
             ).tick()
 
-    monkeypatch.setattr(waiting, "sleep", wait)
+    monkeypatch.setattr(progress, "sleep", wait)
     done = arctic("tasks", "submit", "raw", "--wait", "--json")
     assert [one["state"] for one in json.loads(done.out)["submissions"]] == ["fresh"]
     assert done.err.count("\n") == 1

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from arctic_orchestration.cli import terminal
-from arctic_orchestration.cli.display import Rows, console
-from arctic_orchestration.cli.terminal import escape, json_text, visible
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.console import terminal
+from arctic_orchestration.console.display import Rows, console
+from arctic_orchestration.console.terminal import escape, json_text, visible
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World
+from arctic_orchestration_tests.schedules.simulated import World
 
 #: Clears the screen, sets the title, begins a line, goes back to its beginning, C1's CSI, and
 #: turns the direction of letters around.

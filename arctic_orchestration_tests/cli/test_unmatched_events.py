@@ -8,14 +8,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from arctic_orchestration import Arctic
-from arctic_orchestration.cli import doctor_state
-from arctic_orchestration.scheduling.metrics import Metrics
-from arctic_orchestration.triggers import on
+from arctic_orchestration.cli.doctor import state_checks
+from arctic_orchestration.schedules.metrics import Metrics
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.test_target_partitions import MakeLake, arrive, make
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
-from arctic_orchestration_tests.scheduling.lake_of_partitions import DAY, daily
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration_tests.schedules.lake_of_partitions import DAY, daily
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 __all__ = ["make", "place", "storages"]
 
@@ -76,13 +76,13 @@ def test_without_any_the_command_and_doctor_say_so(make: MakeLake, arctic: Comma
     """``doctor`` by silence."""
     make([daily(trigger=on.partitions("raw/orders"))])
     assert arctic("events", "unmatched").out == "no unmatched arrivals\n"
-    assert [f.check for f in doctor_state.locations()] == ["location here"]
+    assert [f.check for f in state_checks.locations()] == ["location here"]
 
 
 def test_doctor_and_the_metrics_count_them(here: World) -> None:
     """By what they wait for."""
     here.tick(3 * DAY + 1)
-    (finding,) = [f for f in doctor_state.locations() if f.check.startswith("unmatched")]
+    (finding,) = [f for f in state_checks.locations() if f.check.startswith("unmatched")]
     assert (finding.check, finding.status) == ("unmatched arrivals of here", "warning")
     assert finding.found == (
         "3 arrivals without a target partition, the newest raw/days day one for schedule days: "

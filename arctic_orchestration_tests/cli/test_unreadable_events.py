@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from arctic_orchestration.cli import doctor_feed
-from arctic_orchestration.database import unreadable_events
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling.schedule import Schedule
+from arctic_orchestration.cli.doctor import feed_checks
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.state import unreadable_events
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 
 def test_they_are_listed_with_id_and_reason_and_doctor_counts_them(
@@ -20,7 +20,7 @@ def test_they_are_listed_with_id_and_reason_and_doctor_counts_them(
     """Two of this cluster; the one of another is not shown. Nothing to say while there is none."""
     world([])
     assert arctic("events", "unreadable").out == "no unreadable events\n"
-    assert doctor_feed.unreadable() == []
+    assert feed_checks.unreadable() == []
     database = Database(database_url)
     with database.begin() as tx:
         for cluster, number in (("default", 7), ("default", 8), ("other", 9)):
@@ -41,6 +41,6 @@ def test_they_are_listed_with_id_and_reason_and_doctor_counts_them(
     shown = arctic("events", "unreadable", "--limit", "1").out
     assert "2026-01-01 00:00:08Z" in shown
     assert shown.endswith("1 of 2\n")
-    (finding,) = doctor_feed.unreadable()
+    (finding,) = feed_checks.unreadable()
     assert finding.found == "2 events set aside, the newest 8: ValueError: on\npurpose"
     assert (finding.status, finding.advice) == ("warning", "see: arctic events unreadable")

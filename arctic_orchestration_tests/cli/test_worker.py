@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.workers import live_workers
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work.workers import live_workers
 from arctic_orchestration_tests.cli.compacting import (
     ON_SQLITE,
     Process,

@@ -14,12 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.code_location.compaction import (
-    COMPACTION,
-    compaction_definitions,
-    sensor,
-)
-from arctic_orchestration.code_location.compaction.numbers import key_of
+from arctic_orchestration.compaction.dagster import COMPACTION, compaction_definitions, sensor
+from arctic_orchestration.compaction.dagster.table_metrics import key_of
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.code_location.conftest import Place

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.remote_origin import CodeLocationOrigin
 
-from arctic_orchestration.code_location.arctic import DISPATCHER
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, schedules
+from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, schedules
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from arctic_orchestration.code_location.freshness.making import TaskRun
+from arctic_orchestration.freshness.dagster.materialization import TaskRun
 
 CONSTANT = 7
 

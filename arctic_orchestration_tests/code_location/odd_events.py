@@ -17,7 +17,7 @@ from dagster import DagsterEvent, DagsterEventType, EventLogEntry
 from dagster._core.events import StepMaterializationData
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 
-from arctic_orchestration_tests.events.test_dagster_log import queued_run
+from arctic_orchestration_tests.event_log.test_dagster_log import queued_run
 
 HALF = "caf\udce9"
 NOON = 1_767_268_800.0

@@ -4,8 +4,8 @@ import os
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 
 #: set to let the asset `delays` fail
 BROKEN = "TASKS_OF_TESTS_ARE_BROKEN"

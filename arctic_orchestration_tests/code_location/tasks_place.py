@@ -7,11 +7,11 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from arctic_orchestration.code_location.freshness.history import history_key
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.freshness import owning, submissions
-from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness import ownership, submissions
+from arctic_orchestration.freshness.dagster.submission_history import history_key
+from arctic_orchestration.freshness.ownership import TaskRow
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.code_location.tasks_of_tests import defs
 
 SENSOR = "arctic_tasks"
@@ -81,7 +81,7 @@ class Tasks:
 
     def row(self, task: str) -> TaskRow:
         with self.database.read() as tx:
-            return owning.row_of(tx, task)
+            return ownership.row_of(tx, task)
 
     @staticmethod
     def failure_of(ran: dg.ExecuteInProcessResult) -> str:

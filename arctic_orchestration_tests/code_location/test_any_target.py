@@ -13,9 +13,9 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration_tests.code_location.conftest import Place
 
 

@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location import functions_of_tests
 from arctic_orchestration_tests.code_location.declared_tasks import FUNCTIONS, whole, written
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks

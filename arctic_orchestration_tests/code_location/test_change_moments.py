@@ -10,10 +10,10 @@ import psycopg2
 import pytest
 
 from arctic_orchestration import Arctic
-from arctic_orchestration.database.tables import events
+from arctic_orchestration.state.tables import events
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.events.writers import _insert
+from arctic_orchestration_tests.event_log.writers import _insert
 
 YAML = """
 schedules:

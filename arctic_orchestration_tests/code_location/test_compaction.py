@@ -9,17 +9,20 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from arctic_orchestration.code_location.compaction import compaction_definitions
-from arctic_orchestration.code_location.compaction import sensor as compaction_sensor
-from arctic_orchestration.code_location.compaction.runs import wanted_runs, worker_name
-from arctic_orchestration.code_location.compaction.worker import JOB
-from arctic_orchestration.compaction import queues, records, tables, workers
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.queues import CompactionQueue
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.dagster import compaction_definitions
+from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
+from arctic_orchestration.compaction.dagster.worker_demand import wanted_runs, worker_name
+from arctic_orchestration.compaction.dagster.worker_job import JOB
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.database.compaction_tables import compaction_tables, compaction_tasks
+from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.state.compaction_tables import compaction_tables, compaction_tasks
 from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,

@@ -6,17 +6,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from arctic_orchestration.code_location.compaction import sensor as compaction_sensor
-from arctic_orchestration.code_location.compaction.numbers import key_of
-from arctic_orchestration.compaction import records
-from arctic_orchestration.compaction.records import CompactionRecord
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
+from arctic_orchestration.compaction.dagster.table_metrics import key_of
 from arctic_orchestration_tests.code_location.compaction_place import (
     CompactedPlace,
     a_location,
     compacted,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.scheduling.simulated import at
+from arctic_orchestration_tests.schedules.simulated import at
 
 
 class Clock:

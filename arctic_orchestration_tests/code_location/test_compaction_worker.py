@@ -12,18 +12,18 @@ import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.code_location.compaction.merging import attended
-from arctic_orchestration.code_location.compaction.runs import worker_name
-from arctic_orchestration.code_location.compaction.worker import JOB
-from arctic_orchestration.compaction.queues import CompactionQueue, add_queue
+from arctic_orchestration.compaction.dagster.worker_demand import worker_name
+from arctic_orchestration.compaction.dagster.worker_job import JOB
+from arctic_orchestration.compaction.dagster.worker_run import attended
+from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.compaction.worker import Worker, WorkerEvent
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
+from arctic_orchestration.lake.spark_resource import LakeSparkResource
+from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tasks,
     compaction_workers,
 )
-from arctic_orchestration.lake.spark_resource import LakeSparkResource
 from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,

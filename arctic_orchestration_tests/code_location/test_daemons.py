@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
-from arctic_orchestration.code_location import daemons
-from arctic_orchestration.code_location.daemons import DaemonWatch
+from arctic_orchestration.schedules.dagster import daemon_check
+from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.code_location.test_dispatcher import _definitions
 
@@ -54,7 +54,7 @@ def test_the_dispatcher_writes_down_that_two_daemons_run(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In its cursor, where the doctor reads it."""
-    monkeypatch.setattr(daemons, "_LOOK_EVERY", timedelta(0))
+    monkeypatch.setattr(daemon_check, "_LOOK_EVERY", timedelta(0))
     defs = _definitions()
     for id in ("a", "b", "a"):
         place.instance.add_daemon_heartbeat(DaemonHeartbeat(NOON.timestamp(), "SENSOR", id))
@@ -66,7 +66,7 @@ def test_heartbeats_that_cannot_be_read_fail_no_tick(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are beside the point of a tick."""
-    monkeypatch.setattr(daemons, "_LOOK_EVERY", timedelta(0))
+    monkeypatch.setattr(daemon_check, "_LOOK_EVERY", timedelta(0))
 
     def fail(*_: object) -> None:
         raise OSError("no")

@@ -9,14 +9,9 @@ import sqlalchemy as sa
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from arctic_orchestration import Arctic, Schedule, on, only
-from arctic_orchestration.code_location.targets import RepositoryTargets
-from arctic_orchestration.database.partition_tables import deferred_arrivals
-from arctic_orchestration.database.tables import (
-    events,
-    job_history,
-    jobs,
-    schedules,
-)
+from arctic_orchestration.schedules.dagster.targets import RepositoryTargets
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import events, job_history, jobs, schedules
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.code_location.lake_of_tests import defs
 

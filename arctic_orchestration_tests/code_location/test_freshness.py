@@ -7,12 +7,12 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.status import Step, events_of
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks

@@ -8,13 +8,9 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import fresh_parents
-from arctic_orchestration.code_location.freshness.declaring import (
-    check_lease,
-    guarded,
-    spec_of,
-)
 from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, guarded, spec_of
 
 
 class Size(dg.Config):

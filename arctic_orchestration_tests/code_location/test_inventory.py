@@ -8,16 +8,16 @@ import sqlalchemy as sa
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic
-from arctic_orchestration.cli import doctor_state
+from arctic_orchestration.cli.doctor import state_checks
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling.inventory import Inventory, Partitioning, inventories
-from arctic_orchestration.scheduling.location import Location, locked
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.scheduling.store import Origin, ScheduleStore
-from arctic_orchestration.triggers import on
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning, inventories
+from arctic_orchestration.schedules.location import Location, locked
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.scheduling.simulated import at
+from arctic_orchestration_tests.schedules.simulated import at
 
 
 @dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-01-01"))
@@ -109,7 +109,7 @@ def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> Non
     with place.database.begin() as tx:
         control.apply(tx, ScheduleStore(), locked(tx, "default", "lake"), made, at(1))
     place.tick(definitions())
-    (found,) = doctor_state.locations()
+    (found,) = state_checks.locations()
     assert (found.check, found.status) == ("schedules of lake", "warning")
     assert found.found == (
         "Schedule(runs).target.job: got 'rollup', expected a job of this code location; it has "
@@ -146,7 +146,7 @@ def test_partitions_that_cannot_be_mapped_are_refused_by_hand_too(place: Place) 
         control.apply(tx, store, here(tx), [made("days", "own_days")], at(1))
         control.apply(tx, store, here(tx), [], at(1), prune=True)
         store.add(tx, here(tx), [made("days", "region")], Origin.API, at(1))
-    (found,) = doctor_state.locations()
+    (found,) = state_checks.locations()
     assert (found.check, found.status) == ("schedules of lake", "warning")
     assert expected in found.found
 
@@ -163,7 +163,7 @@ def test_a_cycle_through_the_assets_of_a_job_is_found(place: Place) -> None:
     with place.database.read() as tx:
         (kept,) = inventories(tx, "default").values()
     assert kept.job_assets == {"whole_job": ("whole",)}
-    (found,) = doctor_state.locations()
+    (found,) = state_checks.locations()
     assert (found.check, found.status) == ("cycles of lake", "warning")
     assert found.found == (
         "Schedule(again).trigger: the schedule's own runs set it off. It never stops; no "

@@ -8,12 +8,12 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.code_location.freshness import running
-from arctic_orchestration.code_location.freshness.declaring import check_lease, fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
-from arctic_orchestration.database.freshness_tables import tasks as task_rows
 from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.freshness.dagster import task_run
+from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.status import events_of
+from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -23,7 +23,7 @@ __all__ = ["tasks"]
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renewed by a run every two seconds."""
-    monkeypatch.setattr(running, "LEASE", timedelta(seconds=6))
+    monkeypatch.setattr(task_run, "LEASE", timedelta(seconds=6))
 
 
 def requested(tasks: Tasks, job: Any) -> dg.RunRequest:

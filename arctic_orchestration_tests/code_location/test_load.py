@@ -21,8 +21,8 @@ from dagster._core.storage.dagster_run import DagsterRun
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import make_new_run_id
 
-from arctic_orchestration.code_location.load import LoadProbes
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.dagster.load import LoadProbes
 from arctic_orchestration.settings import Settings
 
 #: Dagster has no queued run without one.
@@ -226,7 +226,7 @@ class TestSpark:
 
     def test_a_master_that_hangs_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """After two seconds, here a tenth of one; the server answers when nobody listens."""
-        from arctic_orchestration.code_location import load
+        from arctic_orchestration.schedules.dagster import load
 
         assert load._ANSWER_SECONDS == 2
         monkeypatch.setattr(load, "_ANSWER_SECONDS", 0.1)

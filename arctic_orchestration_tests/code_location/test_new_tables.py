@@ -3,8 +3,8 @@
 import pyspark.sql.types as spark
 import pytest
 
-from arctic_orchestration.code_location.freshness.new_tables import schema_for
 from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.freshness.dagster.new_tables import schema_for
 from arctic_orchestration.lake.schema import spark_schema
 
 #: what comes back as it went in

@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import Arctic, Schedule, on, only
-from arctic_orchestration.code_location import dispatcher
-from arctic_orchestration.code_location.numbers import SCHEDULER
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.schedules.dagster import dispatcher
+from arctic_orchestration.schedules.dagster.scheduler_metrics import SCHEDULER
 from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.scheduling.simulated import at
+from arctic_orchestration_tests.schedules.simulated import at
 
 
 def a_location(**options: Any) -> dg.Definitions:
@@ -143,7 +143,7 @@ def test_numbers_that_cannot_be_read_fail_no_tick(
         raise RuntimeError("no numbers today")
 
     location = a_location()
-    monkeypatch.setattr("arctic_orchestration.code_location.numbers.numbers", broken)
+    monkeypatch.setattr("arctic_orchestration.schedules.dagster.scheduler_metrics.numbers", broken)
     first = place.tick(location)
     assert (first.skip_message, first.asset_events) == ("created 2", [])
 

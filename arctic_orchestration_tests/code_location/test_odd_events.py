@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database import unreadable_events
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import events, jobs, schedules
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.scheduling.engine import Engine
-from arctic_orchestration.scheduling.schedule import Schedule
-from arctic_orchestration.triggers import on
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state import unreadable_events
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events, jobs, schedules
 from arctic_orchestration_tests.code_location.odd_events import KINDS, OTHERS, REFUSED, arrive
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets
+from arctic_orchestration_tests.schedules.simulated import AnyTargets
 
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 
 __all__ = ["tasks"]

@@ -6,8 +6,8 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration.database.tables import locations, schedules
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.code_location.conftest import Place
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from arctic_orchestration import fresh_parents, task_definitions
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.code_location.freshness.declaring import (
+from arctic_orchestration.freshness.criteria import Parent, TaskSpec
+from arctic_orchestration.freshness.dagster.fresh_parents import (
     declared_tasks,
     newest_partition,
     spec_of,
 )
-from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration_tests.code_location.declared_tasks import (
     FUNCTIONS,
     after,

@@ -8,15 +8,15 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration.code_location.arctic import DISPATCHER
-from arctic_orchestration.code_location.freshness import history
-from arctic_orchestration.code_location.freshness.declaring import declared_tasks, fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
-from arctic_orchestration.code_location.freshness.history import history_key
-from arctic_orchestration.freshness import skips, submissions
-from arctic_orchestration.freshness.beginning import begun
+from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.freshness import skip_list, submissions
+from arctic_orchestration.freshness.dagster import submission_history
+from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, fresh_parents
+from arctic_orchestration.freshness.dagster.submission_history import history_key
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.lifecycle import Lifecycle
-from arctic_orchestration.freshness.outcomes import Outcomes
+from arctic_orchestration.freshness.run_outcomes import Outcomes
+from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_of_tests import defs as location
@@ -45,7 +45,7 @@ def test_what_ended_without_a_run_is_seen_once_with_its_reason(tasks: Tasks) -> 
     assert by_hand["ended as"] == "succeeded"
     asked = tasks.submit("flights")
     with tasks.database.begin() as tx:
-        skips.skip(tx, "nyc/delays", "the feed is broken", by="ann", cluster="default")
+        skip_list.skip(tx, "nyc/delays", "the feed is broken", by="ann", cluster="default")
     skipped = tasks.submit("nyc/delays")
     stale = tasks.submit("report")
     for _ in range(3):
@@ -224,7 +224,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
     tasks.tick()
     asked = [tasks.submit("flights") for _ in range(3)]
     noted: list[str] = []
-    note = history.note_reported
+    note = submission_history.note_reported
 
     def dying(tx: sa.Connection, id: str, now: datetime) -> None:
         if len(noted) == 1 and dies == "before it notes":
@@ -242,7 +242,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
         report(instance, event)
 
     with monkeypatch.context() as patch:
-        patch.setattr(history, "note_reported", dying)
+        patch.setattr(submission_history, "note_reported", dying)
         patch.setattr(dg.DagsterInstance, "report_runless_asset_event", reporting)
         with pytest.raises(_Killed):
             tasks.tick()
@@ -260,7 +260,7 @@ def test_what_dagster_does_not_take_is_reported_later(
     assert tasks.by_hand(FLIGHTS).success
     tasks.tick()
     with tasks.database.begin() as tx:
-        skips.skip(tx, "nyc/delays", "not now", by="ann", cluster="default")
+        skip_list.skip(tx, "nyc/delays", "not now", by="ann", cluster="default")
     first, second = tasks.submit("flights"), tasks.submit("nyc/delays")
     tasks.submit("flights", force=True)
     report = dg.DagsterInstance.report_runless_asset_event
@@ -289,9 +289,9 @@ def test_a_tick_reports_so_many_ends_and_for_so_long(
     for _ in range(3):
         tasks.submit("flights")
     with monkeypatch.context() as patch:
-        patch.setattr(history, "_REPORT_SECONDS", -1.0)
+        patch.setattr(submission_history, "_REPORT_SECONDS", -1.0)
         assert "reported" not in str(tasks.tick().skip_message)
-    monkeypatch.setattr(history, "_REPORTED_AT_ONCE", 2)
+    monkeypatch.setattr(submission_history, "_REPORTED_AT_ONCE", 2)
     assert tasks.tick().skip_message == "reported 2"
     assert tasks.tick().skip_message == "reported 1"
     assert tasks.tick().skip_message == "nothing is due"
@@ -327,7 +327,7 @@ def test_reports_fire_no_trigger_and_make_nothing_fresh(tasks: Tasks) -> None:
     assert len(fired) == 1
     made = tasks.row("flights")
     with tasks.database.begin() as tx:
-        skips.skip(tx, "nyc/delays", "not now", by="ann", cluster="default")
+        skip_list.skip(tx, "nyc/delays", "not now", by="ann", cluster="default")
     for _ in range(3):
         tasks.submit("flights")
         tasks.submit("nyc/delays")

@@ -5,9 +5,9 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
-from arctic_orchestration.code_location.freshness.history import history_key
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.submission_history import history_key
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks, told
 

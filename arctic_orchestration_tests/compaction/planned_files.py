@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable
 
-from arctic_orchestration.compaction.task import PlannedTask
+from arctic_orchestration.compaction.queue.task import PlannedTask
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles
 

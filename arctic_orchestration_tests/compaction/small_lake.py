@@ -14,16 +14,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.compaction import task_rows
-from arctic_orchestration.compaction.attempt import MergedFile
-from arctic_orchestration.compaction.offers import Offered, offer
-from arctic_orchestration.compaction.task import PlannedTask, Task, TaskKind
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.offers import Offered, offer
+from arctic_orchestration.compaction.queue.task import PlannedTask, Task, TaskKind
+from arctic_orchestration.compaction.work.attempt import MergedFile
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.stored import seen
 
 SCHEMA = Schema(
@@ -143,4 +143,4 @@ class Merging:
 def tasks_of(state: Database) -> list[Task]:
     """All tasks that the state database has."""
     with state.read() as tx:
-        return task_rows.tasks(tx)
+        return task_store.tasks(tx)

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction.attempt import MergedFile
-from arctic_orchestration.compaction.queues import see_table
-from arctic_orchestration.compaction.task import PlannedTask, TaskKind
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
+from arctic_orchestration.compaction.work.attempt import MergedFile
+from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
+from arctic_orchestration.state.compaction_tables import (
     compaction_partitions,
     compaction_queues,
     compaction_records,
@@ -18,8 +19,7 @@ from arctic_orchestration.database.compaction_tables import (
     compaction_tasks,
     compaction_workers,
 )
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
+from arctic_orchestration.state.database import Database
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

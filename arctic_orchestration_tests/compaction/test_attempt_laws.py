@@ -19,12 +19,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from arctic_orchestration.compaction import attempts, commits, task_rows
-from arctic_orchestration.compaction.attempt import Claim
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.task import LIVE, TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.task import LIVE, TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.errors import Refused
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     NOON,
@@ -104,7 +106,7 @@ class Attempts(RuleBasedStateMachine):
                 tx, table, [planned(f"f{self.number}", small_files=small)], self.clock.now,
                 max_attempts=most, retry_after=RETRY,
             ).taken  # fmt: skip
-            self.model[id] = ModelTask(id, task_rows.task_by_id(tx, id).rank, most)
+            self.model[id] = ModelTask(id, task_store.task_by_id(tx, id).rank, most)
 
     @rule()
     def claim(self) -> None:
@@ -203,7 +205,7 @@ class Attempts(RuleBasedStateMachine):
     def agrees(self) -> None:
         """States, attempts and tokens are those of the model; nobody holds a task with another."""
         with self.database.begin() as tx:
-            stored = {task.id: task for task in task_rows.tasks(tx)}
+            stored = {task.id: task for task in task_store.tasks(tx)}
             assert stored.keys() == self.model.keys()
             for id, task in self.model.items():
                 found = stored[id]

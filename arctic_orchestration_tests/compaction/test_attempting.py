@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempting, attempts
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.worker import What, Worker
-from arctic_orchestration.database.compaction_tables import compaction_attempts
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempt_runner, attempts
+from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.state.compaction_tables import compaction_attempts
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
     offered,
@@ -45,8 +45,8 @@ def test_a_report_that_comes_after_the_lease_leaves_no_file(
             assert attempts.expire(tx) == 1
 
     merging = Merging(before=meanwhile)
-    held = attempting.Held(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
-    outcome = attempting.attempt(held, state, catalog, merging, lambda: False)
+    held = attempt_runner.Held(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
+    outcome = attempt_runner.attempt(held, state, catalog, merging, lambda: False)
     assert outcome.what is What.LOST
     assert len(merging.directories) == 1
     assert not Path(merging.directories[0]).exists()

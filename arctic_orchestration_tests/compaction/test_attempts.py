@@ -5,14 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, queues, rests, tables, task_rows
-from arctic_orchestration.compaction.attempt import AttemptState, Claim, MergedFile
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.queues import CompactionQueue
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import backoff, queues, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.queues import CompactionQueue
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import AttemptState, Claim, MergedFile
 from arctic_orchestration.errors import InvalidInput, Refused
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MINUTE,
@@ -47,7 +49,7 @@ def claimed(database: Database, clock: Clock, worker: str = "w") -> Claim:
 def state_of(database: Database, claim: Claim) -> tuple[TaskState, int, str]:
     """Where its task stands, how many attempts count, and why."""
     with database.begin() as tx:
-        task = task_rows.task_by_id(tx, claim.task.id)
+        task = task_store.task_by_id(tx, claim.task.id)
     return task.state, task.attempts, task.reason
 
 
@@ -73,7 +75,7 @@ def test_a_claim_has_all_that_a_worker_needs(database: Database) -> None:
     assert claim.directory == f"compaction-{claim.attempt_id}"
     with database.begin() as tx:
         assert attempts.claim(tx, [], "w2", time=clock) is None
-        assert task_rows.task_by_id(tx, claim.task.id) == claim.task
+        assert task_store.task_by_id(tx, claim.task.id) == claim.task
         (attempt,) = attempts.attempts_of(tx, claim.task.id)
     assert (attempt.state, attempt.worker) == (AttemptState.LIVE, "w1")
     assert claim.task.reason == "attempt 1 of 3, by worker w1"
@@ -129,15 +131,15 @@ def test_a_failed_task_comes_back_after_its_interval_three_times(database: Datab
     with database.begin() as tx:
         left = attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
         assert left is TaskState.QUARANTINED
-        resting = rests.resting(tx, "lake.a", clock.now)
+        resting = backoff.resting(tx, "lake.a", clock.now)
         assert set(resting) == {file.path for file in claim.group.files}
         for one in resting.values():
             assert (one.rests, one.until) == (1, clock.now + 10 * MINUTE)
             assert one.reason == f"task {claim.task.id} is in quarantine: disk full"
         assert not tables.table_named(tx, "lake.a").rests(clock.now)
-        assert task_rows.live_paths(tx, "lake.a") == {}
+        assert task_store.live_paths(tx, "lake.a") == {}
         assert attempts.claim(tx, [], "w", time=clock) is None
-        steps = [(move.state.value, move.reason) for move in task_rows.history(tx, claim.task.id)]
+        steps = [(move.state.value, move.reason) for move in task_store.history(tx, claim.task.id)]
     assert steps[-1] == ("quarantined", "given up after 3 of 3 attempts: disk full")
     assert steps[3] == ("planned", "waits for attempt 2 of 3")
     assert [state for state, _ in steps] == [
@@ -247,7 +249,7 @@ def test_the_last_attempt_that_is_lost_ends_the_task(database: Database) -> None
     assert (state, count) == (TaskState.QUARANTINED, 3)
     assert "attempt 3 of 3 was lost: worker w was silent" in reason
     with database.begin() as tx:
-        assert len(rests.resting(tx, "lake.a", clock.now)) == len(claim.group.files)
+        assert len(backoff.resting(tx, "lake.a", clock.now)) == len(claim.group.files)
 
 
 def test_queues_are_served_by_their_shares(database: Database) -> None:

@@ -10,16 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import rests, tables, task_rows
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.worker import What, Worker
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.errors import UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging.deletes import deleted_positions, plain_path
 from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of
 
 
@@ -101,9 +102,9 @@ def test_a_file_that_cannot_be_merged_lets_its_table_go_on(
     done = Worker(state, catalog, Merging(before=refuse)).run(timedelta(0))
     assert (done.of(What.FAILED), done.of(What.MERGED)) == (1, 1)
     with state.read() as tx:
-        found = {task.state: task for task in task_rows.tasks(tx)}
+        found = {task.state: task for task in task_store.tasks(tx)}
         row = tables.table_named(tx, "lake.words")
-        assert rests.resting(tx, row.name, database_time(tx)).keys() == set(bad)
+        assert backoff.resting(tx, row.name, database_time(tx)).keys() == set(bad)
     assert found.keys() == {TaskState.QUARANTINED, TaskState.MERGED}
     assert found[TaskState.QUARANTINED].attempts == 1
     assert (row.rests_until, row.failures) == (None, 0)

@@ -7,12 +7,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import catalogs, task_rows
-from arctic_orchestration.compaction.catalogs import identity_of, require_same
-from arctic_orchestration.compaction.planning import Planner
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import catalog_binding
+from arctic_orchestration.compaction.catalog_binding import identity_of, require_same
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 
 
@@ -41,9 +42,9 @@ def test_a_second_catalog_does_not_touch_the_tables_of_the_first(
         "arctic compaction forget-catalog"
     )
     with state.begin() as tx:
-        assert [task.state for task in task_rows.tasks(tx)] == [TaskState.PLANNED]
-        assert catalogs.forget(tx) == f"lake in {tmp_path}/lake/catalog.db"
-        assert catalogs.forget(tx) is None
+        assert [task.state for task in task_store.tasks(tx)] == [TaskState.PLANNED]
+        assert catalog_binding.forget(tx) == f"lake in {tmp_path}/lake/catalog.db"
+        assert catalog_binding.forget(tx) is None
     require_same(state, other)
     with pytest.raises(ConfigurationError, match="is about the catalog lake in .*/other/"):
         require_same(state, catalog)

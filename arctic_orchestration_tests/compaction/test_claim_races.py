@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import attempts, commits, task_rows
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.compaction_tables import compaction_tasks, is_planned
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.state.compaction_tables import compaction_tasks, is_planned
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MERGE, NOON, opened, planned, seen
 
 PROCESSES = 8
@@ -101,7 +103,7 @@ def test_each_task_is_claimed_by_one_process(database: Database, database_url: s
     assert sum(1 for one in taken if one) > 1
     with database.begin() as tx:
         assert len(commits.merged_tasks(tx, "lake.a")) == TASKS
-        assert {task.attempts for task in task_rows.tasks(tx)} == {1}
+        assert {task.attempts for task in task_store.tasks(tx)} == {1}
 
 
 def test_the_race_is_lost_without_lock_and_condition(database: Database, database_url: str) -> None:

@@ -5,20 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import (
-    attempts,
-    commit_leases,
-    commits,
-    leftovers,
-    rests,
-    tables,
-    task_rows,
-)
-from arctic_orchestration.compaction.attempt import AttemptState
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.task import PlannedTask, TaskKind, TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commit_leases, commits, orphaned_outputs
+from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind, TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MIB,
@@ -89,11 +84,11 @@ def test_a_commit_ends_its_tasks_and_is_recorded(database: Database) -> None:
         assert (record.merge_seconds, record.waited_seconds) == (120.0, 300.0)
         assert record.ways == {"append": 2}
         for id in (first, second):
-            task = task_rows.task_by_id(tx, id)
+            task = task_store.task_by_id(tx, id)
             assert (task.state, task.snapshot_id) == (TaskState.COMMITTED, 77)
             assert (task.ended_at, task.reason) == (clock.now, "in snapshot 77")
             assert attempts.attempts_of(tx, id)[0].state is AttemptState.COMMITTED
-        assert task_rows.live_paths(tx, "lake.a") == {}
+        assert task_store.live_paths(tx, "lake.a") == {}
         assert tables.partitions_merged_at(tx, "lake.a") == {
             (TaskKind.MINOR, "day=1"): clock.now,
             (TaskKind.MAJOR, "day=2"): clock.now,
@@ -101,7 +96,7 @@ def test_a_commit_ends_its_tasks_and_is_recorded(database: Database) -> None:
         assert not tables.table_named(tx, "lake.a").rests(clock.now)
         assert commits.merged_tasks(tx, "lake.a") == []
         clock.passes(days=1)
-        assert leftovers.to_clean(tx, time=clock) == []
+        assert orphaned_outputs.to_clean(tx, time=clock) == []
 
 
 def test_a_commit_that_is_recognised_again_changes_nothing(database: Database) -> None:
@@ -110,9 +105,9 @@ def test_a_commit_that_is_recognised_again_changes_nothing(database: Database) -
     first, second = merge(database, clock, "lake.a", planned("a"), planned("b"))
     with database.begin() as tx:
         assert commits.committed(tx, [first], 77, time=clock) is not None
-        before = task_rows.history(tx, first)
+        before = task_store.history(tx, first)
         assert commits.committed(tx, [first], 77, time=clock) is None
-        assert task_rows.history(tx, first) == before
+        assert task_store.history(tx, first) == before
         assert commits.committed(tx, [first, second], 77, time=clock) is not None
         assert commits.committed(tx, [], 77, time=clock) is None
         with pytest.raises(TransitionRefused, match="in snapshot 77 already, .* snapshot 78 too"):
@@ -125,18 +120,18 @@ def test_a_task_that_conflicts_makes_its_table_due(database: Database) -> None:
     first, second = merge(database, clock, "lake.a", planned("a"), planned("b"))
     with database.begin() as tx:
         commits.conflicted(tx, first, "file a is gone", time=clock)
-        task = task_rows.task_by_id(tx, first)
+        task = task_store.task_by_id(tx, first)
         assert (task.state, task.reason) == (
             TaskState.SUPERSEDED,
             "the table has changed: file a is gone",
         )
         due = tables.table_named(tx, "lake.a")
         assert due.due_reason == f"task {first} came too late: file a is gone"
-        assert set(task_rows.live_paths(tx, "lake.a")) == {"b"}
+        assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
         assert [one.task.id for one in commits.merged_tasks(tx, "lake.a")] == [second]
         assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
         clock.passes(days=1)
-        assert [one.task_id for one in leftovers.to_clean(tx, time=clock)] == [first]
+        assert [one.task_id for one in orphaned_outputs.to_clean(tx, time=clock)] == [first]
 
 
 def test_a_task_with_wrong_outputs_goes_into_quarantine(database: Database) -> None:
@@ -145,10 +140,10 @@ def test_a_task_with_wrong_outputs_goes_into_quarantine(database: Database) -> N
     (id,) = merge(database, clock, "lake.a", planned("a"))
     with database.begin() as tx:
         commits.wrong(tx, id, "198 rows, 199 were expected", time=clock)
-        task = task_rows.task_by_id(tx, id)
+        task = task_store.task_by_id(tx, id)
         assert task.state is TaskState.QUARANTINED
         assert task.reason == "its outputs are wrong: 198 rows, 199 were expected"
-        (resting,) = rests.resting(tx, "lake.a", clock.now).values()
+        (resting,) = backoff.resting(tx, "lake.a", clock.now).values()
         assert (resting.path, resting.until) == ("a", clock.now + 10 * MINUTE)
         assert (
             resting.reason
@@ -179,7 +174,7 @@ def test_only_merged_tasks_of_one_table_are_committed(database: Database) -> Non
         for refused in (commits.wrong, commits.conflicted):
             with pytest.raises(TransitionRefused, match=f"{waits} is planned and cannot become"):
                 refused(tx, waits, "no", time=clock)
-        assert task_rows.task_by_id(tx, mine).state is TaskState.MERGED
+        assert task_store.task_by_id(tx, mine).state is TaskState.MERGED
 
 
 def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
@@ -252,16 +247,16 @@ def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) ->
             commits.cancel_merged(tx, first, "canceled", late, time=clock)
         version = tables.table_named(tx, "lake.a").version
         commits.cancel_merged(tx, first, "canceled by a person", lease, time=clock)
-        task = task_rows.task_by_id(tx, first)
+        task = task_store.task_by_id(tx, first)
         assert (task.state, task.reason) == (TaskState.CANCELED, "canceled by a person")
-        assert set(task_rows.live_paths(tx, "lake.a")) == {"b"}
+        assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
         assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
         assert tables.table_named(tx, "lake.a").version == version + 1
         with pytest.raises(TransitionRefused, match=f"{first} is canceled"):
             commits.cancel_merged(tx, first, "again", lease, time=clock)
         assert commits.committed(tx, [second], 5, lease=lease, time=clock) is not None
         clock.passes(days=1)
-        assert [one.task_id for one in leftovers.to_clean(tx, time=clock)] == [first]
+        assert [one.task_id for one in orphaned_outputs.to_clean(tx, time=clock)] == [first]
 
 
 def test_what_troubles_the_committer_stands_in_the_row_of_the_table(database: Database) -> None:

@@ -14,22 +14,24 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from arctic_orchestration import leases
-from arctic_orchestration.compaction import attempts, commit_leases, commits, records, task_rows
-from arctic_orchestration.compaction import committer as module
-from arctic_orchestration.compaction.cleaning import clean
-from arctic_orchestration.compaction.committer import Committer
+from arctic_orchestration.compaction.commit import commit_leases, commits, records
+from arctic_orchestration.compaction.commit import committer as module
+from arctic_orchestration.compaction.commit.cleaner import clean
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.tables import table_named
-from arctic_orchestration.compaction.task import Task, TaskState
-from arctic_orchestration.compaction.worker import Worker
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.worker import Worker
+from arctic_orchestration.errors import CatalogUnavailable
+from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tables,
     compaction_tasks,
 )
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
     add_file,
@@ -57,7 +59,7 @@ def merged(state: Database, catalog: Catalog, table: Table, at_once: int = 2) ->
 
 def tasks_of(state: Database) -> dict[str, Task]:
     with state.read() as tx:
-        return {task.id: task for task in task_rows.tasks(tx)}
+        return {task.id: task for task in task_store.tasks(tx)}
 
 
 def states_of(state: Database) -> list[TaskState]:

@@ -16,27 +16,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import (
-    attempts,
-    commit_leases,
-    commits,
-    leftovers,
-    queues,
-    records,
-    tables,
-    task_rows,
-)
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.queues import CompactionQueue
-from arctic_orchestration.compaction.task import LIVE, TaskKind, TaskState
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commit_leases, commits, orphaned_outputs, records
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.queues import CompactionQueue
+from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.errors import InvalidInput, Refused
+from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_moves,
     compaction_records,
 )
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.errors import InvalidInput, Refused
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.stored import MERGE, NOON, opened, planned, seen
 
 TURNS = 600 if os.environ.get("ARCTIC_PROOF") == "full" else 40
@@ -120,8 +114,8 @@ def tidy(database: Database, chance: random.Random) -> None:
         elif what == 3:
             seen(tx, chance.choice(TABLES), queue=chance.choice(QUEUES))
         else:
-            for leftover in leftovers.to_clean(tx, grace=LIFE):
-                leftovers.cleaned(tx, leftover.attempt_id)
+            for leftover in orphaned_outputs.to_clean(tx, grace=LIFE):
+                orphaned_outputs.cleaned(tx, leftover.attempt_id)
 
 
 @pytest.mark.proof
@@ -155,16 +149,16 @@ def test_everybody_at_once(database: Database) -> None:
             # What was claimed while its table moved, and waits again, follows at the next look.
             property = tables.table_named(tx, table).property_queue
             queues.see_table(tx, table, queue=property, level=0, now=NOON)
-        tasks = task_rows.tasks(tx)
+        tasks = task_store.tasks(tx)
         print(done, Counter(task.state.value for task in tasks))
         for table in TABLES:
             mine = [task for task in tasks if task.table == table and task.state in LIVE]
             paths = [
                 (file.path, task.id)
                 for task in mine
-                for file in task_rows.group_of(tx, task.id).files
+                for file in task_store.group_of(tx, task.id).files
             ]
-            assert dict(paths) == task_rows.live_paths(tx, table)
+            assert dict(paths) == task_store.live_paths(tx, table)
             assert len(paths) == len(dict(paths))
             queue = tables.table_named(tx, table).queue
             waiting = (TaskState.PLANNED, TaskState.FAILED)

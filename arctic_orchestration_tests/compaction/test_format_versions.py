@@ -5,10 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import tables, task_rows
-from arctic_orchestration.compaction.planning import Planner, mark_due
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
 
 MINUTE = timedelta(minutes=1)
@@ -41,7 +42,7 @@ def test_a_table_of_format_3_is_refused_until_it_is_of_another_one(
     refused = "lake.newer: got format version 3, expected 1 or 2"
     with state.read() as tx:
         row = tables.table_named(tx, "lake.newer")
-        found = {task.table: task for task in task_rows.tasks(tx)}
+        found = {task.table: task for task in task_store.tasks(tx)}
     assert (row.refused, row.due_since) == (refused, None)
     assert found["lake.newer"].state is TaskState.CANCELED
     assert found["lake.newer"].reason == f"not compacted: {refused}"

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, commits, leftovers
-from arctic_orchestration.compaction.attempt import Claim
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import commits, orphaned_outputs
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import Claim
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MINUTE,
@@ -51,7 +52,7 @@ def failed(database: Database, clock: Clock) -> Claim:
 def listed(database: Database, clock: Clock, **more: object) -> list[str]:
     """The attempts whose directories are to be removed."""
     with database.begin() as tx:
-        return [one.attempt_id for one in leftovers.to_clean(tx, time=clock, **more)]
+        return [one.attempt_id for one in orphaned_outputs.to_clean(tx, time=clock, **more)]
 
 
 def test_directories_are_removed_when_nobody_writes_there_any_more(database: Database) -> None:
@@ -61,7 +62,7 @@ def test_directories_are_removed_when_nobody_writes_there_any_more(database: Dat
     clock.passes(minutes=2)
     with database.begin() as tx:
         attempts.expire(tx, time=clock)
-        assert leftovers.to_clean(tx, time=clock) == []
+        assert orphaned_outputs.to_clean(tx, time=clock) == []
     clock.passes(minutes=1)
     given_back = claimed(database, clock)
     with database.begin() as tx:
@@ -77,15 +78,15 @@ def test_directories_are_removed_when_nobody_writes_there_any_more(database: Dat
     ):
         clock.now = datetime.fromisoformat(f"2026-01-01 {moment}+00:00")
         with database.begin() as tx:
-            found = leftovers.to_clean(tx, time=clock)
+            found = orphaned_outputs.to_clean(tx, time=clock)
         assert [one.directory for one in found] == [claim.directory for claim in expected]
     assert found[0].table == "lake.a"
     assert found[0].reason == "lost: silent: its lease was over at 2026-01-01 12:01:00Z"
     assert found[0].over_at == NOON + 2 * MINUTE
     assert found[1].reason == "released: its worker ends"
     with database.begin() as tx:
-        leftovers.cleaned(tx, lost.attempt_id, time=clock)
-        leftovers.cleaned(tx, merged.attempt_id, time=clock)
+        orphaned_outputs.cleaned(tx, lost.attempt_id, time=clock)
+        orphaned_outputs.cleaned(tx, merged.attempt_id, time=clock)
         assert attempts.attempts_of(tx, merged.task.id)[-1].cleaned_at is None
     assert listed(database, clock) == [given_back.attempt_id]
 
@@ -99,7 +100,7 @@ def test_what_a_committer_drops_has_its_grace_from_then_on(database: Database) -
     clock.passes(days=1)
     with database.begin() as tx:
         commits.conflicted(tx, claim.task.id, "file f0 is gone", time=clock)
-        protected = leftovers.protected_paths(tx, "lake.a")
+        protected = orphaned_outputs.protected_paths(tx, "lake.a")
     assert protected(f"s3://lake/a/data/{claim.directory}/part-0.parquet")
     assert listed(database, clock) == []
     clock.passes(minutes=9, seconds=59)
@@ -124,7 +125,7 @@ def test_a_directory_is_found_where_it_was_written(database: Database) -> None:
         assert not attempts.writes_to(tx, writes.attempt_id, writes.token, "s3://x", time=clock)
         assert attempts.attempts_of(tx, writes.task.id)[0].location == location
         clock.passes(hours=1)
-        found = {one.attempt_id: one.location for one in leftovers.to_clean(tx, time=clock)}
+        found = {one.attempt_id: one.location for one in orphaned_outputs.to_clean(tx, time=clock)}
     assert found == {writes.attempt_id: location, silent.attempt_id: None}
 
 
@@ -136,16 +137,16 @@ def test_what_cannot_be_removed_keeps_nothing_else_waiting(database: Database) -
     assert listed(database, clock, limit=2) == [first.attempt_id, second.attempt_id]
     with database.begin() as tx:
         for stuck in (first, second):
-            leftovers.not_cleaned(tx, stuck.attempt_id, "denied \udcff", HOUR, time=clock)
-        assert [one.trouble for one in leftovers.in_trouble(tx)] == ["denied \ufffd"] * 2
+            orphaned_outputs.not_cleaned(tx, stuck.attempt_id, "denied \udcff", HOUR, time=clock)
+        assert [one.trouble for one in orphaned_outputs.in_trouble(tx)] == ["denied \ufffd"] * 2
     assert listed(database, clock, limit=2) == [third.attempt_id]
     clock.passes(minutes=59, seconds=59)
     assert listed(database, clock) == [third.attempt_id]
     clock.passes(seconds=1)
     assert listed(database, clock, limit=2) == [third.attempt_id, first.attempt_id]
     with database.begin() as tx:
-        leftovers.cleaned(tx, first.attempt_id, time=clock)
-        assert [one.attempt_id for one in leftovers.in_trouble(tx)] == [second.attempt_id]
+        orphaned_outputs.cleaned(tx, first.attempt_id, time=clock)
+        assert [one.attempt_id for one in orphaned_outputs.in_trouble(tx)] == [second.attempt_id]
         assert attempts.attempts_of(tx, first.task.id)[0].clean_trouble is None
 
 
@@ -155,17 +156,17 @@ def test_what_a_snapshot_has_stays_for_good(database: Database) -> None:
     claim = failed(database, clock)
     clock.passes(hours=1)
     with database.begin() as tx:
-        leftovers.not_cleaned(tx, claim.attempt_id, "denied", HOUR, time=clock)
-        leftovers.kept(tx, claim.attempt_id, "snapshot 7 has part-0.parquet")
-        leftovers.cleaned(tx, claim.attempt_id, time=clock)
+        orphaned_outputs.not_cleaned(tx, claim.attempt_id, "denied", HOUR, time=clock)
+        orphaned_outputs.kept(tx, claim.attempt_id, "snapshot 7 has part-0.parquet")
+        orphaned_outputs.cleaned(tx, claim.attempt_id, time=clock)
         attempt = attempts.attempts_of(tx, claim.task.id)[0]
         assert (attempt.kept_reason, attempt.cleaned_at, attempt.clean_after) == (
             "snapshot 7 has part-0.parquet",
             None,
             None,
         )
-        assert leftovers.in_trouble(tx) == []
-        assert not leftovers.protected_paths(tx, "lake.a")(f"s3://lake/{claim.directory}/x")
+        assert orphaned_outputs.in_trouble(tx) == []
+        assert not orphaned_outputs.protected_paths(tx, "lake.a")(f"s3://lake/{claim.directory}/x")
     clock.passes(days=30)
     assert listed(database, clock) == []
 
@@ -185,13 +186,13 @@ def test_what_live_tasks_read_and_write_is_protected(database: Database) -> None
         live = attempts.claim(tx, [], "w", table="lake.a", time=clock)
         waits = attempts.claim(tx, [], "w", table="lake.a", time=clock)
         attempts.merged(tx, waits.attempt_id, waits.token, **MERGE, time=clock)
-        protected = leftovers.protected_paths(tx, "lake.a")
+        protected = orphaned_outputs.protected_paths(tx, "lake.a")
         assert protected.directories == {live.directory, waits.directory, lost.directory}
         assert protected.paths == {"s3://lake/x", "s3://lake/d", "s3://lake/z"}
         assert protected("s3://lake/d")
         assert protected(f"s3://lake/a/data/day=1/{waits.directory}/part-0.parquet")
         assert protected(f"s3://lake/a/data/{lost.directory}/part-0.parquet")
         assert not protected("s3://lake/q")
-        leftovers.cleaned(tx, lost.attempt_id, time=clock)
-        protected = leftovers.protected_paths(tx, "lake.a")
+        orphaned_outputs.cleaned(tx, lost.attempt_id, time=clock)
+        protected = orphaned_outputs.protected_paths(tx, "lake.a")
     assert not protected(f"s3://lake/a/data/{lost.directory}/part-0.parquet")

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, commits, line, queues, tables, task_rows
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.planning import Planner, mark_due
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
+from arctic_orchestration.compaction.queue import queues, task_store, waitlist
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
@@ -67,7 +70,7 @@ class FullQueue:
     def offered(self) -> set[str]:
         """The tables that have or had tasks."""
         with self.database.read() as tx:
-            return {task.table for task in task_rows.tasks(tx)}
+            return {task.table for task in task_store.tasks(tx)}
 
 
 @pytest.fixture
@@ -128,7 +131,7 @@ def test_without_the_line_it_would_be_kept_out(
     full: FullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flood is looked at twice as often, and is there first each time."""
-    monkeypatch.setattr(line, "waiting_for_room", lambda tx, now: [])
+    monkeypatch.setattr(waitlist, "waiting_for_room", lambda tx, now: [])
     assert starved(full, "lake.aaa", "lake.zzz", as_it_is) == 5
 
 
@@ -164,14 +167,14 @@ def test_who_got_room_stands_behind_those_who_got_none(database: Database) -> No
         seen(tx, "lake.full", queue="full")
         tables.make_due(tx, "lake.full", "a commit", NOON)
         offer(tx, "lake.full", [planned("a")], NOON)
-        assert line.waiting_for_room(tx, NOON + 9 * MINUTE) == []
+        assert waitlist.waiting_for_room(tx, NOON + 9 * MINUTE) == []
 
         def look(name: str, minute: int, *, got_room: bool = False) -> list[str]:
             row = tables.table_named(tx, name)
             now = NOON + minute * MINUTE
             tables.looked(tx, name, due_number=row.due_number, snapshot_id=1, reason="no room",
                           now=now, still_due=True, got_room=got_room)  # fmt: skip
-            return [row.name for row in line.waiting_for_room(tx, now)]
+            return [row.name for row in waitlist.waiting_for_room(tx, now)]
 
         assert look("lake.full", 10) == []
         assert look("lake.b", 11) == ["lake.b"]
@@ -181,9 +184,9 @@ def test_who_got_room_stands_behind_those_who_got_none(database: Database) -> No
         assert look("lake.c", 15) == ["lake.b", "lake.c", "lake.a"]
         until = tables.rest(tx, "lake.b", "task x is in quarantine", NOON + 16 * MINUTE)
         assert look("lake.c", 17) == ["lake.c", "lake.a"]
-        assert line.waiting_for_room(tx, until)[0].name == "lake.b"
+        assert waitlist.waiting_for_room(tx, until)[0].name == "lake.b"
         offer(tx, "lake.a", [planned("b")], NOON)
-        assert line.waiting_for_room(tx, until) == []
+        assert waitlist.waiting_for_room(tx, until) == []
 
 
 def test_what_became_due_after_a_tick_began_stands_in_line_too(database: Database) -> None:
@@ -194,5 +197,5 @@ def test_what_became_due_after_a_tick_began_stands_in_line_too(database: Databas
         row = tables.table_named(tx, "lake.late")
         tables.looked(tx, "lake.late", due_number=row.due_number, snapshot_id=1, reason="no room",
                       now=NOON, still_due=True)  # fmt: skip
-        (waiting,) = line.waiting_for_room(tx, NOON)
+        (waiting,) = waitlist.waiting_for_room(tx, NOON)
         assert (waiting.name, waiting.due_since) == ("lake.late", NOON)

@@ -6,14 +6,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import queues, records, task_rows
-from arctic_orchestration.compaction.now import compact_now, offer_now
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.task import LIVE, TaskState
+from arctic_orchestration.compaction.run_once import compact_now, offer_now
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.compaction.task import LIVE, TaskState
-from arctic_orchestration.compaction.worker import Worker
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
 from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, add_file, rows_of, table_of
 
 NOW = datetime.now(UTC)
@@ -109,13 +110,13 @@ def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
     assert len(list(table.refresh().scan().plan_files())) < 14
     with state.read() as tx:
         assert sum(record.files_in for record in records.records(tx)) >= 12
-        states = {task.state for task in task_rows.tasks(tx)}
+        states = {task.state for task in task_store.tasks(tx)}
     assert TaskState.QUARANTINED not in states
 
 
 def live(state: Database) -> list[tuple[str, TaskState]]:
     with state.read() as tx:
-        return [(task.id, task.state) for task in task_rows.tasks(tx, states=LIVE)]
+        return [(task.id, task.state) for task in task_store.tasks(tx, states=LIVE)]
 
 
 def test_to_force_a_plan_twice_offers_the_same_task(state: Database, catalog: Catalog) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import tables, task_rows
-from arctic_orchestration.compaction.planning import Planner
-from arctic_orchestration.compaction.scope import Mode, Scope
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.planning.scope import Mode, Scope
+from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.service import Compaction
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
 
 
@@ -53,7 +54,7 @@ def test_a_plan_is_made_and_shown_and_nothing_is_offered(world: World) -> None:
         "not compacted: arctic.compaction.enabled is false"
     )
     with world.database.read() as tx:
-        assert task_rows.tasks(tx) == []
+        assert task_store.tasks(tx) == []
         assert [row.name for row in tables.known_tables(tx)] == ["lake.barred", "lake.busy"]
 
 

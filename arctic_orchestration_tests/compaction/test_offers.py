@@ -8,19 +8,18 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction import attempts, commits, queues, task_rows
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.ranking import rank_of
-from arctic_orchestration.compaction.table_planning import state_of
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.planning.table_planner import state_of
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.ranking import rank_of
+from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
 from arctic_orchestration.compaction.tables import table_named
-from arctic_orchestration.compaction.task import LIVE, TaskKind, TaskState
-from arctic_orchestration.database import dialect
-from arctic_orchestration.database.compaction_tables import (
-    compaction_task_files,
-    compaction_tasks,
-)
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import compaction_task_files, compaction_tasks
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MIB,
@@ -48,10 +47,10 @@ def test_an_offered_task_is_written_with_all_that_was_planned(database: Database
     task = planned("b", "a", partition="day=1", deletes=["d"], reason="two small files")
     with database.begin() as tx:
         (id,) = offer(tx, "lake.a", [task], NOON, max_attempts=2, retry_after=MINUTE).taken
-        stored = task_rows.task_by_id(tx, id)
-        assert task_rows.group_of(tx, id) == task.group
-        assert task_rows.live_paths(tx, "lake.a") == {"a": id, "b": id}
-        (made,) = task_rows.history(tx, id)
+        stored = task_store.task_by_id(tx, id)
+        assert task_store.group_of(tx, id) == task.group
+        assert task_store.live_paths(tx, "lake.a") == {"a": id, "b": id}
+        (made,) = task_store.history(tx, id)
     assert (stored.table, stored.queue, stored.partition) == ("lake.a", "default", "day=1")
     assert (stored.kind, stored.state) == (TaskKind.MINOR, TaskState.PLANNED)
     assert (stored.reason, stored.gain) == ("two small files", "2 files → 1")
@@ -75,11 +74,11 @@ def test_the_same_files_stay_the_same_task(database: Database) -> None:
         offered = offer(tx, "lake.a", [newer], NOON + MINUTE)
         assert (offered.taken, offered.kept, offered.superseded) == ((), (id,), ())
         assert offered.complete
-        stored = task_rows.task_by_id(tx, id)
+        stored = task_store.task_by_id(tx, id)
         assert (stored.state, stored.attempts) == (TaskState.FAILED, 1)
         assert stored.not_before == NOON + 5 * MINUTE
         assert stored.waiting_since == stored.offered_at == NOON
-        assert task_rows.group_of(tx, id) == newer.group
+        assert task_store.group_of(tx, id) == newer.group
         assert stored.rank == rank_of(NOON, 3, 2, 2 * MIB + 10)
         other_kind = offer(tx, "lake.a", [planned("a", "b", kind=TaskKind.MAJOR)], NOON)
         assert (other_kind.kept, other_kind.superseded) == ((), (id,))
@@ -91,13 +90,13 @@ def test_a_better_plan_replaces_what_waits(database: Database) -> None:
         first, second = offer(tx, "lake.a", [planned("a", "b"), planned("c")], NOON).taken
         offered = offer(tx, "lake.a", [planned("a", "b", "x")], NOON + MINUTE, reason="3 > 2")
         assert set(offered.superseded) == {first, second}
-        ended = task_rows.task_by_id(tx, second)
+        ended = task_store.task_by_id(tx, second)
         assert (ended.state, ended.reason) == (TaskState.SUPERSEDED, "3 > 2")
         assert ended.ended_at == NOON + MINUTE
-        assert set(task_rows.live_paths(tx, "lake.a")) == {"a", "b", "x"}
+        assert set(task_store.live_paths(tx, "lake.a")) == {"a", "b", "x"}
         nothing = offer(tx, "lake.a", [], NOON + 2 * MINUTE)
         assert nothing.superseded == offered.taken
-        assert task_rows.live_paths(tx, "lake.a") == {}
+        assert task_store.live_paths(tx, "lake.a") == {}
 
 
 def test_an_age_is_handed_on_once(database: Database) -> None:
@@ -106,11 +105,11 @@ def test_an_age_is_handed_on_once(database: Database) -> None:
         offer(tx, "lake.a", [planned("a", "b", "c", "d")], NOON)
         parts = [planned("b", "a"), planned("c", "d"), planned("e")]
         ids = offer(tx, "lake.a", parts, NOON + MINUTE).taken
-        ages = [task_rows.task_by_id(tx, id).waiting_since - NOON for id in ids]
+        ages = [task_store.task_by_id(tx, id).waiting_since - NOON for id in ids]
         assert ages == [0 * MINUTE, MINUTE, MINUTE]
-        assert task_rows.task_by_id(tx, ids[0]).offered_at == NOON + MINUTE
+        assert task_store.task_by_id(tx, ids[0]).offered_at == NOON + MINUTE
         joined = offer(tx, "lake.a", [planned("e", "d"), planned("c", "b")], NOON + 2 * MINUTE)
-        ages = [task_rows.task_by_id(tx, id).waiting_since - NOON for id in joined.taken]
+        ages = [task_store.task_by_id(tx, id).waiting_since - NOON for id in joined.taken]
         assert ages == [MINUTE, 0 * MINUTE]
 
 
@@ -127,7 +126,7 @@ def test_what_a_worker_has_is_not_touched(database: Database) -> None:
         assert offered.busy == (plan[0], plan[1])
         assert len(offered.taken) == 1
         assert not offered.complete
-        states = {task.id: task.state for task in task_rows.tasks(tx, table="lake.a")}
+        states = {task.id: task.state for task in task_store.tasks(tx, table="lake.a")}
         assert states[merged] is TaskState.MERGED
         assert states[claimed] is TaskState.CLAIMED
 
@@ -139,11 +138,11 @@ def test_what_a_person_asked_for_is_not_replaced_before_a_worker_has_had_it(
     clock = Clock()
     with database.begin() as tx:
         (forced,) = offer(tx, "lake.a", [planned("a", "b")], NOON, forced=True).taken
-        assert task_rows.task_by_id(tx, forced).forced
+        assert task_store.task_by_id(tx, forced).forced
         (other,) = offer(tx, "lake.a", [planned("c"), planned("b", "d")], NOON).taken
         offered = offer(tx, "lake.a", [], NOON)
         assert offered.superseded == (other,)
-        assert set(task_rows.live_paths(tx, "lake.a")) == {"a", "b"}
+        assert set(task_store.live_paths(tx, "lake.a")) == {"a", "b"}
         assert state_of(tx, "lake.a", NOON).held_files == {"a", "b"}
         again = offer(tx, "lake.a", [planned("b", "x")], NOON, forced=True)
         assert again.superseded == (forced,)
@@ -179,7 +178,7 @@ def test_a_plan_from_before_a_commit_or_another_plan_is_stale(database: Database
         before = table_named(tx, "lake.a").version
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON, version=before).taken
         assert offer(tx, "lake.a", [], NOON, version=before).stale
-        assert task_rows.task_by_id(tx, id).state is TaskState.PLANNED
+        assert task_store.task_by_id(tx, id).state is TaskState.PLANNED
         claim = attempts.claim(tx, [], "w", time=clock)
         attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
         planned_from = table_named(tx, "lake.a").version
@@ -204,7 +203,7 @@ def test_bad_plans_change_nothing(database: Database) -> None:
             offer(tx, "lake.a", [], NOON, max_attempts=0)
         with pytest.raises(NotFound, match=r"no table lake\.x"):
             offer(tx, "lake.x", [planned("x")], NOON)
-        assert [task.id for task in task_rows.tasks(tx, states=LIVE)] == [id]
+        assert [task.id for task in task_store.tasks(tx, states=LIVE)] == [id]
 
 
 def test_nothing_is_half_offered_when_it_breaks_off(
@@ -230,10 +229,10 @@ def test_nothing_is_half_offered_when_it_breaks_off(
         with pytest.raises(RuntimeError), database.begin() as tx:
             offer(tx, "lake.a", plan, NOON + MINUTE)
         with database.begin() as tx:
-            assert [task.id for task in task_rows.tasks(tx)] == [old]
-            assert task_rows.task_by_id(tx, old).state is TaskState.PLANNED
-            assert set(task_rows.live_paths(tx, "lake.a")) == {"a", "b"}
-            assert len(task_rows.history(tx, old)) == 1
+            assert [task.id for task in task_store.tasks(tx)] == [old]
+            assert task_store.task_by_id(tx, old).state is TaskState.PLANNED
+            assert set(task_store.live_paths(tx, "lake.a")) == {"a", "b"}
+            assert len(task_store.history(tx, old)) == 1
     assert broken == [
         "arctic_compaction_moves",
         "arctic_compaction_tasks",
@@ -279,12 +278,12 @@ def test_planners_at_once_take_turns(database: Database) -> None:
         thread.join()
     assert errors == []
     with database.begin() as tx:
-        live = task_rows.tasks(tx, states=LIVE)
+        live = task_store.tasks(tx, states=LIVE)
         assert len(live) == 7
         for table in ("lake.a", "lake.b"):
             mine = [task for task in live if task.table == table]
             paths = [path for task in mine for path in _paths(tx, task.id)]
-            assert sorted(paths) == sorted(task_rows.live_paths(tx, table))
+            assert sorted(paths) == sorted(task_store.live_paths(tx, table))
             assert len(set(paths)) == len(paths)
 
 
@@ -313,14 +312,14 @@ def test_whatever_is_offered_no_file_is_in_two_live_tasks(
             clock.passes(minutes=1)
             ages = _ages(tx)
             offered = offer(tx, "lake.a", apart, clock.now)
-            live = task_rows.tasks(tx, table="lake.a", states=LIVE)
+            live = task_store.tasks(tx, table="lake.a", states=LIVE)
             waiting = {task.digest for task in live if task.state is TaskState.PLANNED}
             left_out = {task.digest for task in (*offered.blocked, *offered.busy)}
             assert waiting | left_out == {task.digest for task in apart}
             assert not waiting & left_out
             paths = [path for task in live for path in _paths(tx, task.id)]
             assert len(set(paths)) == len(paths)
-            assert set(paths) == set(task_rows.live_paths(tx, "lake.a"))
+            assert set(paths) == set(task_store.live_paths(tx, "lake.a"))
             assert len(live) <= 4
             # No age is there more often than before.
             old = [age for age in _ages(tx) if age < clock.now]
@@ -330,11 +329,11 @@ def test_whatever_is_offered_no_file_is_in_two_live_tasks(
 
 
 def _ages(tx: sa.Connection) -> list[object]:
-    return [task.waiting_since for task in task_rows.tasks(tx, states=[TaskState.PLANNED])]
+    return [task.waiting_since for task in task_store.tasks(tx, states=[TaskState.PLANNED])]
 
 
 def _paths(tx: sa.Connection, id: str) -> list[str]:
-    return [file.path for file in task_rows.group_of(tx, id).files]
+    return [file.path for file in task_store.group_of(tx, id).files]
 
 
 def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database: Database) -> None:
@@ -346,7 +345,7 @@ def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database:
         attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
         again = offer(tx, "lake.a", [planned("a", "b")], NOON + MINUTE, forced=True)
         assert (again.taken, again.kept, again.superseded) == ((), (id,), ())
-        stored = task_rows.task_by_id(tx, id)
+        stored = task_store.task_by_id(tx, id)
         assert (stored.state, stored.not_before, stored.forced) == (TaskState.PLANNED, None, True)
         assert stored.reason == "asked for by a person, before its retry interval was over"
         assert offer(tx, "lake.a", [], NOON + MINUTE).superseded == ()
@@ -380,6 +379,6 @@ def test_a_place_is_given_once(database: Database) -> None:
         offer(tx, "lake.a", plan, NOON + MINUTE)
         query = sa.select(compaction_tasks.c.id, compaction_tasks.c.place)
         for id, place in tx.execute(query.where(compaction_tasks.c.ended_at.is_(None))):
-            places[tuple(file.path for file in task_rows.group_of(tx, id).files)] = place
+            places[tuple(file.path for file in task_store.group_of(tx, id).files)] = place
     # One other task, c, is live when b with x and d are offered: d is the second of these.
     assert places == {("c",): 2, ("b", "x"): 1, ("d",): 2}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction.packing import Limits, in_order, pack, too_large
+from arctic_orchestration.compaction.planning.packing import Limits, in_order, pack, too_large
 from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration_tests.compaction.planned_files import data_file, delete_file
 

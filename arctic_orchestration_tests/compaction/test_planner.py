@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from arctic_orchestration.compaction.planner import plan, refusal_of
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.table_plan import Left, PlanState, Retried, TablePlan
-from arctic_orchestration.compaction.task import TaskKind
+from arctic_orchestration.compaction.planning.planner import plan, refusal_of
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import Left, PlanState, Retried, TablePlan
+from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration_tests.compaction.planned_files import (
     MB,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction.planner import plan
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.table_plan import PlanState
-from arctic_orchestration.compaction.task import TaskKind
+from arctic_orchestration.compaction.planning.planner import plan
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import PlanState
+from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles
 from arctic_orchestration_tests.compaction.planned_files import (

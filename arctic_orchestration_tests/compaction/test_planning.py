@@ -7,14 +7,17 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, commits, tables, task_rows
-from arctic_orchestration.compaction.planning import Planner, mark_due
-from arctic_orchestration.compaction.queues import CompactionQueue, add_queue, update_queue
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue, update_queue
+from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.compaction.task import Task, TaskState
-from arctic_orchestration.database.compaction_tables import compaction_tasks
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.state.compaction_tables import compaction_tasks
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import MERGE
 
@@ -43,7 +46,7 @@ class World:
     def tasks(self, *states: TaskState) -> list[Task]:
         """All tasks, or those in some states."""
         with self.database.read() as tx:
-            return task_rows.tasks(tx, states=states)
+            return task_store.tasks(tx, states=states)
 
     def waiting(self) -> dict[str, int]:
         """How many files of each table wait in tasks."""
@@ -376,16 +379,16 @@ def test_a_plan_that_came_too_late_changes_nothing(
     world.tick()
     world.lake.append("lake.busy")
     other = Planner(world.database, world.lake.catalog)
-    from arctic_orchestration.compaction import planning
+    from arctic_orchestration.compaction.planning import catalog_planner
 
-    plan_loaded = planning.plan_loaded
+    plan_loaded = catalog_planner.plan_loaded
 
     def slowly(*args):
-        monkeypatch.setattr(planning, "plan_loaded", plan_loaded)
+        monkeypatch.setattr(catalog_planner, "plan_loaded", plan_loaded)
         other.tick(world.now)
         return plan_loaded(*args)
 
-    monkeypatch.setattr(planning, "plan_loaded", slowly)
+    monkeypatch.setattr(catalog_planner, "plan_loaded", slowly)
     counts = world.tick(minutes=1)
     assert (counts.planned, counts.offered, counts.kept) == (1, 0, 0)
     assert world.waiting() == {"lake.busy": 13}

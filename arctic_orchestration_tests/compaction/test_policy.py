@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arctic_orchestration.compaction.policy import PREFIX, Policy
+from arctic_orchestration.compaction.planning.policy import PREFIX, Policy
 from arctic_orchestration.errors import InvalidDefinition
 
 MIB = 1024 * 1024

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, queues, task_rows
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.queues import CompactionQueue, QueueState
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
+from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.tables import table_gone, table_named
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MINUTE,
@@ -141,10 +142,10 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
         attempts.merged(tx, claims[0].attempt_id, 1, **report, because="", time=clock)
         attempts.failed(tx, claims[1].attempt_id, 1, "disk full", time=clock)
         assert queues.map_table(tx, "lake.a", "own", NOON + MINUTE) == 2
-        places = {task.id: task.queue for task in task_rows.tasks(tx, table="lake.a")}
+        places = {task.id: task.queue for task in task_store.tasks(tx, table="lake.a")}
         assert places == {merged: "default", failed: "own", claimed: "default", waiting: "own"}
-        assert [task.queue for task in task_rows.tasks(tx, table="lake.b")] == ["default"]
-        move = task_rows.history(tx, waiting)[-1]
+        assert [task.queue for task in task_store.tasks(tx, table="lake.b")] == ["default"]
+        move = task_store.history(tx, waiting)[-1]
         assert (move.before, move.state) == (TaskState.PLANNED, TaskState.PLANNED)
         assert move.reason == "moved from queue default to queue own: mapped by hand"
         assert queues.map_table(tx, "lake.a", "own", NOON) == 0
@@ -172,7 +173,7 @@ def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
         attempts.failed(tx, failed.attempt_id, 1, "disk full", time=clock)
         clock.passes(minutes=1)
         assert attempts.expire(tx, time=clock) == 1
-        tasks = task_rows.tasks(tx)
+        tasks = task_store.tasks(tx)
         assert {(task.state, task.queue) for task in tasks} == {
             (TaskState.PLANNED, "own"),
             (TaskState.FAILED, "own"),
@@ -204,7 +205,7 @@ def test_who_gives_a_task_back_waits_for_who_maps_its_table(database: Database) 
         assert thread.is_alive()
     thread.join()
     with database.begin() as tx:
-        assert [task.queue for task in task_rows.tasks(tx)] == ["own"]
+        assert [task.queue for task in task_store.tasks(tx)] == ["own"]
 
 
 def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None:
@@ -223,7 +224,7 @@ def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None
             queues.delete_queue(tx, "own")
         attempts.failed(tx, claim.attempt_id, claim.token, "broken", final=True, time=clock)
         queues.delete_queue(tx, "own")
-        assert task_rows.task_by_id(tx, claim.task.id).queue == "own"
+        assert task_store.task_by_id(tx, claim.task.id).queue == "own"
         table_gone(tx, "lake.a", NOON)
 
 

@@ -12,17 +12,19 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction import attempts, claimable, commits, queues
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.ranking import (
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.queue import claim_order, queues
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.ranking import (
     SECONDS_PER_LEVEL,
     benefit_of,
     overtaken_until,
     rank_of,
     waits_at_most,
 )
-from arctic_orchestration.database.compaction_tables import compaction_tasks, is_planned
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.state.compaction_tables import compaction_tasks, is_planned
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MIB,
@@ -249,7 +251,7 @@ def test_a_claim_reads_the_index_and_is_quick_among_many(database: Database, bac
         with database.begin() as tx:
             if analyzed:
                 tx.execute(sa.text("analyze"))
-            statement = claimable.FIRST.params(of_queue="default").compile(
+            statement = claim_order.FIRST.params(of_queue="default").compile(
                 tx, compile_kwargs={"literal_binds": True}
             )
             how = "explain query plan" if backend == "sqlite" else "explain"

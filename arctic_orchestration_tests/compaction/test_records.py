@@ -4,12 +4,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.compaction import attempts, leftovers, records, tables, task_rows, workers
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.records import CompactionRecord
-from arctic_orchestration.compaction.task import TaskKind, TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import orphaned_outputs, records
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
+from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import NotFound
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
 
 
@@ -62,13 +65,13 @@ def test_what_is_old_is_pruned(database: Database) -> None:
         assert records.prune(tx, NOON) == (0, 0)
         assert records.prune(tx, NOON + MINUTE) == (1, 1)
         with pytest.raises(NotFound):
-            task_rows.task_by_id(tx, superseded)
-        assert task_rows.history(tx, superseded) == []
-        assert task_rows.task_by_id(tx, broken).state is TaskState.QUARANTINED
-        leftovers.cleaned(tx, broken_id, time=clock)
+            task_store.task_by_id(tx, superseded)
+        assert task_store.history(tx, superseded) == []
+        assert task_store.task_by_id(tx, broken).state is TaskState.QUARANTINED
+        orphaned_outputs.cleaned(tx, broken_id, time=clock)
         assert records.prune(tx, NOON + 2 * MINUTE) == (1, 1)
         assert attempts.attempts_of(tx, broken) == []
-        assert [task.id for task in task_rows.tasks(tx)] == [live]
+        assert [task.id for task in task_store.tasks(tx)] == [live]
 
 
 def test_a_table_that_is_gone_is_forgotten_with_its_last_task(database: Database) -> None:

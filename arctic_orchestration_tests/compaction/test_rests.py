@@ -6,11 +6,13 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import attempts, commits, rests
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.rests import length_of_rest
-from arctic_orchestration.compaction.table_planning import state_of
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.planning.table_planner import state_of
+from arctic_orchestration.compaction.queue import backoff
+from arctic_orchestration.compaction.queue.backoff import length_of_rest
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
     MERGE,
     MINUTE,
@@ -42,7 +44,7 @@ def quarantine(tx: sa.Connection, clock: Clock, *paths: str) -> None:
 
 def resting(tx: sa.Connection, clock: Clock) -> dict[str, timedelta]:
     """How long the files rest from now on."""
-    found = rests.resting(tx, "lake.a", clock.now)
+    found = backoff.resting(tx, "lake.a", clock.now)
     assert state_of(tx, "lake.a", clock.now).resting == {
         path: one.until for path, one in found.items()
     }
@@ -68,7 +70,7 @@ def test_a_file_rests_longer_each_time_and_its_company_only_as_often_as_itself(
         assert resting(tx, clock) == {}
         quarantine(tx, clock, "bad", "b")
         assert resting(tx, clock) == {"bad": 20 * MINUTE, "b": 10 * MINUTE}
-        assert rests.resting(tx, "lake.b", clock.now) == {}
+        assert backoff.resting(tx, "lake.b", clock.now) == {}
         clock.passes(minutes=20)
         quarantine(tx, clock, "bad", "c")
         assert resting(tx, clock) == {"bad": 40 * MINUTE, "c": 10 * MINUTE}
@@ -92,10 +94,10 @@ def test_a_person_ends_rests(database: Database) -> None:
     clock = Clock()
     with database.begin() as tx:
         quarantine(tx, clock, "bad", "a", "b")
-        assert rests.end_rests(tx, "lake.b") == 0
-        assert rests.end_rests(tx, "lake.a", ["a", "other"]) == 1
+        assert backoff.end_rests(tx, "lake.b") == 0
+        assert backoff.end_rests(tx, "lake.a", ["a", "other"]) == 1
         assert set(resting(tx, clock)) == {"bad", "b"}
-        assert rests.end_rests(tx, "lake.a") == 2
+        assert backoff.end_rests(tx, "lake.a") == 2
         quarantine(tx, clock, "bad")
         assert resting(tx, clock) == {"bad": 10 * MINUTE}
 
@@ -105,8 +107,8 @@ def test_an_old_rest_is_pruned(database: Database) -> None:
     clock = Clock()
     with database.begin() as tx:
         quarantine(tx, clock, "bad")
-        assert not rests.has_rested(tx, "lake.a", NOON, NOON + 9 * MINUTE)
-        assert rests.has_rested(tx, "lake.a", NOON, NOON + 10 * MINUTE)
-        assert not rests.has_rested(tx, "lake.a", NOON + 10 * MINUTE, NOON + 99 * MINUTE)
-        assert rests.prune(tx, NOON + 10 * MINUTE) == 0
-        assert rests.prune(tx, NOON + 11 * MINUTE) == 1
+        assert not backoff.has_rested(tx, "lake.a", NOON, NOON + 9 * MINUTE)
+        assert backoff.has_rested(tx, "lake.a", NOON, NOON + 10 * MINUTE)
+        assert not backoff.has_rested(tx, "lake.a", NOON + 10 * MINUTE, NOON + 99 * MINUTE)
+        assert backoff.prune(tx, NOON + 10 * MINUTE) == 0
+        assert backoff.prune(tx, NOON + 11 * MINUTE) == 1

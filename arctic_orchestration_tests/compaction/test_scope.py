@@ -2,7 +2,7 @@
 
 import pytest
 
-from arctic_orchestration.compaction.scope import EVERYTHING, Mode, Scope
+from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.errors import InvalidInput
 
 

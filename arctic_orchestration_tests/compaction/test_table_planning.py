@@ -10,15 +10,15 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.planning import plan_table
-from arctic_orchestration.compaction.queues import see_table
-from arctic_orchestration.compaction.table_plan import Left
-from arctic_orchestration.compaction.table_planning import moments_of, partition_names
+from arctic_orchestration.compaction.planning.catalog_planner import plan_table
+from arctic_orchestration.compaction.planning.table_plan import Left
+from arctic_orchestration.compaction.planning.table_planner import moments_of, partition_names
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.compaction.tables import note_merged
-from arctic_orchestration.compaction.task import TaskKind
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import InvalidDefinition, NotFound
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_DAY_AND_ORIGIN, BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import opened
 

@@ -9,16 +9,18 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import committer as committing
-from arctic_orchestration.compaction import planning, queues, tables
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.planning import Planner
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import committer as committing
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.planning import catalog_planner
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.worker import Worker
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
     offered,
@@ -192,7 +194,7 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
     few = {"arctic.compaction.minor.min-files": "3"}
     for name in ("lake.a", "lake.b", "lake.c"):
         table_of(catalog, name, files=3, **few)
-    real, reads = planning.load_table, list[str]()
+    real, reads = catalog_planner.load_table, list[str]()
 
     def load(of: Any, name: str) -> Any:
         reads.append(name)
@@ -200,7 +202,7 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
             gate.wait()
         return real(of, name)
 
-    monkeypatch.setattr(planning, "load_table", load)
+    monkeypatch.setattr(catalog_planner, "load_table", load)
     planner, now = Planner(state, catalog), utc_now()
 
     def tick() -> None:
@@ -218,7 +220,7 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
 
 def hanging(gate: Gate, names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading these tables, and committing to them, waits at the gate."""
-    real_load, real_replace = planning.load_table, committing.replace_files
+    real_load, real_replace = catalog_planner.load_table, committing.replace_files
 
     def load(of: Any, name: str) -> Any:
         if name in names:
@@ -230,7 +232,7 @@ def hanging(gate: Gate, names: Collection[str], monkeypatch: pytest.MonkeyPatch)
             gate.wait()
         return real_replace(table, *more, **options)
 
-    monkeypatch.setattr(planning, "load_table", load)
+    monkeypatch.setattr(catalog_planner, "load_table", load)
     monkeypatch.setattr(committing, "replace_files", replace)
 
 

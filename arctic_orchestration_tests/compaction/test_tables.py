@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import queues, tables, task_rows
-from arctic_orchestration.compaction.offers import offer
-from arctic_orchestration.compaction.task import TaskKind, TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.errors import NotFound
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, planned, seen
 
 
@@ -124,10 +125,10 @@ def test_the_end_of_a_table_cancels_what_waits(database: Database) -> None:
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
         tables.make_due(tx, "lake.a", "a commit", NOON)
         assert tables.table_gone(tx, "lake.a", NOON + MINUTE) == 1
-        task = task_rows.task_by_id(tx, id)
+        task = task_store.task_by_id(tx, id)
         assert (task.state, task.ended_at) == (TaskState.CANCELED, NOON + MINUTE)
         assert task.reason == "the catalog has the table no more"
-        assert task_rows.live_paths(tx, "lake.a") == {}
+        assert task_store.live_paths(tx, "lake.a") == {}
         gone = tables.table_named(tx, "lake.a")
         assert (gone.due_since, gone.gone_at) == (None, NOON + MINUTE)
         queues.delete_queue(tx, "own")

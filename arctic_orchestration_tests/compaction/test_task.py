@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.compaction.task import (
+from arctic_orchestration.compaction.queue.task import (
     ENDED,
     LIVE,
     TRANSITIONS,

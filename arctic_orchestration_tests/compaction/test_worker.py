@@ -11,20 +11,13 @@ import pytest
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import (
-    attempting,
-    attempts,
-    tables,
-    task_rows,
-    workers,
-)
-from arctic_orchestration.compaction import worker as worker_module
-from arctic_orchestration.compaction.attempt import AttemptState
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.worker import What, Worker, WorkerEvent
-from arctic_orchestration.database.compaction_tables import compaction_attempts
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempt_runner, attempts, workers
+from arctic_orchestration.compaction.work import worker as worker_module
+from arctic_orchestration.compaction.work.attempt import AttemptState
+from arctic_orchestration.compaction.work.worker import What, Worker, WorkerEvent
 from arctic_orchestration.errors import (
     CatalogUnavailable,
     DatabaseUnavailable,
@@ -34,6 +27,9 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.leases import RENEWALS
+from arctic_orchestration.state.compaction_tables import compaction_attempts
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -358,7 +354,7 @@ def test_a_catalog_that_is_down_costs_no_attempt(
     def down(*_: Any) -> Any:
         raise CatalogUnavailable("lake.words: the catalog did not answer, asked 5 times")
 
-    monkeypatch.setattr(attempting, "load_table", down)
+    monkeypatch.setattr(attempt_runner, "load_table", down)
     done = run_once(Worker(state, catalog, Merging()))
     assert (done.of(What.RELEASED), done.of(What.FAILED)) == (1, 0)
     assert [(task.state, task.attempts) for task in tasks_of(state)] == [(TaskState.PLANNED, 0)]
@@ -379,7 +375,7 @@ def run_once(worker: Worker) -> Any:
 def renewed_beyond(state: Database, moment: datetime) -> bool:
     """Whether the lease of the last attempt ends later than that."""
     with state.read() as tx:
-        return attempts.attempts_of(tx, task_rows.tasks(tx)[0].id)[-1].expires_at > moment
+        return attempts.attempts_of(tx, task_store.tasks(tx)[0].id)[-1].expires_at > moment
 
 
 def ends_in(state: Database, span: timedelta) -> datetime:

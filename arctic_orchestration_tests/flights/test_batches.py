@@ -16,9 +16,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.code_location.freshness import declaring
-from arctic_orchestration.code_location.freshness.making import TaskRun
-from arctic_orchestration.code_location.freshness.making import make as make_task
 from arctic_orchestration.definitions import defs as flights_location
 from arctic_orchestration.errors import LeaseLost, NotFound, SchemaMismatch
 from arctic_orchestration.flights import reports
@@ -29,8 +26,11 @@ from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, 
 from arctic_orchestration.flights.totals import totals_of
 from arctic_orchestration.freshness.batch_file import BatchTask, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.dagster import fresh_parents
+from arctic_orchestration.freshness.dagster.materialization import TaskRun
+from arctic_orchestration.freshness.dagster.materialization import make as make_task
 from arctic_orchestration.freshness.graph import TaskGraph
-from arctic_orchestration.lake import appending, ensure_table
+from arctic_orchestration.lake import append, ensure_table
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 TWO_DAYS = first_days(2)
@@ -263,15 +263,15 @@ def test_who_loses_the_task_while_files_are_written_commits_nothing(
 
     made(1)
     held = Held()
-    write_files = appending.write_files
+    write_files = append.write_files
 
     def written(*arguments: Any) -> Any:
         files = write_files(*arguments)
         held.lost = is_lost
         return files
 
-    monkeypatch.setattr(appending, "write_files", written)
-    token = declaring._held.set(held)
+    monkeypatch.setattr(append, "write_files", written)
+    token = fresh_parents._held.set(held)
     try:
         if is_lost:
             with pytest.raises(LeaseLost, match="another run has it"):
@@ -279,7 +279,7 @@ def test_who_loses_the_task_while_files_are_written_commits_nothing(
         else:
             made(2)
     finally:
-        declaring._held.reset(token)
+        fresh_parents._held.reset(token)
     table = lake.catalog.load_table("held.rows")
     snapshots, expected = (1, [1]) if is_lost else (2, [2])
     assert (len(table.snapshots()), [row["n"] for row in rows(lake, "held.rows")]) == (

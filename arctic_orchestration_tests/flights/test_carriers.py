@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.database.consumer_tables import consumer_leases
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import LeaseLost, NotFound
 from arctic_orchestration.flights import carriers
 from arctic_orchestration.flights.assets import raw_flights
 from arctic_orchestration.flights.feeds import OriginFile
-from arctic_orchestration.lake import appending
+from arctic_orchestration.lake import append
+from arctic_orchestration.state.consumer_tables import consumer_leases
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -110,7 +110,7 @@ def test_what_was_committed_and_not_acknowledged_is_in_the_table_once(
     announce(lake, *FIRST)
 
     def append(*given: Any, **named: Any) -> None:
-        appending.append(*given, **named)
+        append.append(*given, **named)
         raise OSError("the machine is gone")
 
     with monkeypatch.context() as dying:
@@ -145,9 +145,9 @@ def test_a_run_that_was_overtaken_while_spark_worked_commits_nothing(
                 taken.extend(partitions.keys)
         return written
 
-    appending_write_files = appending.write_files
+    appending_write_files = append.write_files
     with monkeypatch.context() as stopped:
-        stopped.setattr(appending, "write_files", write_files)
+        stopped.setattr(append, "write_files", write_files)
         with pytest.raises(LeaseLost, match="others were given its partitions"):
             run(lake)
     assert taken == FIRST

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_instance import LAUNCHERS, LOCATION, DemoInstance
 from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.totals import TABLES, compare, totals_of
 from arctic_orchestration.lake import open_catalog
-from arctic_orchestration.scheduling.views.overview import ScheduleView, overview
+from arctic_orchestration.schedules.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 DAYS = 7 if FULL else 1

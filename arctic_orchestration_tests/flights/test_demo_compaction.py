@@ -7,13 +7,13 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.code_location.compaction.worker import JOB
+from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.service import Compaction
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.definitions import defs
 from arctic_orchestration.flights.demo_compaction import compacted, progress
 from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.totals import compare, totals_of
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 FED = ["flights", "delays_by_route"]

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from arctic_orchestration.flights.demo_end import Rest, failed_jobs, seconds_at_work
-from arctic_orchestration.scheduling.jobs import JobState
-from arctic_orchestration.scheduling.views.overview import Overview, ScheduleView
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.views.overview import Overview, ScheduleView
 
 
 def _seen(**jobs: int) -> Overview:

@@ -10,12 +10,12 @@ import dagster as dg
 import psutil
 import pytest
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.demo_instance import LOCATION
 from arctic_orchestration.flights.feeds import FEEDS, asset_of, files_of, first_days
 from arctic_orchestration.flights.landing import Landing
-from arctic_orchestration.scheduling import location as locations
+from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 FEEDER = [sys.executable, "-m", "arctic_orchestration.flights.feeder"]
 

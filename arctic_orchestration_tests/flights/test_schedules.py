@@ -8,15 +8,15 @@ from typing import Any
 import dagster as dg
 
 from arctic_orchestration import Arctic
-from arctic_orchestration.code_location.targets import resolved
 from arctic_orchestration.flights.assets import days, hours, origins_of_days
 from arctic_orchestration.flights.definitions import flights_definitions
 from arctic_orchestration.flights.feeds import first_days, hours_of
 from arctic_orchestration.flights.nightly import nights
 from arctic_orchestration.flights.schedules import flights_schedules
-from arctic_orchestration.scheduling.declared_assets import DeclaredAsset
-from arctic_orchestration.scheduling.simulation import DeclaredAssets, read_timeline, simulate
-from arctic_orchestration.scheduling.simulation.lines import parse_moment
+from arctic_orchestration.schedules.dagster.targets import resolved
+from arctic_orchestration.schedules.declared_assets import DeclaredAsset
+from arctic_orchestration.schedules.simulator import DeclaredAssets, read_timeline, simulate
+from arctic_orchestration.schedules.simulator.lines import parse_moment
 
 _PARTITIONS = {
     "raw/flights": origins_of_days,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import is_live, task_submissions, tasks
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness import owning, submissions
-from arctic_orchestration.freshness.beginning import begun
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
-from arctic_orchestration.freshness.owning import TaskRow
-from arctic_orchestration.freshness.requesting import TOKEN_TAG
-from arctic_orchestration.freshness.running import Running
+from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.ownership import TaskRow
+from arctic_orchestration.freshness.run_requests import TOKEN_TAG
+from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions, tasks
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIFE = timedelta(seconds=60)
@@ -231,7 +231,7 @@ class World:
 
     def row(self, task: str) -> TaskRow:
         with self.state.read() as tx:
-            return owning.row_of(tx, task)
+            return ownership.row_of(tx, task)
 
     def again(self, asked: Submission) -> Submission:
         """A submission as it is now."""

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from arctic_orchestration.events.event import RunStatus
+from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec

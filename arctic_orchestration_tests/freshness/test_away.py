@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
-from arctic_orchestration.freshness import owning, submissions
-from arctic_orchestration.freshness.beginning import acquired_by_hand, begun
-from arctic_orchestration.freshness.running import Running
+from arctic_orchestration.freshness import ownership, submissions
+from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.run_start import acquired_by_hand, begun
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World, spec
 from arctic_orchestration_tests.freshness.outage import Outage, outage
 from arctic_orchestration_tests.proofs.dagster_processes import until
@@ -64,7 +64,7 @@ def test_a_run_goes_on_until_its_lease_can_be_trusted_no_more(
             assert time.monotonic() >= trusted_until
         running.publish()
     with state.read() as tx:
-        row = owning.row_of(tx, "flights")
+        row = ownership.row_of(tx, "flights")
     assert row.last_success_at is None
     assert row.token == 1
 
@@ -78,7 +78,7 @@ def test_a_publication_waits_for_the_database_while_the_lease_holds(
             running._publish()
         running.publish()
     with state.read() as tx:
-        assert owning.row_of(tx, "flights").last_token == 1
+        assert ownership.row_of(tx, "flights").last_token == 1
 
 
 def test_a_token_that_cannot_be_shown_is_trusted_while_the_lease_holds(
@@ -109,7 +109,7 @@ def test_a_publication_whose_answer_was_lost_is_recognised(
         at = running.publish()
     assert answers == [at, at]
     with state.read() as tx:
-        assert owning.row_of(tx, "flights").last_success_at == at
+        assert ownership.row_of(tx, "flights").last_success_at == at
         told = tx.execute(sa.text("select count(*) from arctic_task_publications")).scalar()
     assert told == 1
 
@@ -130,7 +130,7 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
         return real(database)
 
     monkeypatch.setattr(Database, "begin", begin)
-    monkeypatch.setattr("arctic_orchestration.freshness.beginning._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("arctic_orchestration.freshness.run_start._AGAIN_SECONDS", 0.01)
     with begun(
         state_of_run := world.state, task="flights", submission=asked.id, token=1, run_id="r",
         time=world.clock,

@@ -6,19 +6,19 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_submissions
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.beginning import acquired_by_hand
-from arctic_orchestration.freshness.ending import (
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.ended_submissions import (
     Ending,
     Success,
     ending,
     note_reported,
     unreported,
 )
+from arctic_orchestration.freshness.run_start import acquired_by_hand
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import task_submissions
 from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, World, spec
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from arctic_orchestration.database.audit import Actor
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.freshness import definitions
-from arctic_orchestration.freshness.forgetting import forget
+from arctic_orchestration.freshness.location_removal import forget
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.audit import Actor
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 ANN = Actor(name="ann", cluster="west")

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from arctic_orchestration import clock
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.beginning import step_begun
-from arctic_orchestration.freshness.settling import BEGINS_WITHIN
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.run_reconciler import BEGINS_WITHIN
+from arctic_orchestration.freshness.run_start import step_begun
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.freshness.imagined import Run, Runs, World, spec
 
 

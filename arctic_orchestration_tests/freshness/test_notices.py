@@ -2,12 +2,12 @@
 
 import sqlalchemy as sa
 
-from arctic_orchestration.database.tables import locations, notices
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.skips import skip
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration.scheduling.notices import Notice, StoredNotice
-from arctic_orchestration.scheduling.notification.messages import Message
+from arctic_orchestration.notifications.messages import Message
+from arctic_orchestration.notifications.outbox import Notice, StoredNotice
+from arctic_orchestration.state.tables import locations, notices
 from arctic_orchestration_tests.freshness.imagined import NOON, Place, World, spec
 
 

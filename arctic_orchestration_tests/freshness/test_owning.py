@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_publications
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness import owning
-from arctic_orchestration.freshness.owning import Acquired, Busy, FreshMeanwhile, Holder
+from arctic_orchestration.freshness import ownership
+from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwhile, Holder
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.imagined import NOON, Clock
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
@@ -28,15 +28,15 @@ class Owners:
     def acquire(self, owner: str, **how: Any) -> Acquired | FreshMeanwhile | Busy:
         given = {"since": NOON, "time": self.clock, "life": 60 * SECOND, **how}
         with self.state.begin() as tx:
-            return owning.acquire(tx, "flights", owner, HERE, **given)
+            return ownership.acquire(tx, "flights", owner, HERE, **given)
 
     def publish(self, owner: str, token: int) -> None:
         with self.state.begin() as tx:
-            owning.publish(tx, "flights", owner, token, time=self.clock)
+            ownership.publish(tx, "flights", owner, token, time=self.clock)
 
     def renew(self, owner: str, token: int) -> bool:
         with self.state.begin() as tx:
-            return owning.renew(tx, "flights", owner, token, life=60 * SECOND, time=self.clock)
+            return ownership.renew(tx, "flights", owner, token, life=60 * SECOND, time=self.clock)
 
     def tokens(self) -> list[int]:
         with self.state.read() as tx:
@@ -128,7 +128,7 @@ def test_another_attempt_shuts_out_the_one_before(owners: Owners) -> None:
     """Without anybody else coming in between."""
     owners.acquire("ann-1")
     with owners.state.begin() as tx:
-        token = owning.renew_with_new_token(
+        token = ownership.renew_with_new_token(
             tx, "flights", "ann-1", 1, new_owner="ann-2", life=60 * SECOND, time=owners.clock
         )
     assert token == 2
@@ -142,8 +142,8 @@ def test_what_is_given_back_is_anybodys(owners: Owners) -> None:
     """But only its owner gives it back."""
     owners.acquire("ann")
     with owners.state.begin() as tx:
-        assert not owning.give_back(tx, "flights", "ben", 1)
-        assert owning.give_back(tx, "flights", "ann", 1)
+        assert not ownership.give_back(tx, "flights", "ben", 1)
+        assert ownership.give_back(tx, "flights", "ann", 1)
     with pytest.raises(Refused, match="given back"):
         owners.publish("ann", 1)
     taken = owners.acquire("ben")
@@ -157,7 +157,7 @@ def test_a_take_over_waits_for_a_publication_under_way(owners: Owners) -> None:
     owners.acquire("ann")
     taken: list[object] = []
     with owners.state.begin() as tx:
-        owning.publish(tx, "flights", "ann", 1, time=owners.clock)
+        ownership.publish(tx, "flights", "ann", 1, time=owners.clock)
         owners.clock.passes(seconds=120)
         other = threading.Thread(target=lambda: taken.append(owners.acquire("ben")))
         other.start()

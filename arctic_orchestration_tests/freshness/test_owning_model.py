@@ -13,10 +13,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness import owning
-from arctic_orchestration.freshness.owning import Acquired, FreshMeanwhile, Holder
+from arctic_orchestration.freshness import ownership
+from arctic_orchestration.freshness.ownership import Acquired, FreshMeanwhile, Holder
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, Clock
 
 _HOLDER = Holder(cluster="east", location="lake")
@@ -53,14 +53,14 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
             fresh = made is not None and made >= since
             held = self.owner is not None and self.expires_at > now
             with state.begin() as tx:
-                found = owning.acquire(
+                found = ownership.acquire(
                     tx, self.task, who, _HOLDER, since=since, force=force, life=LIFE,
                     time=self.clock,
                 )  # fmt: skip
             if fresh:
                 assert isinstance(found, FreshMeanwhile)
             elif held:
-                assert isinstance(found, owning.Busy)
+                assert isinstance(found, ownership.Busy)
                 assert found.row.owner == self.owner
             else:
                 self.token += 1
@@ -72,7 +72,7 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
         def renew(self, who: str) -> None:
             mine = self._is(who)
             with state.begin() as tx:
-                assert mine == owning.renew(
+                assert mine == ownership.renew(
                     tx, self.task, who, self.given.get(who, 0), life=LIFE, time=self.clock
                 )
             if mine:
@@ -82,7 +82,7 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
         def another_attempt(self, who: str) -> None:
             mine = self._is(who)
             with state.begin() as tx:
-                token = owning.renew_with_new_token(
+                token = ownership.renew_with_new_token(
                     tx, self.task, who, self.given.get(who, 0), new_owner=who, life=LIFE,
                     time=self.clock,
                 )  # fmt: skip
@@ -98,7 +98,7 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
         def give_back(self, who: str) -> None:
             mine = self._is(who)
             with state.begin() as tx:
-                assert mine == owning.give_back(tx, self.task, who, self.given.get(who, 0))
+                assert mine == ownership.give_back(tx, self.task, who, self.given.get(who, 0))
             if mine:
                 self.owner = None
 
@@ -108,7 +108,7 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
             token = self.given.get(who, 0)
             try:
                 with state.begin() as tx:
-                    at = owning.publish(tx, self.task, who, token, time=self.clock)
+                    at = ownership.publish(tx, self.task, who, token, time=self.clock)
             except Refused:
                 assert not may
                 return
@@ -120,7 +120,7 @@ def machine(state: Database) -> type[RuleBasedStateMachine]:
         @invariant()
         def the_row_is_as_it_should_be(self) -> None:
             with state.read() as tx:
-                row = owning.row_of(tx, self.task)
+                row = ownership.row_of(tx, self.task)
             assert (row.owner, row.token, row.last_success_at) == (
                 self.owner, self.token, self.success,
             )  # fmt: skip
@@ -144,7 +144,7 @@ def test_the_model_notices_a_publication_without_a_check(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control."""
-    monkeypatch.setattr(owning, "why_not", lambda *_: None)
+    monkeypatch.setattr(ownership, "why_not", lambda *_: None)
     how: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
     with pytest.raises(Exception):  # noqa: B017 - an assertion, or what the database says
         run_state_machine_as_test(

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.beginning import acquired_by_hand
-from arctic_orchestration.freshness.skips import skip
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.run_start import acquired_by_hand
+from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec

@@ -5,10 +5,10 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.freshness_tables import task_definitions
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
 from arctic_orchestration.freshness.definitions import checked, definitions
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.freshness_tables import task_definitions
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
 
 

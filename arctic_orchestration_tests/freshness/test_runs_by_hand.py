@@ -3,8 +3,8 @@
 import pytest
 
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness.beginning import acquired_by_hand
-from arctic_orchestration.freshness.settling import NOWHERE
+from arctic_orchestration.freshness.run_reconciler import NOWHERE
+from arctic_orchestration.freshness.run_start import acquired_by_hand
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 

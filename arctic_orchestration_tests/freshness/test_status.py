@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.freshness_tables import (
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import status
+from arctic_orchestration.freshness.run_outcomes import Outcomes
+from arctic_orchestration.freshness.skip_list import skip
+from arctic_orchestration.freshness.status import StatusEvent, Step
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.freshness_tables import (
     task_events,
     task_publications,
     task_submissions,
 )
-from arctic_orchestration.database.tables import notices
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness import status
-from arctic_orchestration.freshness.outcomes import Outcomes
-from arctic_orchestration.freshness.skips import skip
-from arctic_orchestration.freshness.status import StatusEvent, Step
-from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.tables import notices
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 

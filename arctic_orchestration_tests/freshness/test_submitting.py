@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.freshness_tables import task_events, task_submissions
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness.skips import skip, skips, unskip
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.skip_list import skip, skips, unskip
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.freshness_tables import task_events, task_submissions
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness.views.explanation import Explanation, explain
-from arctic_orchestration.freshness.views.roots import Root, roots
 from arctic_orchestration.freshness.views.tasks import task_views
+from arctic_orchestration.freshness.views.wait_roots import Root, roots
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.merge import Engine, Merged, merge
-from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.merging.strategy import Way
 
 POSITION_SCHEMA = pa.schema(
     [

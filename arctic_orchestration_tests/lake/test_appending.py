@@ -41,7 +41,7 @@ from arctic_orchestration.errors import (
     UnsupportedTable,
 )
 from arctic_orchestration.lake import append, ensure_table, read
-from arctic_orchestration.lake.appending import APPEND_ID
+from arctic_orchestration.lake.table_writer import APPEND_ID
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -298,7 +298,7 @@ def test_an_append_that_cannot_commit_leaves_no_files(
     spark: SparkSession, table: Table, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused every time: a conflict, nothing committed, data and manifests removed."""
-    monkeypatch.setattr("arctic_orchestration.lake.appending._ATTEMPTS", 3)
+    monkeypatch.setattr("arctic_orchestration.lake.table_writer._ATTEMPTS", 3)
     catalogue.answers = [catalogue.refuse] * 3
     with pytest.raises(CommitConflict, match="other writers were first 3 times"):
         append(spark, rows(spark, (1, "JFK", 0.0)), table)

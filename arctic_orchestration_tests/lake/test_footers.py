@@ -9,7 +9,7 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringT
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.footers import with_ids
+from arctic_orchestration.lake.parquet_footers import with_ids
 from arctic_orchestration.lake.schema import spark_schema
 
 SCHEMA = Schema(

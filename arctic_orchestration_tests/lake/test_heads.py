@@ -9,8 +9,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake.replacing import heads
-from arctic_orchestration.lake.replacing.heads import Head, ReadManifests, Sought, may_hold
+from arctic_orchestration.lake.replacing import table_head
+from arctic_orchestration.lake.replacing.table_head import Head, ReadManifests, Sought, may_hold
 from arctic_orchestration_tests.lake.merged_by_hand import add, new_table
 
 
@@ -78,13 +78,13 @@ def test_what_was_read_for_one_head_is_not_read_for_the_next(
     """Five files are looked for; then another writer appends one: nothing more is opened."""
     files = [add(table, (number, "JFK")) for number in range(5)]
     opened: list[str] = []
-    read = heads.read_entries
+    read = table_head.read_entries
 
     def counted(io: Any, one: ManifestFile) -> Any:
         opened.append(one.manifest_path)
         return read(io, one)
 
-    monkeypatch.setattr(heads, "read_entries", counted)
+    monkeypatch.setattr(table_head, "read_entries", counted)
     sought = [
         Sought(path=path, spec_id=0, sequence_number=number) for number, path in enumerate(files, 1)
     ]

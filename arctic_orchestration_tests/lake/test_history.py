@@ -9,10 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadataCommonFields
 
-from arctic_orchestration.lake import appending
-from arctic_orchestration.lake.history import SharedMetadataTransaction, ancestors
+from arctic_orchestration.lake import append
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import replace_files
+from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
 from arctic_orchestration_tests.lake.merged_by_hand import add, merge, new_table, plan
@@ -101,5 +101,5 @@ def test_expiry_and_the_look_for_an_append_search_no_snapshot_for_each_ancestor(
         table, older_than=datetime(2100, 1, 1, tzinfo=UTC), keep_last=1, dry_run=True
     )
     assert len(expired.snapshot_ids) == snapshots - 1
-    assert appending._recorded(table, appending.ONCE, "no such key") is None
+    assert append._recorded(table, append.ONCE, "no such key") is None
     assert searches["searches"] <= 2

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 
-from arctic_orchestration.lake.upkeep.expiring import default_keep_last, default_older_than, expiry
+from arctic_orchestration.lake.upkeep.expiry import default_keep_last, default_older_than, expiry
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DAY_MS = 24 * 60 * 60 * 1000

@@ -39,7 +39,7 @@ from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.merging.merge import Engine
-from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.lake.spark_versions import session_settings
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.merging.ways import Way
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,

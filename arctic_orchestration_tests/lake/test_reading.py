@@ -50,8 +50,8 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake import append, ensure_table, read
-from arctic_orchestration.lake.reading import literal_path
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.table_reader import literal_path
 
 
 def test_renamed_added_moved_and_widened_columns_come_out_right(

@@ -10,7 +10,7 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.types import StringType
 
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.describing import describe
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.delete_writer import (
     Scope,

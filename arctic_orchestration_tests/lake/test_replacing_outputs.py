@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.describing import describe
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.replacing import outputs
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (

@@ -14,8 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from arctic_orchestration.lake.describing import describe
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.manifests import live_entries
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings

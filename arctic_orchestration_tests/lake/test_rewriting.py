@@ -26,10 +26,10 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.merging import rewriting as module
+from arctic_orchestration.lake.merging import arrow_rewrite as module
+from arctic_orchestration.lake.merging.arrow_rewrite import Writing, rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
-from arctic_orchestration.lake.merging.rewriting import Writing, rewrite_files
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration_tests.lake.merged_files import (
     fill,

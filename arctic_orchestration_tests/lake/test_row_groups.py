@@ -29,8 +29,8 @@ from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
 from arctic_orchestration.lake.merging import row_groups
 from arctic_orchestration.lake.merging.row_groups import append_row_groups, bins, read_footers
-from arctic_orchestration.lake.reading import literal_path
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.table_reader import literal_path
 from arctic_orchestration_tests.lake.parquet_inputs import (
     arrow_rows,
     encrypted,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arctic_orchestration.lake.sizes import outputs_wanted
+from arctic_orchestration.lake.file_sizes import outputs_wanted
 
 
 @pytest.mark.parametrize(

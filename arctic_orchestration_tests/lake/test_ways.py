@@ -36,8 +36,8 @@ from pyiceberg.types import (
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup
-from arctic_orchestration.lake.merging import ways
-from arctic_orchestration.lake.merging.ways import Way, choose_way
+from arctic_orchestration.lake.merging import strategy
+from arctic_orchestration.lake.merging.strategy import Way, choose_way
 from arctic_orchestration_tests.lake.parquet_inputs import (
     arrow_rows,
     encrypted,
@@ -222,7 +222,7 @@ def test_small_row_groups_are_decoded(catalog: Catalog, tmp_path: Path) -> None:
     table = new_table(catalog)
     files = two(tmp_path, rows())
     first, second = files.files
-    least = ways.SMALLEST_ROW_GROUP
+    least = strategy.SMALLEST_ROW_GROUP
     large = group(replace(first, size=least // 2), replace(second, size=least + least // 2))
     assert choose_way(None, table, large)[0] == Way.APPEND
     small = group(replace(first, size=least - 1), replace(second, size=least))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import group_tickers, shared_dagster
 from arctic_orchestration_tests.proofs.racing import Race

@@ -127,12 +127,17 @@ def _wait_for_writers() -> None:
 
 def put_into_code_server() -> None:
     """Surrounds the steps of the engine, its transactions and its reading with points."""
-    from arctic_orchestration.database.engine import Database
-    from arctic_orchestration.events.dagster_log import DagsterLog
-    from arctic_orchestration.scheduling import launcher
-    from arctic_orchestration.scheduling.engine import Engine
+    from arctic_orchestration.event_log.dagster_log import DagsterLog
+    from arctic_orchestration.schedules import launch_requests
+    from arctic_orchestration.schedules.engine import Engine
+    from arctic_orchestration.state.database import Database
 
-    tick, begin, read, hand_out = Engine.tick, Database.begin, DagsterLog.read, launcher.hand_out
+    tick, begin, read, hand_out = (
+        Engine.tick,
+        Database.begin,
+        DagsterLog.read,
+        launch_requests.hand_out,
+    )
 
     def tick_at_points(engine: Engine, now: datetime) -> Any:
         reach("EVALUATING")
@@ -167,10 +172,10 @@ def put_into_code_server() -> None:
     _replace(Engine, "tick", tick_at_points)
     _replace(DagsterLog, "read", read_at_points)
     _replace(Database, "begin", begin_at_points)
-    _replace(launcher, "hand_out", counted_hand_out)
+    _replace(launch_requests, "hand_out", counted_hand_out)
     lease = os.environ.get(LEASE_SECONDS)
     if lease:
-        _replace(launcher, "LEASE", timedelta(seconds=float(lease)))
+        _replace(launch_requests, "LEASE", timedelta(seconds=float(lease)))
     _surround(Engine, "_subscribe", "SUBSCRIBE", "SUBSCRIBED", "fired")
     _surround(Engine, "_check", "CHECK", "CHECKED", "admitted")
     _surround(Engine, "_hand_out", "HAND_OUT", "HANDED_OUT", None)

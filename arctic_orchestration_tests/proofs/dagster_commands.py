@@ -4,7 +4,7 @@ import dagster_postgres  # noqa: F401 - loaded before the fork, when there is on
 from dagster._cli.api import api_cli
 from dagster._daemon.cli import run_command
 
-from arctic_orchestration.code_location import arctic  # noqa: F401 - the same
+from arctic_orchestration import arctic  # noqa: F401 - the same
 from arctic_orchestration_tests.proofs import crash_points, quick_passes
 
 __all__ = ["run_daemon", "serve"]

@@ -13,16 +13,16 @@ from dagster import DagsterInstance
 
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import locations
-from arctic_orchestration.events.dagster_log import DagsterLog
-from arctic_orchestration.scheduling import engine as scheduling_engine
-from arctic_orchestration.scheduling import location
-from arctic_orchestration.scheduling.engine import Engine
-from arctic_orchestration.scheduling.location import Location
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.schedules import engine as scheduling_engine
+from arctic_orchestration.schedules import location
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 from arctic_orchestration_tests.proofs.run_table import RunTable
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets
+from arctic_orchestration_tests.schedules.simulated import AnyTargets
 
 #: schedules of one asset: those that wait for 1, 2, ... 9 partitions, and one for keys ending in 7
 OF_AN_ASSET = 10
@@ -135,6 +135,6 @@ def take_the_lock_away() -> None:
 
 
 def read_without_lock(tx: sa.Connection, cluster: str, name: str) -> Location:
-    """What :func:`~arctic_orchestration.scheduling.location.locked` reads."""
+    """What :func:`~arctic_orchestration.schedules.location.locked` reads."""
     where = (locations.c.cluster == cluster) & (locations.c.name == name)
     return location.from_row(tx.execute(sa.select(locations).where(where)).mappings().one())

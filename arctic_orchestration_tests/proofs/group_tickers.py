@@ -11,16 +11,16 @@ import sqlalchemy as sa
 
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.constraints import Constraint
-from arctic_orchestration.constraints.concurrency import Concurrency
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs as arctic_jobs
-from arctic_orchestration.database.tables import locations
 from arctic_orchestration.errors import DatabaseUnavailable
-from arctic_orchestration.scheduling import resources
-from arctic_orchestration.scheduling.engine import Engine
+from arctic_orchestration.schedules import resources
+from arctic_orchestration.schedules.constraints import Constraint
+from arctic_orchestration.schedules.constraints.concurrency import Concurrency
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs as arctic_jobs
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
-from arctic_orchestration_tests.scheduling.simulated import AnyTargets, ListFeed, SimulatedDagster
+from arctic_orchestration_tests.schedules.simulated import AnyTargets, ListFeed, SimulatedDagster
 
 LIMIT = 3
 GROUP = "spark"

@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._core.remote_representation.external_data import SensorSnap
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration.code_location import every_job
+from arctic_orchestration.schedules.dagster import every_job
 
 #: the job ``spare`` is gone
 WITHOUT_SPARE = "without_spare"

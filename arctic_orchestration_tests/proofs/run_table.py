@@ -6,9 +6,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
-from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG, LaunchRequest
 
 metadata = sa.MetaData()
 runs = sa.Table(

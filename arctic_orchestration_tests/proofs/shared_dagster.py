@@ -10,12 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from arctic_orchestration.database.dialect import UtcTime
-from arctic_orchestration.events.arrival_checks import ArrivalChecks
-from arctic_orchestration.events.event import Event, EventKind, RunStatus
-from arctic_orchestration.events.feed import Batch, FeedMode, Position
-from arctic_orchestration.scheduling.launcher import SCHEDULE_TAG, LaunchRequest
-from arctic_orchestration.scheduling.runs import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.event_log.arrival_checks import ArrivalChecks
+from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.event_log.feed import Batch, FeedMode, Position
+from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG, LaunchRequest
+from arctic_orchestration.state.dialect import UtcTime
 
 metadata = sa.MetaData()
 feed = sa.Table(

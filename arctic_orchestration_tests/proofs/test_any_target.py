@@ -12,11 +12,11 @@ from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, locations, schedules
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling import location as located
-from arctic_orchestration.scheduling.store import ScheduleStore
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import location as located
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration_tests.proofs.crash_points import LEASE_SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from dagster import DagsterInstance
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, locations, schedules
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration_tests.code_location.odd_events import arrive
-from arctic_orchestration_tests.events.test_check_rows import report
+from arctic_orchestration_tests.event_log.test_check_rows import report
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,

@@ -19,8 +19,8 @@ import pytest
 import sqlalchemy as sa
 from dagster import DagsterInstance
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import events, job_events, jobs, locations, schedules
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events, job_events, jobs, locations, schedules
 from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.cli.doctor import examine
-from arctic_orchestration.cli.findings import BAD, GOOD
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.cli.doctor.command import examine
+from arctic_orchestration.console.findings import BAD, GOOD
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.scheduling import resources
+from arctic_orchestration.schedules import resources
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import group_tickers
 from arctic_orchestration_tests.proofs.group_tickers import LIMIT, Place, Report, of_the_group

@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import Schedule, on, only
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import job_events, jobs
-from arctic_orchestration.scheduling import control
-from arctic_orchestration.scheduling import location as locations
-from arctic_orchestration_tests.scheduling.simulated import World, at
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import job_events, jobs
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 pytestmark = pytest.mark.proof
 

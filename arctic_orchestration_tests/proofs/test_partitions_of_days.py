@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from dagster import DagsterInstance
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.partition_tables import deferred_arrivals
-from arctic_orchestration.database.tables import schedules, timers
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import schedules, timers
 from arctic_orchestration_tests.proofs import lake_of_days
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from dagster import DagsterEventType, DagsterInstance
 
-from arctic_orchestration.database.tables import jobs
+from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.proofs import crash_points, instant_launcher
 from arctic_orchestration_tests.proofs.dagster_processes import DAEMON, until
 from arctic_orchestration_tests.proofs.test_crashes import Lake

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from dagster import DagsterInstance
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import events, job_events, jobs, schedules
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import arrivals, dispatchers, run_table

@@ -24,8 +24,8 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.tables import jobs, locations
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, locations
 from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
 from arctic_orchestration_tests.proofs.lake_of_warm_runs import NOTES
 

@@ -10,9 +10,9 @@ from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration.database.tables import jobs
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 from arctic_orchestration.run_launcher.launcher import of_run_worker
+from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
 
 __all__ = ["place", "storages"]

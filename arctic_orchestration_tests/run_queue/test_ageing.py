@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.run_queue.ageing import overtaken_until, priority
+from arctic_orchestration.run_queue.aging import overtaken_until, priority
 from arctic_orchestration.run_queue.rules import HIGHEST_LEVEL
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -17,9 +17,9 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.utils import make_new_run_id
 
-from arctic_orchestration.events.postgres_log import PostgresSql
-from arctic_orchestration.events.queued_runs import QueuedRuns
+from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.run_queue.census import active_run, queued_run
+from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.history import History, ledger_of, look_back, take_census
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration_tests.run_queue.queues import NOON, Run

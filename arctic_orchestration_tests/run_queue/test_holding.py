@@ -8,7 +8,7 @@ from dagster._utils.tags import TagConcurrencyLimitsCounter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.run_queue.holding import closed_windows, held
+from arctic_orchestration.run_queue.hold_limits import closed_windows, held
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.windows import OpenWindows
 from arctic_orchestration_tests.run_queue.queues import NOON, Run, submitted

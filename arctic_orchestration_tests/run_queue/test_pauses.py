@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.run_queue.pauses import (
     Pausable,
@@ -17,6 +16,7 @@ from arctic_orchestration.run_queue.pauses import (
     said,
 )
 from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.state.database import Database
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.run_queue.plan import Wait
 from arctic_orchestration.run_queue.waits import (
     LastPass,
@@ -17,6 +16,7 @@ from arctic_orchestration.run_queue.waits import (
     told,
     told_runs,
 )
+from arctic_orchestration.state.database import Database
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=1)

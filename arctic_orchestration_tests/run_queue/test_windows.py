@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_orchestration.constraints.window import DAYS, Window
 from arctic_orchestration.run_queue.rules import TimeWindow
 from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.schedules.constraints.window import DAYS, Window
 
 NIGHT = TimeWindow.parse({"start": "22:00", "end": "06:00"})
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)

@@ -6,12 +6,12 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.freshness import definitions, submissions
-from arctic_orchestration.freshness.checking import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.criteria import required_since
 from arctic_orchestration.freshness.decision import Decision, decide
 from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.freshness.status import StatusEvent, Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView, task_views
 from arctic_orchestration.quantities import format_moment
 

@@ -9,8 +9,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.freshness import definitions, owning, skips, submissions
-from arctic_orchestration.freshness.checking import NO_ASSETS, Assets
+from arctic_orchestration.freshness import definitions, ownership, skip_list, submissions
 from arctic_orchestration.freshness.criteria import (
     Parent,
     TaskSpec,
@@ -21,9 +20,10 @@ from arctic_orchestration.freshness.criteria import (
     required_since,
 )
 from arctic_orchestration.freshness.definitions import Definition
-from arctic_orchestration.freshness.owning import TaskRow
+from arctic_orchestration.freshness.ownership import TaskRow
 from arctic_orchestration.freshness.submission import Submission
-from arctic_orchestration.freshness.views.roots import Root, roots
+from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets
+from arctic_orchestration.freshness.views.wait_roots import Root, roots
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,10 +158,10 @@ class _Known:
         self, tx: sa.Connection, names: Sequence[str], now: datetime, assets: Assets
     ) -> None:
         self.now = now
-        self.rows: Mapping[str, TaskRow] = owning.rows_of(tx, list(names))
+        self.rows: Mapping[str, TaskRow] = ownership.rows_of(tx, list(names))
         self.places = definitions.declared(tx, names)
         self.skips = {
-            one.task: f"{one.reason} (by {one.by})" for one in skips.skips(tx, list(names))
+            one.task: f"{one.reason} (by {one.by})" for one in skip_list.skips(tx, list(names))
         }
         self.live = submissions.live_of(tx, names)
         self.roots = roots(tx, [one for found in self.live.values() for one in found])

@@ -5,7 +5,7 @@ the files that list it, and for no others.
 
 *Position deletes* become one bitmap for each data file, so that millions of them fit into memory:
 an eighth of a byte a row, however often a position is repeated. Their paths are compared letter by
-letter, as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.replacing.named_files`.
+letter, as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.replacing.path_matching`.
 
 *Equality deletes* stay in their files. Those over the same columns are put into chains: in a chain
 each delete reaches all the data files that the deletes before it reach. As deletes apply to what
@@ -26,7 +26,7 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
-from arctic_orchestration.lake.replacing.named_files import file_key
+from arctic_orchestration.lake.replacing.path_matching import file_key
 
 #: The field ids that the specification reserves for the columns of position deletes.
 FILE_PATH_ID, POSITION_ID = 2147483546, 2147483545

@@ -25,7 +25,6 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.fitting import ordered
 from arctic_orchestration.lake.merging.deletes import (
     DeletedPositions,
     EqualityChain,
@@ -35,11 +34,12 @@ from arctic_orchestration.lake.merging.deletes import (
 )
 from arctic_orchestration.lake.merging.input_files import require_readable
 from arctic_orchestration.lake.merging.sessions import facts_frame
-from arctic_orchestration.lake.merging.ways import require_current_schema
+from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
-from arctic_orchestration.lake.reading import literal_path
+from arctic_orchestration.lake.row_schema import ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
+from arctic_orchestration.lake.table_reader import literal_path
 
 #: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
 _MOST_HASHED = 1_000_000

@@ -28,19 +28,19 @@ from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.data_files import files_below, remove_directory, with_all_ids
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.java_errors import one_line
+from arctic_orchestration.lake.merging.arrow_rewrite import WorkersUnable, rewritten
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.live_rows import live_rows
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.plain_files import plain_files
-from arctic_orchestration.lake.merging.rewriting import WorkersUnable, rewritten
 from arctic_orchestration.lake.merging.row_groups import append_row_groups, read_footers
 from arctic_orchestration.lake.merging.sessions import merging_session
-from arctic_orchestration.lake.merging.ways import Way, choose_way, why_not_appended
+from arctic_orchestration.lake.merging.strategy import Way, choose_way, why_not_appended
 from arctic_orchestration.lake.partitioning import transformed
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
 from arctic_orchestration.lake.session import require_lake_session
-from arctic_orchestration.lake.sizes import outputs_wanted
 
 _FILES_AT_ONCE = 8
 
@@ -92,17 +92,17 @@ def merge(
 
     All files of the group have one partition, and so have the outputs. One Spark job writes them,
     without a shuffle; equality deletes are read by a small one before it, for each set of columns.
-    There are :func:`~arctic_orchestration.lake.sizes.outputs_wanted` outputs; as the inputs are
-    encoded otherwise, they may be smaller. They are sorted if the table has a sort order. Without
-    one the rows of an input stay together and in order, and so do the inputs, with one exception:
-    where Spark's own rows become one file, inputs follow each other by their size.
+    :func:`~arctic_orchestration.lake.file_sizes.outputs_wanted` gives the number of outputs; as the
+    inputs are encoded otherwise, they may be smaller. They are sorted if the table is.
+    Without one the rows of an input stay together and in order, and so do the inputs, with one
+    exception: where Spark's own rows become one file, inputs follow each other by their size.
 
     When it fails, what it wrote is removed, or said to be left.
 
     Args:
         table: as it was loaded; its current schema, sort order and properties count.
         directory: of this merge alone, in the form that the table's own file paths have.
-        way: None: whichever :func:`~arctic_orchestration.lake.merging.ways.choose_way` finds right.
+        way: None: the one of :func:`~arctic_orchestration.lake.merging.strategy.choose_way`.
             Appending is refused where it would write wrong files, and not where it is worth little.
         engine: of decoding. None: Arrow for plain files, see
             :func:`~arctic_orchestration.lake.merging.plain_files.plain_files`, otherwise Spark.

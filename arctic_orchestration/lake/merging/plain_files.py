@@ -14,11 +14,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark import cloudpickle
 
-from arctic_orchestration.lake.describing import is_bounded
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_metrics import is_bounded
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
-from arctic_orchestration.lake.merging.ways import counts_days_as_julian, misfits
+from arctic_orchestration.lake.merging.strategy import counts_days_as_julian, misfits
 
 
 @dataclass(frozen=True, kw_only=True)

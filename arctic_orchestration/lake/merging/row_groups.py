@@ -7,7 +7,7 @@ the CPU time of decoding.
 What it does not do: row groups stay as large and as well compressed as they are, so nothing is
 gained in size; rows are not sorted, and none is left out; it runs in the JVM of Spark's driver, on
 no executor, and not through Spark Connect, which has no JVM to offer. Which files it is right for
-is decided in :mod:`arctic_orchestration.lake.merging.ways`.
+is decided in :mod:`arctic_orchestration.lake.merging.strategy`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.lake.footers import MAGIC, TAIL_BYTES
+from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.deletes import plain_path
-from arctic_orchestration.lake.sizes import outputs_wanted
+from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.replacing.heads import Head, Place
-from arctic_orchestration.lake.replacing.named_files import file_key
-from arctic_orchestration.lake.replacing.reach import LiveDelete, Reach
+from arctic_orchestration.lake.replacing.delete_targets import LiveDelete, Reach
+from arctic_orchestration.lake.replacing.path_matching import file_key
+from arctic_orchestration.lake.replacing.table_head import Head, Place
 
 
 def conflict(group: FileGroup, head: Head, reach: Reach) -> str | None:

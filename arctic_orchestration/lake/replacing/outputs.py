@@ -8,11 +8,11 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import IcebergType
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.describing import columns_of, described, unreadable
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.replacing.heads import Place
-from arctic_orchestration.lake.replacing.needless import Added
-from arctic_orchestration.lake.replacing.unreadable import Why, why_unreadable
+from arctic_orchestration.lake.file_metrics import columns_of, described, unreadable
+from arctic_orchestration.lake.replacing.obsolete_deletes import Added
+from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
+from arctic_orchestration.lake.replacing.table_head import Place
 
 
 class WrongOutputs(Exception):

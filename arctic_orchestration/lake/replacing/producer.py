@@ -24,9 +24,9 @@ from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.manifests import read_entries
-from arctic_orchestration.lake.replacing.heads import Head
 from arctic_orchestration.lake.replacing.manifest_writing import manifest_writer, schema_of
-from arctic_orchestration.lake.replacing.needless import Added
+from arctic_orchestration.lake.replacing.obsolete_deletes import Added
+from arctic_orchestration.lake.replacing.table_head import Head
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,11 +26,16 @@ from arctic_orchestration.errors import (
     LakeError,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.lake.history import SharedMetadataTransaction
 from arctic_orchestration.lake.refs import keeping_retention
+from arctic_orchestration.lake.replacing.applied_replacements import (
+    TASKS,
+    HistoryUnreadable,
+    made_before,
+    tasks_of,
+)
 from arctic_orchestration.lake.replacing.conflicts import conflict
-from arctic_orchestration.lake.replacing.heads import Head, Place, ReadManifests, Sought
-from arctic_orchestration.lake.replacing.needless import NeedlessDeletes
+from arctic_orchestration.lake.replacing.delete_targets import Reach
+from arctic_orchestration.lake.replacing.obsolete_deletes import NeedlessDeletes
 from arctic_orchestration.lake.replacing.outputs import (
     Outputs,
     UnreadableFile,
@@ -39,15 +44,10 @@ from arctic_orchestration.lake.replacing.outputs import (
     schema_conflict,
 )
 from arctic_orchestration.lake.replacing.producer import Change, ReplaceFiles, WrittenManifests
-from arctic_orchestration.lake.replacing.reach import Reach
-from arctic_orchestration.lake.replacing.recognising import (
-    TASKS,
-    HistoryUnreadable,
-    made_before,
-    tasks_of,
-)
 from arctic_orchestration.lake.replacing.replacement import Replaced, Replacement, require_names
+from arctic_orchestration.lake.replacing.table_head import Head, Place, ReadManifests, Sought
 from arctic_orchestration.lake.schema import require_supported_format, require_supported_table
+from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction
 from arctic_orchestration.lake.tables import answered
 
 __all__ = ["TASKS", "Replaced", "Replacement", "replace_files"]

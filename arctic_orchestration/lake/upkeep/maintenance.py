@@ -32,7 +32,7 @@ from pyiceberg.table.update import (
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
-from arctic_orchestration.lake.upkeep.expiring import (
+from arctic_orchestration.lake.upkeep.expiry import (
     Expiry,
     default_keep_last,
     default_older_than,
@@ -40,7 +40,7 @@ from arctic_orchestration.lake.upkeep.expiring import (
 )
 from arctic_orchestration.lake.upkeep.orphans import Orphans, remove_orphans
 from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
-from arctic_orchestration.lake.upkeep.removing import (
+from arctic_orchestration.lake.upkeep.removal import (
     FailedRemoval,
     FileKind,
     RemovedFile,
@@ -94,7 +94,7 @@ def expire_snapshots(
 ) -> Expired:
     """Forgets old snapshots, and removes the files that only they knew; refreshes ``table``.
 
-    Which snapshots and refs go is told in :mod:`arctic_orchestration.lake.upkeep.expiring`.
+    Which snapshots and refs go is told in :mod:`arctic_orchestration.lake.upkeep.expiry`.
 
     Args:
         older_than: snapshots from this moment on stay. None: the table's

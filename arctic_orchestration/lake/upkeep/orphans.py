@@ -15,7 +15,7 @@ from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, LakeEr
 from arctic_orchestration.lake.tables import answered
 from arctic_orchestration.lake.upkeep.listing import ListedFile, Store
 from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
-from arctic_orchestration.lake.upkeep.removing import (
+from arctic_orchestration.lake.upkeep.removal import (
     FailedRemoval,
     FileKind,
     RemovedFile,

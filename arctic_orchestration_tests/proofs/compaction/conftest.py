@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in
 from arctic_orchestration_tests.compaction.stored import opened
 from arctic_orchestration_tests.proofs.compaction.crew import Crew

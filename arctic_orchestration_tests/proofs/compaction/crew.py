@@ -28,16 +28,16 @@ from typing import Any, Self
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts
-from arctic_orchestration.compaction.cleaning import clean
-from arctic_orchestration.compaction.committer import Committer, Round
-from arctic_orchestration.compaction.planning import Planner
-from arctic_orchestration.compaction.worker import Worker, WorkerEvent
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit.cleaner import clean
+from arctic_orchestration.compaction.commit.committer import Committer, Round
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake import open_catalog, spark_session
 from arctic_orchestration.lake.merging.merge import Engine, Way, merge
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs import crash_points

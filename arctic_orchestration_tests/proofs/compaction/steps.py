@@ -16,15 +16,17 @@ from urllib.parse import urlparse
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction import attempts, cleaning, commits, committer, planning
-from arctic_orchestration.compaction.attempting import _Attempt
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.worker import Worker
-from arctic_orchestration.database.compaction_tables import compaction_attempts
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import cleaner, commits, committer
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.planning import catalog_planner
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt_runner import _Attempt
+from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.lake.merging import merge as merging
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import _Replace
+from arctic_orchestration.state.compaction_tables import compaction_attempts
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.crash_points import DIRECTORY, _replace, reach
 
 #: in the order in which they are passed
@@ -94,7 +96,7 @@ def put_in(without: Without = Without.NOTHING) -> None:
     _put_into_housekeeping()
     if without is Without.HISTORY:
         _replace(replacing, "made_before", lambda *_: {})
-        _replace(cleaning.KnownFiles, "below", lambda *_: None)
+        _replace(cleaner.KnownFiles, "below", lambda *_: None)
     elif without is Without.LEASE:
         _replace(attempts, "_held", lambda id, token, now: (compaction_attempts.c.id == id,))
 
@@ -127,7 +129,11 @@ def _before_commit(owner: Any, function: str, step: str, worked: Callable[[Any],
 
 
 def _put_into_planner() -> None:
-    load, plan, on_look = planning.load_table, planning.plan_loaded, planning.Planner._plan
+    load, plan, on_look = (
+        catalog_planner.load_table,
+        catalog_planner.plan_loaded,
+        catalog_planner.Planner._plan,
+    )
 
     def load_table(*arguments: Any) -> Any:
         _at("PLANNER_READ")
@@ -145,10 +151,10 @@ def _put_into_planner() -> None:
             _at("OFFERED")
         return counts
 
-    _replace(planning, "load_table", load_table)
-    _replace(planning, "plan_loaded", plan_loaded)
-    _replace(planning.Planner, "_plan", planned)
-    _before_commit(planning, "offer", "OFFER_WRITTEN", lambda offered: bool(offered.taken))
+    _replace(catalog_planner, "load_table", load_table)
+    _replace(catalog_planner, "plan_loaded", plan_loaded)
+    _replace(catalog_planner.Planner, "_plan", planned)
+    _before_commit(catalog_planner, "offer", "OFFER_WRITTEN", lambda offered: bool(offered.taken))
 
 
 def _put_into_worker() -> None:
@@ -233,14 +239,14 @@ def _put_into_committer() -> None:
 
 
 def _put_into_housekeeping() -> None:
-    remove = cleaning.remove_outputs
+    remove = cleaner.remove_outputs
 
     def remove_at_steps(*arguments: Any) -> None:
         _at("CLEANING")
         remove(*arguments)
         _at("CLEANED")
 
-    _replace(cleaning, "remove_outputs", remove_at_steps)
+    _replace(cleaner, "remove_outputs", remove_at_steps)
     _before_commit(attempts, "expire", "LOSS_WRITTEN", bool)
 
 

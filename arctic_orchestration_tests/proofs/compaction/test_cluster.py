@@ -7,12 +7,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import attempts, task_rows
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.now import offer_now
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.compaction.worker import What
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.run_once import offer_now
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.worker import What
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.lake.test_cluster import daemon, said
@@ -72,12 +73,12 @@ def test_a_worker_merges_on_a_standalone_cluster(
 
         def has_ended() -> bool:
             with state.read() as tx:
-                return {task.state for task in task_rows.tasks(tx)} == {TaskState.MERGED}
+                return {task.state for task in task_store.tasks(tx)} == {TaskState.MERGED}
 
         until(has_ended, SECONDS, "three tasks are merged")
         assert Committer(state, catalog).tick().committed == 3
     with state.read() as tx:
-        made = [attempts.attempts_of(tx, task.id) for task in task_rows.tasks(tx)]
+        made = [attempts.attempts_of(tx, task.id) for task in task_store.tasks(tx)]
     assert [(one.way, one.rows_deleted) for (one,) in made].count(("decode", 1)) == 1
     assert {one.way for (one,) in made} == {"decode"}
     assert rows_of(table.refresh()) == before

@@ -19,8 +19,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.lake.upkeep.maintenance import remove_orphans
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.compaction import steps
 from arctic_orchestration_tests.proofs.compaction.crew import (
     COMMITTER,

@@ -10,11 +10,12 @@ from datetime import datetime
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempts, task_rows
-from arctic_orchestration.compaction.attempt import Attempt, AttemptState
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.worker import What
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.work.worker import What
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, table_of
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG, SECONDS
@@ -47,7 +48,7 @@ def test_each_task_is_done_once_and_several_at_a_time(
     seconds = time.monotonic() - began
     done = Counter(merged())
     with state.read() as tx:
-        tasks = task_rows.tasks(tx)
+        tasks = task_store.tasks(tx)
         made = [attempt for task in tasks for attempt in attempts.attempts_of(tx, task.id)]
     assert done == {task.id: 1 for task in tasks}
     assert [attempt.state for attempt in made] == [AttemptState.MERGED] * TASKS

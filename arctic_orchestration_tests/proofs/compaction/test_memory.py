@@ -7,7 +7,7 @@ the heap, and none of them grows with the table:
 - The JVM has its heap and, for everything else, what Spark itself asks of a cluster beside a small
   driver's heap: ``spark.driver.memoryOverhead``, 384 MiB.
 - Each Python process that the JVM starts to decode by Arrow has 512 MiB, one for each task at once.
-  ``lake/merging/rewriting.py`` says what is in them.
+  ``lake/merging/arrow_rewrite.py`` says what is in them.
 - The worker itself holds no rows: 256 MiB for Python and what it has imported.
 
 So all that decodes by Arrow beside the JVM has 1.25 GiB at once.
@@ -28,15 +28,15 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import task_rows
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.now import offer_now
-from arctic_orchestration.compaction.policy import Policy
-from arctic_orchestration.compaction.task import LIVE, TaskState
-from arctic_orchestration.compaction.worker import What
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import LIVE, TaskState
+from arctic_orchestration.compaction.run_once import offer_now
+from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.merging.merge import Engine, Way
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
 from arctic_orchestration_tests.proofs.dagster_processes import until
@@ -153,7 +153,7 @@ def test_many_large_files_are_merged_in_little_memory(
     _, offered = offer_now(state, catalog, "lake.large", utc_now(), force=True)
     assert offered is not None
     with state.read() as tx:
-        tasks = task_rows.tasks(tx, table="lake.large")
+        tasks = task_store.tasks(tx, table="lake.large")
     assert sum(task.files for task in tasks) == FILES
     assert sum(task.bytes for task in tasks) == total
     assert max(task.bytes for task in tasks) <= Policy.of({}, "lake.large").max_task_size
@@ -165,7 +165,7 @@ def test_many_large_files_are_merged_in_little_memory(
         assert worker.is_alive, worker.log()
         assert worker.said(What.FAILED) == []
         with state.read() as tx:
-            left = task_rows.tasks(tx, states=LIVE)
+            left = task_store.tasks(tx, states=LIVE)
         return all(task.state is TaskState.MERGED for task in left)
 
     until(is_merged, _SECONDS, "all tasks are merged")

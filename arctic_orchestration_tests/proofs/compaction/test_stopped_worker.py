@@ -16,19 +16,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.compaction import attempts, cleaning, records, task_rows
-from arctic_orchestration.compaction.attempt import Attempt, AttemptState
-from arctic_orchestration.compaction.cleaning import clean
-from arctic_orchestration.compaction.committer import Committer
-from arctic_orchestration.compaction.outputs import directory_of
-from arctic_orchestration.compaction.task import Task, TaskState
-from arctic_orchestration.compaction.worker import What, Worker
-from arctic_orchestration.database.compaction_tables import compaction_attempts, compaction_tables
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.commit import cleaner, records
+from arctic_orchestration.compaction.commit.cleaner import clean
+from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.work.output_paths import directory_of
+from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.state.compaction_tables import compaction_attempts, compaction_tables
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
 from arctic_orchestration_tests.proofs.compaction.crew import (
     COMMITTER,
@@ -54,7 +56,7 @@ def table(catalog: Catalog) -> Table:
 
 def only_task(state: Database) -> Task:
     with state.read() as tx:
-        (task,) = task_rows.tasks(tx)
+        (task,) = task_store.tasks(tx)
     return task
 
 
@@ -189,7 +191,7 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
     counts = Committer(state, catalog).tick()
     assert (counts.snapshots, counts.committed) == (1, 2)
     with state.read() as tx:
-        tasks = {task.id: task for task in task_rows.tasks(tx)}
+        tasks = {task.id: task for task in task_store.tasks(tx)}
         (record,) = records.records(tx)
     committer.goes_on()
     committer.says("refused")
@@ -198,7 +200,7 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
     (named,) = compactions(table)
     assert sorted(named.split(",")) == sorted(tasks) == sorted(record.tasks)
     with state.read() as tx:
-        assert {task.id: task for task in task_rows.tasks(tx)} == tasks
+        assert {task.id: task for task in task_store.tasks(tx)} == tasks
         assert records.records(tx) == [record]
     assert len(list(table.scan().plan_files())) == 2
     assert all(Path(file.file.file_path).exists() for file in table.scan().plan_files())
@@ -233,7 +235,7 @@ def test_without_the_tables_history_a_take_over_loses_rows(
         assert clean(state, catalog, grace=AT_ONCE).kept == 1
         assert rows_of(table) == before
     else:
-        monkeypatch.setattr(cleaning.KnownFiles, "below", lambda *_: None)
+        monkeypatch.setattr(cleaner.KnownFiles, "below", lambda *_: None)
         assert clean(state, catalog, grace=AT_ONCE).removed == 1
         with pytest.raises(FileNotFoundError):
             rows_of(table)

@@ -11,10 +11,11 @@ import time
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.compaction import attempts, task_rows
-from arctic_orchestration.compaction.attempt import AttemptState
-from arctic_orchestration.compaction.task import TaskState
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import AttemptState
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.racing_writer import left_by_mixed, racing_writers
 from arctic_orchestration_tests.proofs.compaction.crew import COMMITTER, PLANNER, WORKER, Crew
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
@@ -72,7 +73,7 @@ def test_no_row_is_lost_and_none_comes_back(
         assert what_is_wrong(state, written) == []
         with state.read() as tx:
             made = [
-                done for task in task_rows.tasks(tx) for done in attempts.attempts_of(tx, task.id)
+                done for task in task_store.tasks(tx) for done in attempts.attempts_of(tx, task.id)
             ]
         late = sum(attempt.state is AttemptState.DROPPED for attempt in made)
         print(
@@ -85,5 +86,5 @@ def test_no_row_is_lost_and_none_comes_back(
 def _snapshots(state: Database) -> int:
     """How many snapshots compaction has made."""
     with state.read() as tx:
-        tasks = task_rows.tasks(tx, states=[TaskState.COMMITTED])
+        tasks = task_store.tasks(tx, states=[TaskState.COMMITTED])
     return len({task.snapshot_id for task in tasks})

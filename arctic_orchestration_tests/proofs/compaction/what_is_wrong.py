@@ -9,16 +9,17 @@ from urllib.parse import urlparse
 import sqlalchemy as sa
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction import tables, task_rows
-from arctic_orchestration.compaction.task import LIVE, TaskState
-from arctic_orchestration.database.compaction_tables import (
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import LIVE, TaskState
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_records,
     is_uncleaned,
 )
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.merged_by_hand import Row, rows_of
 from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
 
@@ -28,7 +29,7 @@ def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[],
 
     def ask() -> bool:
         with database.read() as tx:
-            if task_rows.tasks(tx, states=LIVE, limit=1):
+            if task_store.tasks(tx, states=LIVE, limit=1):
                 return False
             if tx.execute(sa.select(compaction_attempts.c.id).where(is_uncleaned)).first():
                 return False
@@ -127,7 +128,7 @@ def _tasks(database: Database, one: WrittenTable) -> list[str]:
         for id in filter(None, names.split(",")):
             in_snapshots.setdefault(id, []).append(snapshot.snapshot_id)
     with database.read() as tx:
-        tasks = {task.id: task for task in task_rows.tasks(tx, table=one.name)}
+        tasks = {task.id: task for task in task_store.tasks(tx, table=one.name)}
         query = sa.select(compaction_records.c.tasks)
         query = query.where(compaction_records.c.table_name == one.name)
         kept = sa.select(compaction_attempts.c.kept_reason)

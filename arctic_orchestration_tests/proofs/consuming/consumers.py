@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from dagster import DagsterInstance
 
 from arctic_orchestration import PartitionConsumer
-from arctic_orchestration.consuming import leasing
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.consumers import partition_leases
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.consuming.sizes import LIFE, SECONDS, WORK_SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
@@ -63,8 +63,8 @@ def consume(home: str, url: str, owner: str, stop: str, checks: bool) -> None:
     end_with_the_parent()
     if not checks:
         # The control: whoever was stopped goes on as if nothing had happened.
-        leasing.hold = lambda tx, consumer_id, token: 0
-        leasing.check_number = lambda settled, partitions, token: None
+        partition_leases.hold = lambda tx, consumer_id, token: 0
+        partition_leases.check_number = lambda settled, partitions, token: None
     consumer, chance = consumer_of(home, url), random.Random(owner)
     while not os.path.exists(stop):
         try:

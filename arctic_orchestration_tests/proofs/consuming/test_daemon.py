@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from arctic_orchestration.consuming import consumers
-from arctic_orchestration.consuming.progress import Progress, counted
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.consumers import store
+from arctic_orchestration.consumers.progress import Progress, counted
 from arctic_orchestration.errors import NotFound
-from arctic_orchestration_tests.events.writers import entry
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration_tests.event_log.writers import entry
 from arctic_orchestration_tests.proofs.consuming.flaky_launcher import fails
 from arctic_orchestration_tests.proofs.consuming.sizes import FULL, SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import (
@@ -65,7 +65,7 @@ def test_each_partition_has_one_run_that_succeeds(
     def progress() -> Progress | None:
         with database.read() as tx:
             try:
-                one = consumers.named(tx, "default", "proof")
+                one = store.named(tx, "default", "proof")
             except NotFound:
                 return None
             return counted(tx, one.id, database_time(tx))

@@ -17,12 +17,12 @@ import pytest
 import sqlalchemy as sa
 from dagster import DagsterInstance
 
-from arctic_orchestration.consuming import consumers, leasing
-from arctic_orchestration.consuming.progress import Progress, counted
-from arctic_orchestration.database.consumer_tables import consumer_leases
-from arctic_orchestration.database.dialect import database_time
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration_tests.events.writers import entry
+from arctic_orchestration.consumers import partition_leases, store
+from arctic_orchestration.consumers.progress import Progress, counted
+from arctic_orchestration.state.consumer_tables import consumer_leases
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration_tests.event_log.writers import entry
 from arctic_orchestration_tests.proofs.consuming.consumers import (
     NAME,
     Crew,
@@ -64,7 +64,7 @@ class Scene:
     def live(self) -> list[Any]:
         """The leases that somebody has."""
         with self.database.read() as tx:
-            return leasing.live_leases(tx, consumers.named(tx, "default", NAME).id)
+            return partition_leases.live_leases(tx, store.named(tx, "default", NAME).id)
 
     def state_of(self, token: int) -> str | None:
         """How a lease stands."""
@@ -75,7 +75,7 @@ class Scene:
     def progress(self) -> Progress:
         """How far the consumer is."""
         with self.database.read() as tx:
-            one = consumers.named(tx, "default", NAME)
+            one = store.named(tx, "default", NAME)
             return counted(tx, one.id, database_time(tx))
 
     def written(self) -> list[str]:

@@ -13,8 +13,8 @@ import psycopg2
 import pytest
 from dagster import DagsterInstance
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration_tests.events.test_exactly_once import writers
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.event_log.test_exactly_once import writers
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs.consuming.consumers import consumer_of
 from arctic_orchestration_tests.proofs.consuming.sizes import FULL, WRITERS

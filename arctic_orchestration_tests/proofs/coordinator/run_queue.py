@@ -14,7 +14,7 @@ from dagster._core.utils import make_new_run_id
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.coordinator.jobs_of_proofs import told_to_end
 from arctic_orchestration_tests.proofs.coordinator.processes import (
     CODE_SERVER,

@@ -15,7 +15,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.run_queue import ageing, levels, tags
+from arctic_orchestration.run_queue import aging, levels, tags
 from arctic_orchestration_tests.proofs.coordinator.run_queue import PASS, STOCK, RunQueue
 from arctic_orchestration_tests.proofs.coordinator.sizes import FULL
 
@@ -79,7 +79,7 @@ def test_the_wait_of_a_run_has_the_bound_that_ageing_gives(
     urgent = queue.places(runs)
     before = [held for held in urgent if held.begun_at < low_place.begun_at]
     since = queued_at(queue, low)
-    until = ageing.overtaken_until(0, since, URGENT, SECONDS_PER_LEVEL)
+    until = aging.overtaken_until(0, since, URGENT, SECONDS_PER_LEVEL)
     queued = {run: queued_at(queue, run) for run in runs}
 
     # Levels count: some that came later went first. Ageing counts: none that came too late did.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from arctic_orchestration.code_location.freshness.declaring import fresh_parents
-from arctic_orchestration.code_location.freshness.factories import task_definitions
+from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 #: the directory of the gates

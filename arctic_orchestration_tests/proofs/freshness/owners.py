@@ -22,15 +22,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration import clock
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
-from arctic_orchestration.freshness import owning, submissions
-from arctic_orchestration.freshness.beginning import acquired_by_hand, begun
+from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle
-from arctic_orchestration.freshness.requesting import TOKEN_TAG
-from arctic_orchestration.freshness.running import Running
-from arctic_orchestration.freshness.settling import RunView
+from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.run_reconciler import RunView
+from arctic_orchestration.freshness.run_requests import TOKEN_TAG
+from arctic_orchestration.freshness.run_start import acquired_by_hand, begun
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
@@ -100,7 +100,7 @@ def own(url: str, number: int, checked: bool) -> None:
     # Each is sure of its lease until it publishes.
     Running.check = lambda self: None  # type: ignore[method-assign]
     if not checked:
-        owning.why_not = lambda row, owner, token, now: None
+        ownership.why_not = lambda row, owner, token, now: None
     database = Database(url)
     luck = random.Random(os.getpid())
     if _is_requested(number):

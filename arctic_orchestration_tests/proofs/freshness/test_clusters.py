@@ -7,11 +7,11 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_publications, tasks
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.definitions import declared
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import task_publications, tasks
 from arctic_orchestration_tests.conftest import BACKENDS
 from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.clusters import Cluster

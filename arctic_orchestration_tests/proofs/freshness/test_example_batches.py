@@ -18,12 +18,12 @@ import dagster as dg
 import pytest
 
 import arctic_orchestration_tests
-from arctic_orchestration.database.engine import Database
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.freshness.batch_file import load_batch
 from arctic_orchestration.freshness.definitions import declared
-from arctic_orchestration.freshness.requesting import TASK_TAG
+from arctic_orchestration.freshness.run_requests import TASK_TAG
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.sessions import FAST
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,

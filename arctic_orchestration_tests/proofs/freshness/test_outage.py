@@ -10,11 +10,11 @@ from typing import Literal
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import task_publications
 from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.definitions import declared
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.outage import Outage, outage
 from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.outages import PLAIN, Cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arctic_orchestration.database.engine import Database
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.owners import BY_HAND, REQUESTED, Owners
 from arctic_orchestration_tests.proofs.freshness.sizes import (

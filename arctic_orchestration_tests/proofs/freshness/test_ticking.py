@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.database.dialect import database_time, insert
-from arctic_orchestration.database.engine import Database
-from arctic_orchestration.database.freshness_tables import is_live, task_submissions, tasks
-from arctic_orchestration.events.event import RunStatus
-from arctic_orchestration.freshness import owning
-from arctic_orchestration.freshness.beginning import begun
-from arctic_orchestration.freshness.owning import Acquired, Holder
-from arctic_orchestration.freshness.requesting import TOKEN_TAG
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import ownership
+from arctic_orchestration.freshness.ownership import Acquired, Holder
+from arctic_orchestration.freshness.run_requests import TOKEN_TAG
+from arctic_orchestration.freshness.run_start import begun
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time, insert
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions, tasks
 from arctic_orchestration_tests.freshness.imagined import LIFE, Place, Run, World, spec
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL, SECONDS
 
@@ -112,9 +112,9 @@ def test_who_does_not_ask_whether_a_task_is_free_begins_it_twice(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the same crowd, with a statement that takes the task whoever has it."""
-    monkeypatch.setattr(owning, "acquire", _taken_from_anybody)
+    monkeypatch.setattr(ownership, "acquire", _taken_from_anybody)
     # Whose task is held shares its run, and does not come to the statement.
-    monkeypatch.setattr(owning.TaskRow, "is_held", lambda row, now: False)
+    monkeypatch.setattr(ownership.TaskRow, "is_held", lambda row, now: False)
     crowd = Crowd(state)
     crowd.places[0].submit("t0_0")
     crowd.places[1].submit("t0_0")

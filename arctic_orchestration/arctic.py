@@ -1,0 +1,116 @@
+"""`Arctic`: the schedules of a code location, and the Dagster definitions that run them."""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import dagster as dg
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.schedules import cycles
+from arctic_orchestration.schedules.dagster.dispatcher import DispatcherSensor
+from arctic_orchestration.schedules.dagster.resource import ArcticResource
+from arctic_orchestration.schedules.dagster.scheduler_metrics import scheduler_asset
+from arctic_orchestration.schedules.definition_warnings import cautions
+from arctic_orchestration.schedules.schedule import Schedule
+
+DISPATCHER = "arctic_dispatcher"
+
+
+class Arctic:
+    """The schedules that a code location declares.
+
+    ::
+
+        arctic = Arctic(schedules=[...])
+        defs = dg.Definitions.merge(my_definitions, arctic.definitions())
+
+    Args:
+        schedules: what fires. At the first tick after the definitions changed they are created,
+            updated and deleted in the state database to match.
+        interval_seconds: the least time between two ticks of the dispatcher.
+        location: the name under which feed position, schedules and jobs are kept; by default
+            the name of the code location in ``workspace.yaml``. One code location only deploys
+            under a name; the ticks of a second one fail.
+        numbers_every: the least time between two observations of the asset ``arctic/scheduler``
+            by the dispatcher; none: this location has neither them nor the asset. The numbers
+            are those of the whole cluster, so one location that reports them is enough.
+
+        update_schedules: whether a deployment makes the state database agree with the code. False
+            changes nothing there, except that schedules whose target is gone are deleted.
+
+    Errors:
+        InvalidDefinition: two schedules of one name, schedules whose runs set each other off
+            without a pause, something that is no schedule, or an interval that is not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        schedules: Sequence[Schedule],
+        interval_seconds: int = 5,
+        location: str | None = None,
+        numbers_every: timedelta | None = timedelta(minutes=5),
+        update_schedules: bool = True,
+    ) -> None:
+        problems = _problems(schedules)
+        if type(interval_seconds) is not int:
+            problems.append(InvalidInput("interval_seconds", interval_seconds, "a whole number"))
+        elif interval_seconds < 1:
+            problems.append(InvalidInput("interval_seconds", interval_seconds, "at least 1"))
+        if location is not None and not (isinstance(location, str) and location):
+            problems.append(InvalidInput("location", location, "the name of a code location"))
+        if numbers_every is not None and (
+            not isinstance(numbers_every, timedelta) or numbers_every < timedelta(seconds=1)
+        ):
+            expected = "a timedelta of at least a second"
+            problems.append(InvalidInput("numbers_every", numbers_every, expected))
+        if problems:
+            raise InvalidDefinition(problems)
+        for caution in (*cautions(schedules), *map(str, cycles.cycles(schedules))):
+            warnings.warn(caution, stacklevel=2)
+        self.schedules = tuple(schedules)
+        self._interval_seconds = interval_seconds
+        self._location = location
+        self._numbers_every = numbers_every
+        self._update_schedules = update_schedules
+
+    def definitions(self) -> dg.Definitions:
+        """The dispatcher, the ``arctic`` resource and ``arctic/scheduler``; touches no database.
+
+        Unknown assets and jobs are refused when Dagster puts the merged definitions together.
+        """
+        sensor = DispatcherSensor(
+            name=DISPATCHER,
+            schedules=self.schedules,
+            interval_seconds=self._interval_seconds,
+            location=self._location,
+            numbers_every=self._numbers_every,
+            update_schedules=self._update_schedules,
+        )
+        return dg.Definitions(
+            assets=[scheduler_asset()] if self._numbers_every is not None else [],
+            sensors=[sensor],
+            resources={"arctic": ArcticResource()},
+        )
+
+
+def _problems(schedules: object) -> list[InvalidInput]:
+    """What is no list of schedules with names of their own."""
+    if not isinstance(schedules, Sequence) or isinstance(schedules, str):
+        return [InvalidInput("schedules", schedules, "a list of schedules")]
+    problems = [
+        InvalidInput(f"schedules[{index}]", schedule, "a Schedule")
+        for index, schedule in enumerate(schedules)
+        if not isinstance(schedule, Schedule)
+    ]
+    if problems:
+        return problems
+    names = Counter(schedule.name for schedule in schedules)
+    twice = [
+        InvalidInput(f"schedules[{index}].name", schedule.name, "a name used once")
+        for index, schedule in enumerate(schedules)
+        if names[schedule.name] > 1
+    ]
+    return twice or list(cycles.problems(schedules))

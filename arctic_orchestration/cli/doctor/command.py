@@ -1,0 +1,215 @@
+"""``arctic doctor``: checks the surroundings, and says what to do about each thing it finds."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from arctic_orchestration.cli.doctor import (
+    compaction_checks,
+    daemon_checks,
+    feed_checks,
+    freshness_checks,
+    machine_checks,
+    run_queue_checks,
+    state_checks,
+)
+from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.display import print_json
+from arctic_orchestration.console.findings import BAD, COLORS, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import Console, escape
+from arctic_orchestration.errors import ArcticError, JavaNotFound, SchemaTooNew
+from arctic_orchestration.settings import Settings, without_parameters
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+
+if TYPE_CHECKING:
+    pass
+
+_FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Checks the surroundings; exit code 1 when something has to be mended."""
+    if as_json:
+        findings = examine()
+        print_json({"findings": [asdict(finding) for finding in findings]})
+    else:
+        findings = _shown()
+    if any(finding.status == BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+def _shown() -> list[Finding]:
+    console = Console()
+    table = Table(title="arctic doctor", title_justify="left", expand=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold", ratio=3)
+    table.add_column("what to do", overflow="fold", ratio=2)
+    with console.status("checking"):
+        findings = examine()
+    for finding in findings:
+        color = COLORS[finding.status]
+        status = f"[{color}]{finding.status}[/]"
+        found, advice = (escape(text, lines=True) for text in (finding.found, finding.advice))
+        table.add_row(escape(finding.check), status, found, advice)
+    console.print(table)
+    return findings
+
+
+def examine() -> list[Finding]:
+    """Runs all checks; one that breaks is a finding, too."""
+    findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
+    findings += _guarded("state database", _state_database)
+    findings += _guarded("permissions", state_checks.permissions)
+    findings += _guarded("locations", state_checks.locations)
+    findings += _guarded("clock", machine_checks.clock)
+    findings += _guarded("disk", machine_checks.disk)
+    findings += _guarded("postgres scheme", _postgres_scheme)
+    findings += _guarded("notifications", _notifications)
+    findings += _guarded("compaction", compaction_checks.compaction)
+    findings += _guarded("unreadable events", feed_checks.unreadable)
+    findings += _guarded("tasks", freshness_checks.tasks_and_consumers)
+    try:
+        from dagster import DagsterInstance
+
+        instance = DagsterInstance.get()
+    except Exception as error:
+        advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that"
+        if "DAGSTER_HOME" not in os.environ:
+            findings += daemon_checks.of_dagster("dagster instance", told_by_dagster(error), advice)
+        else:
+            found = told_by_dagster(error)
+            findings.append(
+                Finding(check="dagster instance", status=BAD, found=found, advice=advice)
+            )
+        return findings
+    with instance:
+        # First of those that ask for the run coordinator.
+        findings += _guarded("run coordinator", lambda: run_queue_checks.run_coordinator(instance))
+        findings += _guarded("run launcher", lambda: run_queue_checks.run_launcher(instance))
+        findings += _guarded("feed", lambda: feed_checks.mode(instance))
+        findings += _guarded("feed", lambda: feed_checks.positions(instance))
+        findings += _guarded("daemon", lambda: daemon_checks.daemon(instance))
+        findings += _guarded("dispatcher", lambda: daemon_checks.sensors(instance))
+        findings += _guarded("run monitoring", lambda: daemon_checks.run_monitoring(instance))
+    return findings
+
+
+def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return examined()
+    except Exception as error:
+        text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+        return [Finding(check=check, status=BAD, found=text, advice="see the message")]
+
+
+def _versions() -> list[Finding]:
+    installed = {name: metadata.version(name) for name in _FAMILY}
+    with suppress(metadata.PackageNotFoundError):
+        installed["dagster-postgres"] = metadata.version("dagster-postgres")
+    wanted = {**_FAMILY, "dagster-postgres": _FAMILY["dagster-pyspark"]}
+    wrong = {name: found for name, found in installed.items() if found != wanted[name]}
+    found = ", ".join(f"{name} {version}" for name, version in installed.items())
+    if wrong:
+        pins = " ".join(f"{name}=={wanted[name]}" for name in wrong)
+        return [Finding(check="versions", status=BAD, found=found, advice=f"pip install {pins}")]
+    return [Finding(check="versions", status=GOOD, found=found)]
+
+
+def _java() -> list[Finding]:
+    from arctic_orchestration.lake.java import find_java
+
+    remote = Settings.from_environment().spark_remote
+    if remote is not None:
+        found = f"not needed: Spark is on the Connect server {without_parameters(remote)}"
+        return [Finding(check="java", status=GOOD, found=found)]
+    try:
+        java = find_java()
+    except JavaNotFound as error:
+        advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
+        return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
+    found = f"Java {java.version} in {java.home}, found by {java.source}"
+    return [Finding(check="java", status=GOOD, found=found)]
+
+
+def _state_database() -> list[Finding]:
+    settings = Settings.from_environment()
+    database = Database(settings.database_url)
+    shown = database.shown
+    file = database.engine.url.database
+    is_sqlite = database.engine.url.get_backend_name() == "sqlite"
+    # Looking must not make a database where there is none.
+    revision = None if is_sqlite and not Path(file or "").exists() else database.revision()
+    newer = ""
+    try:
+        database.refuse_newer(revision)
+    except SchemaTooNew as error:
+        newer = f"{shown}: {error}"
+    database.close()
+    found = f"{shown}, cluster {settings.cluster}, revision {revision or 'none'}"
+    if revision == SCHEMA_REVISION:
+        return [Finding(check="state database", status=GOOD, found=found)]
+    if newer:
+        advice = "install the version that is named, or restore a backup from before the upgrade"
+        return [Finding(check="state database", status=BAD, found=newer, advice=advice)]
+    if is_sqlite:
+        advice = "nothing: it is migrated on first use"
+        return [Finding(check="state database", status=WARNING, found=found, advice=advice)]
+    return [Finding(check="state database", status=BAD, found=found, advice="arctic db upgrade")]
+
+
+def _postgres_scheme() -> list[Finding]:
+    import yaml
+
+    path = Path(os.environ.get("DAGSTER_HOME", ".")) / "dagster.yaml"
+    if not path.exists():
+        return []
+    configured = yaml.safe_load(path.read_text()) or {}
+    postgres = (configured.get("storage") or {}).get("postgres")
+    if postgres is None:
+        return []
+    url, parts = postgres.get("postgres_url"), postgres.get("postgres_db") or {}
+    scheme = str(url).partition("://")[0] if url else parts.get("scheme", "postgresql")
+    if scheme == "postgresql+psycopg2" or isinstance(url, dict):
+        return [Finding(check="postgres scheme", status=GOOD, found=str(scheme))]
+    return [
+        Finding(
+            check="postgres scheme",
+            status=BAD,
+            found=f"{path}: {scheme}, which SQLAlchemy 2.1 reads as psycopg 3",
+            advice="storage.postgres.postgres_db.scheme: postgresql+psycopg2",
+        )
+    ]
+
+
+def _notifications() -> list[Finding]:
+    from arctic_orchestration.notifications.channels import read_channels
+
+    path = Settings.from_environment().notifications
+    if path is None:
+        return []
+    try:
+        channels = read_channels(path)
+    except ArcticError as error:
+        advice = "mend the file that ARCTIC_NOTIFICATIONS names"
+        return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
+    found = f"{len(channels)} channels in {path}"
+    if state_checks.sends_notices():
+        return [Finding(check="notifications", status=GOOD, found=found)]
+    return [
+        Finding(
+            check="notifications",
+            status=WARNING,
+            found=f"{found}; no code location of the cluster ticks, and so none sends them",
+            advice="the dispatcher of Arctic(...) sends notices, those of consumers too: start the "
+            "daemon, or give a code location Arctic(schedules=[])",
+        )
+    ]

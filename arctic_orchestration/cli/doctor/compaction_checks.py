@@ -1,0 +1,240 @@
+"""What ``arctic doctor`` finds of compaction: the catalog, its tables, tasks, workers, rounds."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.cli.context import Lake
+from arctic_orchestration.compaction.commit.orphaned_outputs import in_trouble, to_clean
+from arctic_orchestration.compaction.planning.policy import DISABLED
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.task import WAITING, TaskState
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.work.workers import live_workers
+from arctic_orchestration.console.display import counted
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.compaction_tables import compaction_tasks, in_state, is_merged
+from arctic_orchestration.state.database import Database
+
+_CATALOG = "lake catalog"
+#: so many names are listed
+_NAMED = 5
+#: What becomes due, or is merged, is taken up within seconds where rounds are made;
+_PATIENCE = timedelta(minutes=5)
+#: what stays due after a look, for its queue is full, with the table's check interval.
+_LONG_PATIENCE = timedelta(hours=1)
+_ROUNDS = (
+    "let rounds be made: the sensor in Dagster's daemon, or arctic compaction serve "
+    "--tables '*' --mode run"
+)
+
+
+def compaction() -> list[Finding]:
+    """The catalog, and, where compaction knows tables, how they fare."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return [_catalog(settings)]
+    try:
+        return [_catalog(settings), *_found(database, utc_now())]
+    finally:
+        database.close()
+
+
+def _catalog(settings: Settings) -> Finding:
+    from pyiceberg.utils.config import Config
+
+    name = settings.catalog
+    embedded = Config().get_catalog_config(name) is None
+    where = f"{name}, embedded in {settings.lake}" if embedded else f"{name}, of pyiceberg's"
+    # Looking must not make a catalog where there is none.
+    if embedded and not Path(settings.lake, "catalog.db").exists():
+        found = f"{where}: not there yet, made on first use"
+        return Finding(check=_CATALOG, status=GOOD, found=found)
+    try:
+        names = Lake(settings).tables()
+    except ArcticError as error:
+        advice = "mend what the message says, or set ARCTIC_CATALOG and ARCTIC_LAKE"
+        return Finding(check=_CATALOG, status=BAD, found=str(error), advice=advice)
+    return Finding(check=_CATALOG, status=GOOD, found=f"{where}: {counted(len(names), 'table')}")
+
+
+def _found(database: Database, now: datetime) -> Iterator[Finding]:
+    with database.read() as tx:
+        known = [row for row in tables.known_tables(tx) if row.gone_at is None]
+        if not known:
+            return
+        trouble = [
+            *_refused(known),
+            *_resting(known, now),
+            *_unplanned(known),
+            *_uncommitted(known),
+            *_quarantined(tx),
+            *_unserved(tx),
+            *_rounds(tx, known, now),
+            *_left(tx),
+        ]
+    yield from trouble
+    if not trouble:
+        found = f"{counted(len(known), 'table')}, and nothing is in the way"
+        yield Finding(check="compaction", status=GOOD, found=found)
+
+
+def _refused(known: Sequence[CompactionTable]) -> Iterator[Finding]:
+    refused = [row for row in known if row.refused not in (None, DISABLED)]
+    advice = "mend the table, or set its property arctic.compaction.enabled to false"
+    for row in refused[:_NAMED]:
+        found = f"{row.name}: {row.refused}"
+        yield Finding(check="table refused", status=WARNING, found=found, advice=advice)
+    if len(refused) > _NAMED:
+        found = f"{len(refused) - _NAMED} more: arctic compaction status"
+        yield Finding(check="tables refused", status=WARNING, found=found)
+
+
+def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Finding]:
+    resting = [
+        f"{row.name} until {format_moment(row.rests_until)}: {row.rest_reason}"
+        for row in known
+        if row.rests_until is not None and row.rests(now)
+    ]
+    if resting:
+        yield Finding(
+            check="tables resting",
+            status=WARNING,
+            found=_listed(resting),
+            advice="mend what the reason says, then: arctic compaction wake TABLE",
+        )
+
+
+def _unplanned(known: Sequence[CompactionTable]) -> Iterator[Finding]:
+    mark = tables.NOT_PLANNED
+    trouble = [
+        f"{row.name}: {row.looked_reason.removeprefix(mark)}"
+        for row in known
+        if row.looked_reason and row.looked_reason.startswith(mark)
+    ]
+    if trouble:
+        yield Finding(
+            check="tables not planned",
+            status=WARNING,
+            found=f"{counted(len(trouble), 'table')}: {_listed(trouble)}",
+            advice="mend what the reason says: it is tried again; work that never ends goes away "
+            "with a restart of the process that makes rounds",
+        )
+
+
+def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
+    trouble = [f"{row.name}: {row.commit_trouble}" for row in known if row.commit_trouble]
+    if trouble:
+        yield Finding(
+            check="tables not committed to",
+            status=WARNING,
+            found=_listed(trouble),
+            advice="mend what the reason says: it is tried again; a merged task that never gets "
+            "on is taken back with arctic compaction cancel ID",
+        )
+
+
+def _quarantined(tx: sa.Connection) -> Iterator[Finding]:
+    here = compaction_tasks.c
+    query = (
+        sa.select(here.table_name, sa.func.count())
+        .where(in_state(TaskState.QUARANTINED.value))
+        .group_by(here.table_name)
+        .order_by(here.table_name)
+    )
+    found = [f"{count} of {table}" for table, count in tx.execute(query)]
+    if found:
+        yield Finding(
+            check="tasks in quarantine",
+            status=WARNING,
+            found=_listed(found),
+            advice="arctic compaction tasks --state quarantined says why, and "
+            "arctic compaction retry ID tries again",
+        )
+
+
+def _unserved(tx: sa.Connection) -> Iterator[Finding]:
+    for one in queues.counted(tx):
+        name = one.queue.name
+        waiting = sum(one.states.get(state, 0) for state in WAITING)
+        if one.queue.state is not queues.QueueState.OPEN:
+            yield Finding(
+                check=f"queue {name}",
+                status=WARNING,
+                found=f"{one.queue.state}, {counted(waiting, 'task')} waiting",
+                advice=f"if that is over: arctic compaction queues resume {name}",
+            )
+        elif waiting and not live_workers(tx, name):
+            yield Finding(
+                check=f"queue {name}",
+                status=WARNING,
+                found=f"{counted(waiting, 'task')} waiting, and no worker serves the queue",
+                advice=f"start one: arctic worker --queue {name}",
+            )
+
+
+def _rounds(
+    tx: sa.Connection, known: Sequence[CompactionTable], now: datetime
+) -> Iterator[Finding]:
+    """Whether somebody plans and commits."""
+    late = [
+        f"{row.name} is due since {format_moment(row.due_since)}"
+        for row in known
+        if row.due_since is not None and _is_late(row, now)
+    ]
+    here = compaction_tasks.c
+    query = (
+        sa.select(here.table_name, sa.func.min(here.state_at).label("since"))
+        .where(is_merged)
+        .group_by(here.table_name)
+    )
+    since = {row.table_name: row.since for row in tx.execute(query)}
+    for row in known:
+        at = since.get(row.name)
+        # Within the commit interval it is as it should be.
+        if at is not None and max(at, row.next_commit_at or at) < now - _PATIENCE:
+            late.append(f"{row.name} has merged files since {format_moment(at)}")
+    if late:
+        found = f"nobody plans or commits: {_listed(late)}"
+        yield Finding(check="compaction rounds", status=BAD, found=found, advice=_ROUNDS)
+
+
+def _is_late(row: CompactionTable, now: datetime) -> bool:
+    """Whether a table that is due should have been looked at by now."""
+    due, looked = row.due_since or now, row.looked_at
+    if looked is not None and looked >= due:
+        return looked < now - _LONG_PATIENCE
+    return max(due, row.rests_until or due) < now - _PATIENCE
+
+
+def _left(tx: sa.Connection) -> Iterator[Finding]:
+    found = {one.attempt_id: one for one in (*in_trouble(tx), *to_clean(tx))}
+    left = list(found.values())
+    if left:
+        what = [
+            f"{one.directory} of {one.table}" + (f": {one.trouble}" if one.trouble else "")
+            for one in left
+        ]
+        text = "outputs of 1 attempt that is over are"
+        if len(left) > 1:
+            text = f"outputs of {len(left)} attempts that are over are"
+        yield Finding(
+            check="left outputs",
+            status=WARNING,
+            found=f"{text} not removed yet: {_listed(what)}",
+            advice=f"{_ROUNDS}; arctic compaction tick says what could not be removed",
+        )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return "; ".join(texts[:_NAMED]) + more

@@ -1,0 +1,192 @@
+"""What ``arctic doctor`` finds of Dagster's daemon and of the sensors that it ticks."""
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from arctic_orchestration.cli.doctor import run_queue_checks
+from arctic_orchestration.cli.doctor.state_checks import Use, uses
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.quantities import format_duration
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+    from dagster._daemon.types import DaemonHeartbeat
+
+#: Daemons send a heartbeat every 30 seconds, and a dispatcher ticks every few seconds.
+_SILENT = timedelta(minutes=2)
+#: heartbeats older than this may be of a daemon that has ended
+_FRESH = timedelta(seconds=45)
+#: what clocks of different machines may differ
+_SKEW = timedelta(seconds=10)
+_SENSOR_DAEMON = "SENSOR"
+_START = "start it: dagster-daemon run, or dagster dev"
+_CLOCK = "set the clocks of the machines, for example by NTP"
+
+
+def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
+    """A part of Dagster that never was: nothing is wrong where compaction goes without it."""
+    if uses() == {Use.COMPACTION}:
+        advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
+        return [Finding(check=check, status=WARNING, found=found, advice=advice)]
+    return [Finding(check=check, status=BAD, found=found, advice=advice)]
+
+
+def daemon(instance: "DagsterInstance") -> list[Finding]:
+    """Whether the sensor daemon sends heartbeats, and no second daemon does.
+
+    Dagster itself calls a daemon healthy until it has been silent for half an hour.
+    """
+    from arctic_orchestration.event_log.ticks import first_line
+
+    beats = instance.get_daemon_heartbeats()
+    beat = beats.get(_SENSOR_DAEMON)
+    if beat is None:
+        return of_dagster("daemon", "the sensor daemon was never seen", _START)
+    now = utc_now()
+    seen_at = datetime.fromtimestamp(beat.timestamp, UTC)
+    found = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%SZ}"
+    if now - seen_at > _SILENT and not instance.daemon_skip_heartbeats_without_errors:
+        found += f", {format_duration(_whole(now - seen_at))} ago: a daemon sends one every 30s"
+        return [Finding(check="daemon", status=BAD, found=found, advice=_START)]
+    if seen_at - now > _SKEW:
+        found += f", {format_duration(_whole(seen_at - now))} from now"
+        return [Finding(check="daemon", status=BAD, found=found, advice=_CLOCK)]
+    required = instance.get_required_daemon_types()
+    ids = _interleaved(one for one in beats.values() if one.daemon_type in required)
+    ids = ids or _noticed(instance)
+    if ids:
+        found = f"{len(ids)} daemons run on this instance: {', '.join(sorted(ids))}"
+        advice = "end all but one of them: Dagster supports one daemon for each instance"
+        return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+    if beat.errors:
+        found += f"; it reported: {first_line(beat.errors[0])}"
+        advice = "see the daemon's log"
+        return [Finding(check="daemon", status=WARNING, found=found, advice=advice)]
+    return [Finding(check="daemon", status=GOOD, found=found)]
+
+
+def sensors(instance: "DagsterInstance") -> list[Finding]:
+    """The dispatcher of each code location, and other sensors of this package that fail."""
+    from dagster._core.scheduler.instigation import InstigatorType
+
+    states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
+    dispatchers = [state for state in states if state.name == "arctic_dispatcher"]
+    others = [
+        Finding(
+            check=f"sensor {state.name} of {_place(state)}",
+            status=BAD,
+            found=failure,
+            advice=f"see the ticks of {state.name} in Dagster's UI",
+        )
+        for state in states
+        if state.name.startswith("arctic_") and state not in dispatchers and state.is_running
+        if (failure := _failure(instance, state)) is not None
+    ]
+    if dispatchers:
+        return [*(_of_dispatcher(instance, state) for state in dispatchers), *others]
+    found = "no sensor arctic_dispatcher was ever evaluated"
+    advice = "for schedules: merge arctic.definitions() into a code location of workspace.yaml"
+    used = uses()
+    goes_without = Use.SCHEDULES not in used and used & {Use.TASKS, Use.CONSUMERS}
+    if run_queue_checks.has_rules(instance) or goes_without:
+        # Who uses the run queue alone, or tasks or consumers, has none.
+        return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice), *others]
+    return [*of_dagster("dispatcher", found, advice), *others]
+
+
+def run_monitoring(instance: "DagsterInstance") -> list[Finding]:
+    """Whether Dagster gives up runs whose process died."""
+    if instance.run_monitoring_enabled:
+        return [Finding(check="run monitoring", status=GOOD, found="enabled")]
+    return [
+        Finding(
+            check="run monitoring",
+            status=WARNING,
+            found="disabled: a run whose daemon dies while starting it stays STARTING for ever",
+            advice="run_monitoring: {enabled: true} in dagster.yaml",
+        )
+    ]
+
+
+def _of_dispatcher(instance: "DagsterInstance", state: Any) -> Finding:
+    name = f"dispatcher of {_place(state)}"
+    if not state.is_running:
+        advice = "start arctic_dispatcher on the Automation page of Dagster's UI"
+        return Finding(check=name, status=BAD, found="stopped", advice=advice)
+    ticked = getattr(state.instigator_data, "last_tick_timestamp", None)
+    failure = _failure(instance, state)
+    if failure is not None:
+        advice = "see the ticks of arctic_dispatcher in Dagster's UI"
+        return Finding(check=name, status=BAD, found=failure, advice=advice)
+    if ticked is None:
+        return Finding(check=name, status=WARNING, found="running, no tick yet")
+    at, now = datetime.fromtimestamp(ticked, UTC), utc_now()
+    found = f"running, last tick {at:%Y-%m-%d %H:%M:%SZ}"
+    if now - at > _SILENT:
+        return Finding(check=name, status=BAD, found=found, advice="see the daemon's log")
+    if at - now > _SKEW:
+        return Finding(check=name, status=BAD, found=found, advice=_CLOCK)
+    return Finding(check=name, status=GOOD, found=found)
+
+
+def _failure(instance: "DagsterInstance", state: Any) -> str | None:
+    """When and how the last tick that has ended failed; none: it did not."""
+    from dagster._core.scheduler.instigation import TickStatus
+
+    from arctic_orchestration.event_log.ticks import first_line
+
+    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=5)
+    # One that goes on has not failed yet; a dead daemon leaves such a one behind.
+    ended = (tick for tick in ticks if tick.status is not TickStatus.STARTED)
+    last = next(ended, None)
+    if last is None or last.status is not TickStatus.FAILURE:
+        return None
+    at = datetime.fromtimestamp(last.timestamp, UTC)
+    error = first_line(last.error) if last.error else "no reason was stored"
+    return f"its last tick, {at:%Y-%m-%d %H:%M:%SZ}, failed: {error}"
+
+
+def _interleaved(beats: "Iterable[DaemonHeartbeat]") -> set[str]:
+    """The daemons that sent heartbeats in turns; one that replaced another only comes after it."""
+    oldest = utc_now().timestamp() - _FRESH.total_seconds()
+    moments: dict[str, list[float]] = defaultdict(list)
+    for beat in beats:
+        if beat.timestamp > oldest:
+            moments[str(beat.daemon_id)].append(beat.timestamp)
+    pairs = itertools.combinations(moments.items(), 2)
+    return {
+        id
+        for (one, its), (other, theirs) in pairs
+        if min(its) < max(theirs) and min(theirs) < max(its)
+        for id in (one, other)
+    }
+
+
+def _noticed(instance: "DagsterInstance") -> set[str]:
+    """The daemons that a dispatcher has noticed beside each other, as its last tick wrote down."""
+    from dagster._core.scheduler.instigation import InstigatorType
+
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        data: Any = state.instigator_data
+        ticked = getattr(data, "last_tick_timestamp", None) or 0
+        if state.name != "arctic_dispatcher" or not data or not data.cursor:
+            continue
+        if utc_now() - datetime.fromtimestamp(ticked, UTC) > _SILENT:
+            continue
+        with suppress(ValueError, AttributeError):
+            return set(json.loads(data.cursor).get("daemons", ()))
+    return set()
+
+
+def _place(state: Any) -> str:
+    return str(state.origin.repository_origin.code_location_origin.location_name)
+
+
+def _whole(span: timedelta) -> timedelta:
+    return timedelta(seconds=int(span.total_seconds()))

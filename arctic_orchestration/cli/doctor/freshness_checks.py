@@ -1,0 +1,76 @@
+"""What ``arctic doctor`` finds of tasks with fresh parents, and of partition consumers."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.console.display import counted
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness.definitions import RegisteredLocation
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.consumer_tables import consumer_partitions
+from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
+from arctic_orchestration.state.dialect import database_time
+
+#: A location that was not seen for so long may be gone for good.
+_GONE = timedelta(days=1)
+
+
+def tasks_and_consumers() -> list[Finding]:
+    """Locations whose tasks nobody brings to life, and partitions that were given up."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            now = database_time(tx)
+            return [*_locations(tx, settings.cluster, now), *_discarded(tx, settings.cluster)]
+    finally:
+        database.close()
+
+
+def _locations(tx: sa.Connection, cluster: str, now: datetime) -> Iterator[Finding]:
+    known = [one for one in definitions.locations(tx) if one.cluster == cluster]
+    for one in known:
+        yield _location(one, now)
+
+
+def _location(one: RegisteredLocation, now: datetime) -> Finding:
+    check = f"tasks of {one.location}"
+    if one.trouble is not None:
+        advice = "mend what the message says; what was registered before stays until then"
+        return Finding(check=check, status=BAD, found=one.trouble, advice=advice)
+    ticked = one.ticked_at
+    found = "no tick yet" if ticked is None else f"last tick {format_moment(ticked)}"
+    if ticked is not None and now - ticked <= definitions.SILENT:
+        return Finding(check=check, status=GOOD, found=found)
+    if ticked is not None and now - ticked > _GONE:
+        advice = f"if it was renamed or is gone: arctic tasks forget {one.location}"
+        return Finding(check=check, status=WARNING, found=found, advice=advice)
+    advice = "start the daemon, and the sensor arctic_tasks on the Automation page of Dagster's UI"
+    return Finding(check=check, status=BAD, found=found, advice=advice)
+
+
+def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
+    here, of = consumer_partitions.c, consumer_rows.c
+    query = (
+        sa.select(of.name, sa.func.count())
+        .join(consumer_partitions, here.consumer_id == of.id)
+        .where(of.cluster == cluster, here.state == PartitionState.DISCARDED.value)
+        .group_by(of.name)
+        .order_by(of.name)
+    )
+    for name, count in tx.execute(query):
+        yield Finding(
+            check=f"consumer {name}",
+            status=WARNING,
+            found=f"{counted(count, 'partition')} given up",
+            advice=f"arctic consumers show {name} --state discarded says why, and "
+            f"arctic consumers retry {name} --all delivers again",
+        )

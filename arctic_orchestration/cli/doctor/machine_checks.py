@@ -1,0 +1,72 @@
+"""What ``arctic doctor`` finds of the machine: its clock and its disks."""
+
+import os
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import sqlite_file
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.quantities import format_bytes
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+#: Leases go by the database's time, cron ticks and timeouts by that of the process.
+_SKEW = timedelta(seconds=5)
+#: with less free space, databases and logs soon fail to write
+_FULL, _NEARLY = 100_000_000, 1_000_000_000
+
+
+def clock() -> list[Finding]:
+    """Whether this process and the state database agree on the time."""
+    settings = Settings.from_environment()
+    if sqlite_file(settings.database_url) is not None:
+        # SQLite has no clock but that of the process.
+        return []
+    database = Database(settings.database_url)
+    try:
+        with database.read() as tx:
+            before = utc_now()
+            theirs = database_time(tx)
+            after = utc_now()
+    except ArcticError:
+        # A check of its own says so.
+        return []
+    finally:
+        database.close()
+    # The answer was made at some moment between the two.
+    off = max(before - theirs, theirs - after, timedelta(0))
+    ahead = theirs < before
+    if off <= _SKEW:
+        found = "this process and the state database agree"
+        return [Finding(check="clock", status=GOOD, found=found)]
+    found = (
+        f"this process is {off.total_seconds():.0f} s {'ahead of' if ahead else 'behind'} the "
+        "state database: schedules fire at the wrong time"
+    )
+    advice = "set the clocks of both machines, for example by NTP"
+    return [Finding(check="clock", status=BAD, found=found, advice=advice)]
+
+
+def disk() -> list[Finding]:
+    """Whether there is space where Dagster and, on SQLite, the state database write."""
+    file = sqlite_file(Settings.from_environment().database_url)
+    folders = [Path(home) for home in [os.environ.get("DAGSTER_HOME")] if home]
+    folders += [file.absolute().parent] if file is not None else []
+    # By device: two folders on one disk are one finding.
+    disks = {folder.stat().st_dev: folder for folder in folders if folder.is_dir()}
+    return [_of_disk(folder) for folder in disks.values()]
+
+
+def _of_disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    found = f"{format_bytes(free)} free at {folder}"
+    if free < _FULL:
+        found += ": writes fail when it is full"
+        return Finding(check="disk", status=BAD, found=found, advice="make space on that disk")
+    if free < _NEARLY:
+        return Finding(check="disk", status=WARNING, found=found, advice="make space on that disk")
+    return Finding(check="disk", status=GOOD, found=found)

@@ -1,0 +1,134 @@
+"""What ``arctic doctor`` finds of the run coordinator and the daemon that works its queue."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
+
+from arctic_orchestration.cli.doctor.state_checks import Use, uses
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import sqlite_file
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.run_queue import pauses, waits
+from arctic_orchestration.run_queue.cli.context import Ruled, daemon_trouble
+from arctic_orchestration.run_queue.pauses import Paused
+from arctic_orchestration.run_queue.rules import KINDS, Rules
+from arctic_orchestration.run_queue.waits import LastPass
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+_CHECK = "run coordinator"
+
+
+def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
+    """Which class it is; of ours: its rules, the daemon's last pass, what is shut or paused now.
+
+    Must be the first that asks for the instance's run coordinator: Dagster hands out one that
+    refused its configuration when it is asked again.
+    """
+    try:
+        coordinator = instance.run_coordinator
+    except Exception as error:
+        said = str(error) if isinstance(error, ArcticError) else told_by_dagster(error)
+        advice = "mend run_coordinator in dagster.yaml as the message says"
+        return [Finding(check=_CHECK, status=BAD, found=said, advice=advice)]
+    name = type(coordinator).__name__
+    rules = getattr(coordinator, "rules", None)
+    if not isinstance(rules, Rules):
+        found = f"{name}, which has no rules: windows, groups and queues are ArcticRunCoordinator's"
+        return [Finding(check=_CHECK, status=GOOD, found=found)]
+    if rules.are_none:
+        found = f"{name} without rules: runs start as with Dagster's own class"
+        return [Finding(check=_CHECK, status=GOOD, found=found)]
+    last, paused = _noted(rules)
+    now = utc_now()
+    found = f"{name}: {_counted(rules)}"
+    trouble = daemon_trouble(cast(Ruled, coordinator), last, now)
+    if trouble is not None:
+        what, advice = trouble
+        return [
+            Finding(check=_CHECK, status=BAD, found=f"{found}; {what}", advice=advice),
+            *_held(rules, paused, now),
+        ]
+    if last is not None:
+        found += f"; last pass {format_moment(last.at)}"
+    return [Finding(check=_CHECK, status=GOOD, found=found), *_held(rules, paused, now)]
+
+
+def run_launcher(instance: "DagsterInstance") -> list[Finding]:
+    """Whether runs of schedules claim their job when they begin; no failure where they do not."""
+    launcher, check = type(instance.run_launcher), "run launcher"
+    if any(base.__name__ == "ArcticRunLauncher" for base in launcher.__mro__):
+        return [Finding(check=check, status=GOOD, found=launcher.__name__)]
+    if Use.SCHEDULES not in uses():
+        return []
+    return [
+        Finding(
+            check=check,
+            status=WARNING,
+            found=f"{launcher.__name__}: a slow run that was given up may begin after all, beside "
+            "the job's next attempt",
+            advice="in dagster.yaml, unless runs start in containers: run_launcher: "
+            "{module: arctic_orchestration.run_launcher, class: ArcticRunLauncher}",
+        )
+    ]
+
+
+def has_rules(instance: "DagsterInstance") -> bool:
+    """Whether the run coordinator is ours, and has rules."""
+    try:
+        rules = getattr(instance.run_coordinator, "rules", None)
+    except Exception:
+        return False
+    return isinstance(rules, Rules) and not rules.are_none
+
+
+def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
+    settings = Settings.from_environment()
+    file = sqlite_file(settings.database_url)
+    # Looking must neither make a database nor migrate one.
+    if file is not None and not file.exists():
+        return None, pauses.in_force(rules, [])
+    database = Database(settings.database_url)
+    try:
+        if database.revision() != SCHEMA_REVISION:
+            return None, pauses.in_force(rules, [])
+        with database.read() as tx:
+            said = pauses.said(tx, settings.cluster)
+            return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, said)
+    finally:
+        database.close()
+
+
+def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
+    """What holds back runs now: windows that are closed are as usual, a pause may be forgotten."""
+    closed = [
+        f"{name} until {format_moment(window.opens_at(now))}"
+        for name, window in rules.windows.items()
+        if not window.is_open(now)
+    ]
+    findings = []
+    if rules.windows:
+        found = f"closed: {', '.join(closed)}" if closed else f"all {len(rules.windows)} are open"
+        findings.append(Finding(check="windows", status=GOOD, found=found))
+    if paused:
+        found = "; ".join(pause.text for pause in paused.values())
+        commands = [
+            f"arctic queues resume {name}{' --group' if kind == 'group' else ''}"
+            for kind, name in paused
+        ]
+        advice = f"if it was forgotten: {', '.join(commands)}"
+        findings.append(Finding(check="paused", status=WARNING, found=found, advice=advice))
+    return findings
+
+
+def _counted(rules: Rules) -> str:
+    counts = {kind: len(rules.named(kind)) for kind in KINDS}
+    parts = [
+        f"{count} {kind[:-1] if count == 1 else kind}" for kind, count in counts.items() if count
+    ]
+    return ", ".join(parts) or f"levels age by one in {rules.seconds_per_level}s"

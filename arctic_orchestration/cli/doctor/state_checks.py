@@ -1,0 +1,173 @@
+"""The state database as ``arctic doctor`` finds it, and what it is used for."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from arctic_orchestration import private_files
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.display import counted, moment
+from arctic_orchestration.console.findings import GOOD, WARNING, Finding
+from arctic_orchestration.console.state import readable_database, sqlite_file
+from arctic_orchestration.consumers.store import IS_THERE
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.freshness import definitions
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_cycles import stored_cycles
+from arctic_orchestration.schedules.unknown_names import remarks_of_location
+from arctic_orchestration.schedules.views.deferred import deferred
+from arctic_orchestration.schedules.views.locations import list_locations
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.compaction_tables import compaction_tables
+from arctic_orchestration.state.consumer_tables import consumers
+from arctic_orchestration.state.freshness_tables import task_definitions, tasks
+from arctic_orchestration.state.tables import schedules
+
+#: remarks on schedules that one line shows
+_SHOWN = 5
+
+
+class Use(StrEnum):
+    """What somebody may use, with or without the others."""
+
+    SCHEDULES = "schedules"
+    TASKS = "tasks"
+    CONSUMERS = "consumers"
+    #: of all, it alone works without Dagster
+    COMPACTION = "compaction"
+
+
+_ROWS = (
+    (Use.SCHEDULES, sa.select(schedules)),
+    (Use.TASKS, sa.select(task_definitions)),
+    (Use.TASKS, sa.select(tasks)),
+    (Use.CONSUMERS, sa.select(consumers).where(IS_THERE)),
+    (Use.COMPACTION, sa.select(compaction_tables)),
+)
+
+
+#: the file of SQLite itself, and what it makes beside it
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+def permissions() -> list[Finding]:
+    """Whether others than its owner may read the state database, where it is a file."""
+    file = sqlite_file(Settings.from_environment().database_url)
+    if file is None or not file.exists():
+        return []
+    check, paths = "permissions", [Path(f"{file}{suffix}") for suffix in _BESIDE]
+    exposed = private_files.exposed(paths)
+    if not exposed:
+        return [Finding(check=check, status=GOOD, found=f"only its owner can read {file}")]
+    names = " ".join(shlex.quote(str(path)) for path in exposed)
+    return [
+        Finding(
+            check=check,
+            status=WARNING,
+            found=f"others can read or write {names}, which hold run configuration and metadata",
+            advice=f"chmod 600 {names}",
+        )
+    ]
+
+
+def locations() -> list[Finding]:
+    """The locations of the cluster whose dispatchers do not tick."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            found = list_locations(tx, settings.cluster, utc_now())
+            of_schedules = [
+                finding
+                for listed in found
+                for finding in _schedules(tx, location_named(tx, settings.cluster, listed.name))
+            ]
+    finally:
+        database.close()
+    return of_schedules + [
+        Finding(
+            check=f"location {listed.name}",
+            status=WARNING,
+            found=f"last tick {moment(listed.ticked_at) or 'never'}; "
+            f"{counted(listed.schedules, 'schedule')}, {counted(listed.waiting, 'job')} waiting",
+            advice=f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
+            f" NEW; if it is gone: arctic locations delete {listed.name}",
+        )
+        for listed in found
+        if not listed.alive
+    ]
+
+
+def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
+    """The schedules of a location that can never fire, or never stop, and unmatched arrivals."""
+    store = ScheduleStore()
+    if in_vain := remarks_of_location(tx, store, location):
+        yield Finding(
+            check=f"schedules of {location.name}",
+            status=WARNING,
+            found=_some([text for _, text in in_vain]),
+            advice="mend the schedule or the code: it waits for, or runs, what is not there",
+        )
+    if endless := [cycle for cycle in stored_cycles(tx, store, location) if cycle.endless]:
+        yield Finding(
+            check=f"cycles of {location.name}",
+            status=WARNING,
+            found=_some([str(cycle) for cycle in endless]),
+            advice="change a trigger, or add a minimum_interval, rate, delay or window",
+        )
+    unmatched, total = deferred(tx, location, limit=1)
+    if unmatched:
+        yield Finding(
+            check=f"unmatched arrivals of {location.name}",
+            status=WARNING,
+            found=f"{counted(total, 'arrival')} without a target partition, "
+            f"the newest {unmatched[0]}",
+            advice=f"see: arctic events unmatched --location {shlex.quote(location.name)}",
+        )
+
+
+def _some(remarks: Sequence[str]) -> str:
+    more = len(remarks) - _SHOWN
+    shown = "; ".join(remarks[:_SHOWN])
+    return shown + (f"; and {more} more" if more > 0 else "")
+
+
+def sends_notices() -> bool:
+    """Whether a code location ticks, and so sends what people are to be told; or is not known."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return True
+    try:
+        with database.read() as tx:
+            now = utc_now()
+            alive = any(one.alive for one in list_locations(tx, settings.cluster, now))
+            tasks_tick = {cluster for cluster, _ in definitions.seen_lately(tx, now)}
+            return alive or settings.cluster in tasks_tick
+    finally:
+        database.close()
+
+
+def uses() -> frozenset[Use]:
+    """What the state database knows something of; nothing, where it cannot be read."""
+    try:
+        database = readable_database(Settings.from_environment())
+    except ArcticError:
+        # A check of its own says so.
+        return frozenset()
+    if database is None:
+        return frozenset()
+    try:
+        with database.read() as tx:
+            known = sa.select(*(sa.exists(rows) for _, rows in _ROWS))
+            found = tx.execute(known).one()
+    finally:
+        database.close()
+    return frozenset(use for (use, _), has in zip(_ROWS, found, strict=True) if has)

@@ -1,0 +1,97 @@
+"""Which catalog a state database is about: one.
+
+Tables are known by their names. A second catalog with the same state database would find the tables
+of the first one gone: it would cancel their tasks, and drop what was merged. So the first that
+works on a state database writes down which catalog it has; whoever has another one is refused.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import compaction_catalog
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+_THE_ONE = 1
+
+
+def identity_of(catalog: Catalog) -> str:
+    """A text by which a catalog is told from others, whoever opens it, and without passwords.
+
+    Its name, and where it is. A catalog in a database is its name and that database: a file by its
+    resolved path, a server without user and password. Any other is its name, address and warehouse.
+    """
+    properties = catalog.properties
+    uri = properties.get("uri", "")
+    scheme = uri.split("://", 1)[0].split("+", 1)[0]
+    if scheme == "sqlite":
+        return f"{catalog.name} in {_file(uri)}"
+    where = _without_user(uri) if uri else properties.get("type", "no address")
+    if scheme in ("postgresql", "postgres", "mysql"):
+        return f"{catalog.name} at {where}"
+    warehouse = properties.get("warehouse", "").rstrip("/")
+    return f"{catalog.name} at {where}" + (f", warehouse {warehouse}" if warehouse else "")
+
+
+def require_same(database: Database, catalog: Catalog) -> None:
+    """Makes sure that a state database is about this catalog; the first that asks is right.
+
+    Errors:
+        ConfigurationError: it is about another one; the message names both, and what to do.
+        DatabaseUnavailable: the state database did not answer.
+    """
+    ours = identity_of(catalog)
+    with database.read() as tx:
+        theirs = known(tx)
+    if theirs is None:
+        with database.begin() as tx:
+            new = dialect.insert(tx, compaction_catalog).values(
+                id=_THE_ONE, identity=ours, since=database_time(tx)
+            )
+            tx.execute(new.on_conflict_do_nothing())
+            theirs = known(tx)
+    if theirs != ours:
+        raise ConfigurationError(
+            f"The state database is about the catalog {theirs}, and not about {ours}. Give this "
+            "one a state database of its own: ARCTIC_DATABASE_URL. If it is the same catalog, and "
+            "has moved: arctic compaction forget-catalog"
+        )
+
+
+def known(tx: sa.Connection) -> str | None:
+    """The catalog that the state database is about; none: nobody has worked on it yet."""
+    found: str | None = tx.execute(sa.select(compaction_catalog.c.identity)).scalar()
+    return found
+
+
+def forget(tx: sa.Connection) -> str | None:
+    """Forgets which catalog the state database is about; the next that works on it is right.
+
+    Returns:
+        which one it was about; none: none.
+    """
+    return tx.execute(
+        sa.delete(compaction_catalog).returning(compaction_catalog.c.identity)
+    ).scalar()
+
+
+def _file(uri: str) -> str:
+    """The file of a SQLite database, however its path is written."""
+    database = sa.make_url(uri).database
+    if not database or database == ":memory:":
+        return "memory"
+    return str(Path(database).expanduser().resolve())
+
+
+def _without_user(uri: str) -> str:
+    """An address without user, password and driver, and without what may be written or not."""
+    parts = urlsplit(uri)
+    if not parts.netloc:
+        return uri
+    host = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme.split('+', 1)[0]}://{host}{parts.path.rstrip('/')}"

@@ -1,0 +1,35 @@
+"""``arctic compaction``: small files of lake tables that are merged into larger ones."""
+
+import typer
+
+from arctic_orchestration.compaction.cli import explain as compaction_explained
+from arctic_orchestration.compaction.cli import forget_catalog as compaction_catalog
+from arctic_orchestration.compaction.cli import maintenance as compaction_maintenance
+from arctic_orchestration.compaction.cli import plan as compaction_plan
+from arctic_orchestration.compaction.cli import queues as compaction_queues
+from arctic_orchestration.compaction.cli import records as compaction_records
+from arctic_orchestration.compaction.cli import run as compaction_run
+from arctic_orchestration.compaction.cli import serve as compaction_service
+from arctic_orchestration.compaction.cli import tables as compaction_tables
+from arctic_orchestration.compaction.cli import tasks as compaction_tasks
+
+app = typer.Typer(no_args_is_help=True)
+app.command(name="status")(compaction_tables.status)
+app.command(name="explain")(compaction_explained.explain)
+app.command(name="plan")(compaction_plan.plan)
+app.add_typer(compaction_queues.app, name="queues")
+app.command(name="map")(compaction_tables.map_)
+app.command(name="unmap")(compaction_tables.unmap)
+app.command(name="tasks")(compaction_tasks.tasks)
+app.command(name="task")(compaction_tasks.task)
+app.command(name="retry")(compaction_tasks.retry)
+app.command(name="cancel")(compaction_tasks.cancel)
+app.command(name="records")(compaction_records.records)
+app.command(name="run")(compaction_run.run)
+app.command(name="tick")(compaction_service.tick)
+app.command(name="serve")(compaction_service.serve)
+app.command(name="due")(compaction_tables.due)
+app.command(name="wake")(compaction_tables.wake)
+app.command(name="forget-catalog")(compaction_catalog.forget_catalog)
+app.command(name="expire-snapshots")(compaction_maintenance.expire_snapshots)
+app.command(name="remove-orphans")(compaction_maintenance.remove_orphans)

@@ -1,0 +1,88 @@
+"""How tables lie on the disk, read for several at once; one that hangs holds back no other."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from arctic_orchestration.compaction.cli.context import Lake
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.quantities import format_duration
+
+if TYPE_CHECKING:
+    from arctic_orchestration.lake.manifests import TableNumbers
+
+#: how long a table may take to answer
+PATIENCE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadTable:
+    """What a table's metadata and manifests say."""
+
+    #: none: they could not be read
+    numbers: "TableNumbers | None" = None
+    #: whether its properties let it be compacted
+    enabled: bool = True
+    #: why its metadata could not be read; none: it could, or did not answer
+    error: ArcticError | None = None
+    #: why there are no numbers, for people
+    trouble: str | None = None
+
+
+def read_tables(
+    lake: Lake, names: Sequence[str], patience: timedelta = PATIENCE
+) -> dict[str, ReadTable]:
+    """Reads tables by name; those that take longer than ``patience`` are not waited for.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer before any table was read.
+    """
+    late = f"did not answer within {format_duration(patience)}"
+    read = dict.fromkeys(names, ReadTable(trouble=late))
+    if not names:
+        return read
+    # It is made once, before several threads ask for it.
+    _ = lake.catalog
+
+    def hear(ended: Ended[ReadTable]) -> bool:
+        error = ended.error
+        if isinstance(error, ArcticError):
+            read[ended.table] = ReadTable(error=error, trouble=_one_line(error))
+        elif error is not None:
+            raise error
+        elif ended.result is not None:
+            read[ended.table] = ended.result
+        return True
+
+    pool = TablePool(limit=patience)
+    # As long as all of them would take if each took all of its time.
+    longest = patience * (math.ceil(len(names) / pool.at_once) + 1)
+    jobs: TableJobs[ReadTable] = TableJobs(pool)
+    jobs.run(names, lambda name: _read(lake, name), hear, longest.total_seconds())
+    return read
+
+
+def _read(lake: Lake, name: str) -> ReadTable:
+    from arctic_orchestration.lake.manifests import table_numbers
+
+    table = lake.table(name)
+    try:
+        policy = Policy.of(table.properties, name)
+    except ArcticError:
+        # The planner says so, in the table's row; its files can be counted all the same.
+        policy = Policy()
+    try:
+        numbers = table_numbers(
+            table, target_bytes=policy.target_size, small_bytes=policy.done_size
+        )
+    except (ArcticError, OSError) as error:
+        return ReadTable(enabled=policy.enabled, trouble=_one_line(error))
+    return ReadTable(numbers=numbers, enabled=policy.enabled)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,197 @@
+"""``arctic compaction plan``: which files would be merged with which, what comes of it, and why."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.cli.context import (
+    Opened,
+    TableArgument,
+    opened_compaction,
+    working,
+)
+from arctic_orchestration.compaction.cli.task import file_json, print_files
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import LeftAlone, TablePlan
+from arctic_orchestration.compaction.queue.offers import Offered
+from arctic_orchestration.compaction.queue.task import PlannedTask
+from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.quantities import format_bytes, iso
+
+#: so many tasks are shown with their files
+_TASKS_SHOWN = 20
+#: so many of their files
+_FILES_SHOWN = 10
+
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Whatever can be better is made better, also below thresholds."),
+]
+
+
+def plan(
+    table: TableArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only shows it; nothing is offered.")
+    ] = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What is to be merged in a table: files, bins, kind, gain and why; offers it to its queue.
+
+    The planner's next plan of the table replaces what no worker has claimed by then, unless it was
+    asked for with --force.
+    """
+    now = utc_now()
+    with opened_compaction(makes=True) as state:
+        # First, so that a name that is none says which there are.
+        Policy.of(state.table(table).properties, table)
+        with working("reading manifests"):
+            if dry_run:
+                made, offered = plan_now(state, table, now, force=force), None
+            else:
+                from arctic_orchestration.compaction.run_once import offer_now
+
+                made, offered = offer_now(
+                    state.database, state.catalog, table, now, force=force, by=state.actor
+                )
+    if as_json:
+        print_json({"table": table, "dry_run": dry_run, **plan_json(made), **offer_json(offered)})
+        return
+    print_plan(table, made)
+    if offered is not None:
+        console().print()
+        console().print(escape(offer_text(offered)))
+
+
+def plan_now(state: Opened, table: str, now: datetime, *, force: bool = False) -> TablePlan:
+    """What would be merged in a table now; nothing is written.
+
+    Errors:
+        NotFound: the catalog has no such table.
+        InvalidDefinition: a property of the table cannot be used.
+        LakeError: the catalog or a manifest cannot be read.
+    """
+    from arctic_orchestration.compaction.planning.table_planner import plan_table
+
+    return plan_table(state.database, state.catalog, table, now, forced=force)
+
+
+def print_plan(table: str, plan: TablePlan) -> None:
+    """Prints a plan: its tasks with their files, and what is left alone."""
+    out = console()
+    out.print(f"[bold]{escape(table)}[/]: {escape(plan.gain)}")
+    for number, task in enumerate(plan.tasks[:_TASKS_SHOWN], 1):
+        out.print()
+        of = f" of {escape(task.partition)}" if task.partition else ""
+        out.print(f"[bold]{number}. {task.kind} merge{of}[/]: {escape(task.gain)}")
+        out.print(f"[dim]because[/] {escape(task.reason)}")
+        print_files(task.group.files, None, most=_FILES_SHOWN)
+    more = len(plan.tasks) - _TASKS_SHOWN
+    if more > 0:
+        out.print(f"[dim]and {counted(more, 'task')} more: --json has all of them[/]")
+    left = plan.left_alone()
+    if left:
+        out.print()
+        print_left_alone(left)
+    if plan.look_again_at is not None:
+        out.print(f"[dim]with the same files, another plan at the earliest at[/] "
+                  f"{moment(plan.look_again_at)}")  # fmt: skip
+
+
+def print_left_alone(left: Sequence[LeftAlone]) -> None:
+    """Prints which partitions nothing is planned for, by cause."""
+    shown = Rows("left alone", "partitions", "files", "why", text="why")
+    for one in left:
+        shown.add(str(one.partitions), str(one.files), escape(left_text(one)))
+    shown.print()
+
+
+def left_text(one: LeftAlone) -> str:
+    """Why partitions are left alone, with the first of them."""
+    examples = "; ".join(one.examples)
+    return f"{one.left.value} ({examples})" if examples else one.left.value
+
+
+def plan_json(plan: TablePlan) -> dict[str, Any]:
+    """A plan for programs; its keys do not change."""
+    return {
+        "snapshot_id": plan.snapshot_id,
+        "files": plan.files,
+        "bytes": plan.bytes,
+        "refused": plan.refused,
+        "gain": plan.gain,
+        "look_again_at": iso(plan.look_again_at),
+        "tasks": [_task_json(task) for task in plan.tasks],
+        "partitions": [
+            {
+                "partition": one.name,
+                "files": one.files,
+                "bytes": one.bytes,
+                "fragments": one.fragments,
+                "undersized": one.undersized,
+                "oversized": one.oversized,
+                "with_deletes": one.with_deletes,
+                "delete_files": one.delete_files,
+                "kind": one.kind and one.kind.value,
+                "tasks": one.tasks,
+                "merged_files": one.merged_files,
+                "left": one.left and one.left.name.lower(),
+                "because": one.reason,
+                "notes": list(one.notes),
+            }
+            for one in plan.partitions
+        ],
+    }
+
+
+def offer_text(offered: Offered) -> str:
+    """What became of a plan, on a line."""
+    if offered.stale:
+        return "nothing is offered: another plan or a commit was first; plan again"
+    said = [f"{counted(len(offered.taken), 'task')} offered"]
+    if offered.kept:
+        said.append(f"{len(offered.kept)} waited already")
+    if offered.superseded:
+        said.append(f"{len(offered.superseded)} replaced")
+    if offered.blocked:
+        size = format_bytes(sum(task.bytes for task in offered.blocked))
+        said.append(f"{len(offered.blocked)} of {size} found no room: the table stays due")
+    if offered.busy:
+        said.append(f"{len(offered.busy)} have files of tasks under way")
+    return ", ".join(said)
+
+
+def _task_json(task: PlannedTask) -> dict[str, Any]:
+    return {
+        "kind": task.kind.value,
+        "partition": task.partition,
+        "files": len(task.group.files),
+        "delete_files": len(task.group.delete_files),
+        "small_files": task.small_files,
+        "bytes": task.bytes,
+        "gain": task.gain,
+        "because": task.reason,
+        "data_files": [file_json(file) for file in task.group.files],
+    }
+
+
+def offer_json(offered: Offered | None) -> dict[str, Any]:
+    """What became of a plan, for programs; its keys do not change."""
+    if offered is None:
+        return {"offered": None}
+    return {
+        "offered": {
+            "taken": list(offered.taken),
+            "kept": list(offered.kept),
+            "superseded": list(offered.superseded),
+            "blocked": len(offered.blocked),
+            "busy": len(offered.busy),
+            "stale": offered.stale,
+        }
+    }

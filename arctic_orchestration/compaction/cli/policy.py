@@ -1,0 +1,81 @@
+"""The policy of a table as people read it: each property, its value, and where that is from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from arctic_orchestration.compaction.planning.policy import PREFIX, Policy
+from arctic_orchestration.quantities import format_duration, format_size
+
+_TARGET = "write.target-file-size-bytes"
+_SHORT = 8
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _queue(value: str | None) -> str:
+    return value or "none is named"
+
+
+def _interval(value: timedelta | None) -> str:
+    return "never" if value is None else format_duration(value)
+
+
+def _size(value: int) -> str:
+    """As it is written where that is short, else nearly."""
+    exact = format_size(value)
+    return exact if len(exact) <= _SHORT else f"about {value / 1024**2:.1f}MiB"
+
+
+#: the property without its prefix, the field of the policy, and how its value is written
+PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("enabled", "enabled", _truth),
+    ("queue", "queue", _queue),
+    ("level", "level", _text),
+    ("target-size", "target_size", _size),
+    ("fragment-size", "fragment_size", _size),
+    ("done-size", "done_size", _size),
+    ("split-size", "split_size", _size),
+    ("minor.min-files", "minor_min_files", _text),
+    ("minor.interval", "minor_interval", _interval),
+    ("major.min-files", "major_min_files", _text),
+    ("major.interval", "major_interval", _interval),
+    ("major.delete-files", "major_delete_files", _text),
+    ("major.deleted-rows", "major_deleted_rows", _text),
+    ("max-task-size", "max_task_size", _size),
+    ("max-files", "max_files", _text),
+    ("check-interval", "check_interval", format_duration),
+    ("commit-interval", "commit_interval", format_duration),
+    ("retry-interval", "retry_interval", format_duration),
+    ("attempts", "attempts", _text),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One property of a policy."""
+
+    #: without the prefix ``arctic.compaction.``
+    name: str
+    value: str
+    #: the property of the table that says so; none: it is the default
+    property: str | None
+
+
+def policy_lines(policy: Policy, properties: Mapping[str, str]) -> list[Line]:
+    """All properties, with what is in force."""
+    lines = []
+    for name, field, write in PROPERTIES:
+        source = PREFIX + name if PREFIX + name in properties else None
+        if source is None and name == "target-size" and _TARGET in properties:
+            source = _TARGET
+        value = write(getattr(policy, field))
+        lines.append(Line(name=name, value=value, property=source))
+    return lines

@@ -1,0 +1,233 @@
+"""``arctic compaction queues``: where merge tasks wait for workers."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.cli.context import opened_compaction, positive_duration
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.queues import (
+    CAPACITY,
+    CompactionQueue,
+    QueueCounts,
+    QueueState,
+)
+from arctic_orchestration.compaction.queue.task import WAITING, TaskState
+from arctic_orchestration.compaction.work.workers import Worker, live_workers
+from arctic_orchestration.console.display import Rows, console, counted, print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.state import audit
+
+app = typer.Typer(help="Queues of merge tasks.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
+_CAPACITY = "How many live tasks it takes; a table that finds no room stays due."
+_LEVEL = "Of two queues that have had their shares alike, the higher level goes first."
+_SHARE = "Workers that serve several queues divide themselves by it."
+_TIMEOUT = "How long an attempt at a task may take: 2h. Then it counts as lost."
+_MAX_WORKERS = "How many worker runs are requested for it at once; 0: people start its workers."
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """All queues, the highest level first: what waits, what is worked on, and by whom."""
+    with opened_compaction() as state, state.database.read() as tx:
+        found = queues.counted(tx)
+        workers = {one.queue.name: live_workers(tx, one.queue.name) for one in found}
+    if as_json:
+        print_json({"queues": [_json(one, workers[one.queue.name]) for one in found]})
+        return
+    shown = Rows(
+        counted(len(found), "queue"),
+        *("queue", "level", "share", "tasks", "waiting", "claimed", "merged", "tables", "workers"),
+        "",
+        text="",
+    )
+    for one in found:
+        queue, serving = one.queue, workers[one.queue.name]
+        shown.add(
+            escape(queue.name),
+            str(queue.level),
+            str(queue.share),
+            f"{one.live} of {queue.capacity}",
+            str(_waiting(one) or ""),
+            str(one.states.get(TaskState.CLAIMED, "")),
+            str(one.states.get(TaskState.MERGED, "")),
+            str(one.tables or ""),
+            str(len(serving) or ""),
+            _trouble(one, serving),
+        )
+    shown.print()
+
+
+@app.command()
+def add(
+    name: NameArgument,
+    capacity: Annotated[int, typer.Option(help=_CAPACITY)] = CAPACITY,
+    level: Annotated[int, typer.Option(help=_LEVEL)] = 0,
+    share: Annotated[int, typer.Option(help=_SHARE)] = 1,
+    max_workers: Annotated[int, typer.Option("--max-workers", help=_MAX_WORKERS)] = 1,
+    execution_timeout: Annotated[str, typer.Option(help=_TIMEOUT)] = "2h",
+    as_json: JsonOption = False,
+) -> None:
+    """Adds a queue; tables come to it by their property, or by: arctic compaction map."""
+    queue = CompactionQueue(
+        name=name,
+        capacity=capacity,
+        level=level,
+        share=share,
+        max_workers=max_workers,
+        execution_timeout_seconds=_timeout(execution_timeout),
+    )
+    with opened_compaction(makes=True) as state, state.database.begin() as tx:
+        queues.add_queue(tx, queue, utc_now())
+        details = _queue_json(queue)
+        audit.record(tx, state.actor, "compaction", "queues add", name, **details)
+    _say(queue, "is added", as_json)
+
+
+@app.command()
+def update(
+    name: NameArgument,
+    capacity: Annotated[int | None, typer.Option(help=_CAPACITY)] = None,
+    level: Annotated[int | None, typer.Option(help=_LEVEL)] = None,
+    share: Annotated[int | None, typer.Option(help=_SHARE)] = None,
+    max_workers: Annotated[int | None, typer.Option("--max-workers", help=_MAX_WORKERS)] = None,
+    execution_timeout: Annotated[str | None, typer.Option(help=_TIMEOUT)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Changes what is given. A smaller capacity takes nothing away that is there."""
+    seconds = None if execution_timeout is None else _timeout(execution_timeout)
+    if capacity is level is share is max_workers is seconds is None:
+        expected = (
+            "one of --capacity, --level, --share, --max-workers, --execution-timeout; "
+            "nothing was changed"
+        )
+        raise InvalidInput("options", None, expected)
+    with opened_compaction() as state, state.database.begin() as tx:
+        queue = queues.update_queue(
+            tx,
+            name,
+            capacity=capacity,
+            level=level,
+            share=share,
+            max_workers=max_workers,
+            execution_timeout_seconds=seconds,
+        )
+        details = _queue_json(queue)
+        audit.record(tx, state.actor, "compaction", "queues update", name, **details)
+    _say(queue, "is changed", as_json)
+
+
+@app.command()
+def pause(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let no worker claim tasks of a queue. Merges under way are finished and committed."""
+    _set_state(name, "pause", QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
+
+
+@app.command()
+def drain(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let a queue take no new tasks. What waits is merged; its tables stay due."""
+    does = "takes no new tasks; what waits is merged"
+    _set_state(name, "drain", QueueState.DRAINING, does, as_json)
+
+
+@app.command()
+def resume(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Let a queue that was paused or drained take tasks, and workers claim them."""
+    _set_state(name, "resume", QueueState.OPEN, "takes tasks, and workers claim them", as_json)
+
+
+def _set_state(name: str, action: str, state: QueueState, does: str, as_json: bool) -> None:
+    with opened_compaction() as opened, opened.database.begin() as tx:
+        before = queues.set_state(tx, name, state)
+        if before is not state:
+            details = {"before": before.value}
+            audit.record(tx, opened.actor, "compaction", f"queues {action}", name, **details)
+    if as_json:
+        print_json({"queue": name, "state": state.value, "before": before.value})
+        return
+    already = " already" if before is state else ""
+    console().print(f"compaction queue {escape(name)}{already} {does}")
+
+
+def _timeout(text: str) -> int:
+    duration = positive_duration("--execution-timeout", text)
+    if duration < timedelta(seconds=1):
+        raise InvalidInput("--execution-timeout", text, "a duration of at least 1s")
+    return int(duration.total_seconds())
+
+
+@app.command()
+def delete(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Removes a queue that has neither live tasks nor tables."""
+    with opened_compaction() as state, state.database.begin() as tx:
+        queues.delete_queue(tx, name)
+        audit.record(tx, state.actor, "compaction", "queues delete", name)
+    if as_json:
+        print_json({"queue": name, "deleted": True})
+    else:
+        console().print(f"compaction queue {escape(name)} is deleted")
+
+
+def _say(queue: CompactionQueue, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"queue": _queue_json(queue)})
+        return
+    console().print(
+        f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
+        f"level {queue.level}, share {queue.share}, "
+        f"at most {counted(queue.max_workers, 'worker')} requested, execution timeout "
+        f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}"
+    )
+
+
+def _waiting(one: QueueCounts) -> int:
+    return sum(one.states.get(state, 0) for state in WAITING)
+
+
+def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
+    said = []
+    if one.queue.state is QueueState.PAUSED:
+        said.append("paused: no worker claims its tasks")
+    if one.queue.state is QueueState.DRAINING:
+        said.append("draining: it takes no new tasks")
+    elif not one.room:
+        said.append("full: tables that find no room stay due")
+    if _waiting(one) and not workers:
+        said.append("no worker serves it")
+    return f"[yellow]{'; '.join(said)}[/]" if said else ""
+
+
+def _queue_json(queue: CompactionQueue) -> dict[str, Any]:
+    return {
+        "queue": queue.name,
+        "capacity": queue.capacity,
+        "level": queue.level,
+        "share": queue.share,
+        "max_workers": queue.max_workers,
+        "execution_timeout_seconds": queue.execution_timeout_seconds,
+        "state": queue.state.value,
+    }
+
+
+def _json(one: QueueCounts, workers: list[Worker]) -> dict[str, Any]:
+    """A queue for programs; its keys do not change."""
+    return {
+        **_queue_json(one.queue),
+        "tasks": one.live,
+        "room": one.room,
+        "waiting": _waiting(one),
+        "claimed": one.states.get(TaskState.CLAIMED, 0),
+        "merged": one.states.get(TaskState.MERGED, 0),
+        "tables": one.tables,
+        "workers": [
+            {"worker": worker.id, "parallelism": worker.parallelism, "host": worker.host}
+            for worker in workers
+        ],
+    }

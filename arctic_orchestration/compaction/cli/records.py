@@ -1,0 +1,94 @@
+"""``arctic compaction records``: what was committed, a line a snapshot."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.cli.context import opened_compaction
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.commit.records import records as read_records
+from arctic_orchestration.console.display import Rows, console, counted, moment, print_json, seconds
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.quantities import format_bytes, iso
+
+
+def records(
+    table: Annotated[str | None, typer.Option(help="Only of this table.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """The newest commits of compaction, newest first."""
+    with opened_compaction() as state, state.database.read() as tx:
+        if table is not None:
+            tables.table_named(tx, table)
+        found = read_records(tx, table=table, limit=limit)
+    if as_json:
+        print_json({"records": [record_json(record) for record in found]})
+        return
+    if not found:
+        console().print("no such records")
+        return
+    print_records(None, found)
+
+
+def print_records(title: str | None, found: list[CompactionRecord]) -> None:
+    """Prints records as a table."""
+    shown = Rows(
+        title,
+        *("at", "table", "snapshot", "tasks", "files", "size", "rows", "merged in", "waited"),
+        "how",
+        text="how",
+    )
+    for record in found:
+        shown.add(
+            moment(record.at),
+            escape(record.table),
+            str(record.snapshot_id),
+            str(len(record.tasks)),
+            f"{record.files_in} → {record.files_out}",
+            f"{format_bytes(record.bytes_in)} → {format_bytes(record.bytes_out)}",
+            str(record.rows),
+            seconds(record.merge_seconds),
+            seconds(record.waited_seconds),
+            escape(_how(record)),
+        )
+    shown.print()
+
+
+def record_json(record: CompactionRecord) -> dict[str, Any]:
+    """A record for programs; its keys do not change."""
+    return {
+        "table": record.table,
+        "snapshot_id": record.snapshot_id,
+        "at": iso(record.at),
+        "tasks": list(record.tasks),
+        "files_in": record.files_in,
+        "files_out": record.files_out,
+        "delete_files_removed": record.delete_files_removed,
+        "bytes_in": record.bytes_in,
+        "bytes_out": record.bytes_out,
+        "rows": record.rows,
+        "rows_deleted": record.rows_deleted,
+        "merge_seconds": record.merge_seconds,
+        "waited_seconds": record.waited_seconds,
+        "ways": dict(record.ways),
+    }
+
+
+def _how(record: CompactionRecord) -> str:
+    said = [ways_text(record.ways)]
+    if record.rows_deleted:
+        said.append(f"{counted(record.rows_deleted, 'deleted row')} left out")
+    if record.delete_files_removed:
+        said.append(f"{counted(record.delete_files_removed, 'delete file')} removed")
+    return ", ".join(filter(None, said))
+
+
+def ways_text(ways: Mapping[str, int]) -> str:
+    """Which ways merges went: ``append``, or ``2 append, 1 decode``."""
+    if len(ways) == 1:
+        return next(iter(ways))
+    return ", ".join(f"{count} {way}" for way, count in sorted(ways.items()))

@@ -1,0 +1,191 @@
+"""What each live task of a table waits for, and how long that can be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue import queues, ranking, task_store
+from arctic_orchestration.compaction.queue.task import LIVE, Task, TaskState
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.work.attempt import Attempt
+from arctic_orchestration.compaction.work.attempts import attempts_of
+from arctic_orchestration.compaction.work.workers import Worker, live_workers
+from arctic_orchestration.console.display import counted, seconds, span
+from arctic_orchestration.quantities import format_moment, iso
+from arctic_orchestration.state.compaction_tables import (
+    compaction_attempts,
+    compaction_tables,
+    compaction_tasks,
+)
+
+#: so many attempts of a queue say how long a merge takes
+_ATTEMPTS_READ = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueNow:
+    """What decides how long tasks of a queue wait."""
+
+    queue: queues.CompactionQueue
+    workers: Sequence[Worker]
+    #: of the tables that are in it
+    highest_level: int
+    #: how long one of its last attempts took at most; none: none has ended yet
+    longest: timedelta | None
+
+    @property
+    def slots(self) -> int:
+        """How many tasks its workers have at once, all in all."""
+        return sum(worker.parallelism for worker in self.workers)
+
+    def claimed_by(self, task: Task) -> datetime | None:
+        """The latest moment at which a waiting task is claimed; none: that cannot be said.
+
+        For as long as the workers that there are have no pause, no merge takes longer than those
+        of late, and nobody changes the queue or the levels.
+        """
+        paused = self.queue.state is queues.QueueState.PAUSED
+        if not self.slots or self.longest is None or paused:
+            return None
+        return task.waiting_since + ranking.waits_at_most(
+            task.level,
+            highest_level=max(self.highest_level, task.level),
+            capacity=self.queue.capacity,
+            slots=self.slots,
+            longest=self.longest,
+            attempts=task.max_attempts,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A live task, and what it waits for."""
+
+    task: Task
+    #: how many of its queue go first; none: it does not wait for a worker
+    ahead: int | None
+    text: str
+    #: no task that is offered after that goes first; none: it does not wait for a worker
+    overtaken_until: datetime | None
+    claimed_by: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs; its keys do not change."""
+        task = self.task
+        return {
+            "task": task.id,
+            "state": task.state.value,
+            "kind": task.kind.value,
+            "partition": task.partition,
+            "gain": task.gain,
+            "waiting_since": iso(task.waiting_since),
+            "ahead": self.ahead,
+            "overtaken_until": iso(self.overtaken_until),
+            "claimed_by": iso(self.claimed_by),
+            "says": self.text,
+        }
+
+
+def queue_now(tx: sa.Connection, name: str) -> QueueNow:
+    """What decides how long tasks of a queue wait."""
+    tasks, tries = compaction_tasks.c, compaction_attempts.c
+    level = sa.select(sa.func.max(compaction_tables.c.level)).where(
+        compaction_tables.c.queue == name
+    )
+    ended = (
+        sa.select(tries.claimed_at, tries.ended_at)
+        .join(compaction_tasks, tasks.id == tries.task_id)
+        .where(tasks.queue == name, tries.ended_at.is_not(None))
+        .order_by(tries.ended_at.desc())
+        .limit(_ATTEMPTS_READ)
+    )
+    took = [row.ended_at - row.claimed_at for row in tx.execute(ended)]
+    return QueueNow(
+        queue=queues.queue_named(tx, name),
+        workers=live_workers(tx, name),
+        highest_level=tx.execute(level).scalar() or 0,
+        longest=max(took, default=None),
+    )
+
+
+def waiting_tasks(
+    tx: sa.Connection, table: CompactionTable, now: datetime, limit: int
+) -> list[Waiting]:
+    """The live tasks of a table with what they wait for, the first of a queue first."""
+    known: dict[str, QueueNow] = {}
+    found = []
+    for task in task_store.tasks(tx, table=table.name, states=LIVE, limit=limit):
+        if task.queue not in known:
+            known[task.queue] = queue_now(tx, task.queue)
+        found.append(_waiting(tx, task, table, known[task.queue], now))
+    return found
+
+
+def _waiting(
+    tx: sa.Connection, task: Task, table: CompactionTable, queue: QueueNow, now: datetime
+) -> Waiting:
+    ahead, until, by = None, None, None
+    match task.state:
+        case TaskState.PLANNED:
+            ahead = task_store.ahead_of(tx, task)
+            until = ranking.overtaken_until(
+                task.waiting_since, task.level, max(queue.highest_level, task.level)
+            )
+            by = queue.claimed_by(task)
+            text = _planned_text(task, queue, ahead, until, by, now)
+        case TaskState.FAILED:
+            text = task.reason
+        case TaskState.CLAIMED:
+            text = _claimed_text(attempts_of(tx, task.id)[-1], task, now)
+        case _:
+            text = f"merged {span(task.state_at, now)} ago; {commit_text(table, now)}"
+    return Waiting(task=task, ahead=ahead, text=text, overtaken_until=until, claimed_by=by)
+
+
+def commit_text(table: CompactionTable, now: datetime) -> str:
+    """When merged tasks of a table are committed."""
+    if table.commit_expires_at is not None and table.commit_expires_at > now:
+        return f"{table.commit_owner} commits just now"
+    if table.next_commit_at is not None and table.next_commit_at > now:
+        return f"the next commit is at {format_moment(table.next_commit_at)} at the earliest"
+    return "the committer's next round can commit"
+
+
+def _planned_text(
+    task: Task,
+    queue: QueueNow,
+    ahead: int,
+    until: datetime,
+    by: datetime | None,
+    now: datetime,
+) -> str:
+    name = queue.queue.name
+    said = [
+        f"waits for a worker since {span(task.waiting_since, now)}, {ahead} ahead of it in {name}"
+    ]
+    if queue.queue.state is queues.QueueState.PAUSED:
+        said.append(f"{name} is paused: arctic compaction queues resume {name}")
+    if until > now:
+        said.append(f"after {format_moment(until)} nothing new goes before it")
+    else:
+        said.append("nothing new goes before it any more")
+    if not queue.slots:
+        said.append(f"no worker serves {name}")
+    elif by is not None and queue.longest is not None:
+        most = seconds(queue.longest.total_seconds())
+        said.append(
+            f"claimed by {format_moment(by)} at the latest, while {counted(queue.slots, 'slot')} "
+            f"of {counted(len(queue.workers), 'worker')} go on and no merge takes above {most}"
+        )
+    return "; ".join(said)
+
+
+def _claimed_text(attempt: Attempt, task: Task, now: datetime) -> str:
+    begun = f"worker {attempt.worker} has it since {span(attempt.claimed_at, now)}"
+    number = f"attempt {task.attempts} of {task.max_attempts}"
+    if attempt.expires_at <= now:
+        return f"{begun}, {number}; its lease is over since {format_moment(attempt.expires_at)}"
+    return f"{begun}, {number}; its lease holds until {format_moment(attempt.expires_at)}"

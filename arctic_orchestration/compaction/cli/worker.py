@@ -1,0 +1,222 @@
+"""``arctic worker``: merges the files of tasks in one warm Spark session, until told to end."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import timedelta
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.status import Status
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.cli.context import (
+    Opened,
+    opened_compaction,
+    positive_duration,
+    working,
+)
+from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
+from arctic_orchestration.compaction.queue.queues import queue_named
+from arctic_orchestration.console.display import console, counted, moment, short_id
+from arctic_orchestration.console.signals import when_told_to_end
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape, json_text
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration, iso
+
+if TYPE_CHECKING:
+    from arctic_orchestration.compaction.work.worker import WorkDone, Worker, WorkerEvent
+
+#: a renewal must have its time
+SHORTEST_LEASE = timedelta(seconds=10)
+_COLORS = {
+    "claimed": "cyan",
+    "merged": "green",
+    "failed": "red",
+    "lost": "red",
+    "released": "yellow",
+}
+_WIDEST = max(map(len, _COLORS))
+
+
+def worker(
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", "-q", help="Works for this one; repeatable. None: for all."),
+    ] = None,
+    parallelism: Annotated[
+        int, typer.Option("--parallelism", "-p", min=1, help="How many tasks at once.")
+    ] = 1,
+    until_idle: Annotated[
+        str | None,
+        typer.Option(help="Ends when it found nothing to do for so long: 30s. None: goes on."),
+    ] = None,
+    lease: Annotated[
+        str,
+        typer.Option(help="How long a claim holds without a renewal; a third is between two."),
+    ] = "60s",
+    conf: ConfOption = None,
+    name: Annotated[
+        str | None, typer.Option(help="How people tell it from others; else host and process.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Merges files for compaction queues, until SIGTERM or Ctrl-C.
+
+    The first of them lets it finish what it has, the second gives that back at once. With --json
+    each event is a document on a line of its own.
+    """
+    idle = None if until_idle is None else positive_duration("--until-idle", until_idle)
+    life = positive_duration("--lease", lease)
+    if life < SHORTEST_LEASE:
+        shortest = format_duration(SHORTEST_LEASE)
+        raise InvalidInput("--lease", lease, f"a duration of at least {shortest}")
+    queues = list(dict.fromkeys(queue or []))
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    with opened_compaction(makes=True) as state:
+        with state.database.read() as tx:
+            for one in queues:
+                queue_named(tx, one)
+        # Before Spark is started, which takes its time.
+        catalog = state.catalog
+        with LakeSpark(state.settings, conf or []) as lake_spark:
+            with working("starting Spark"):
+                spark = lake_spark()
+            from arctic_orchestration.compaction.work.worker import Worker
+            from arctic_orchestration.lake.merging.merge import merge
+            from arctic_orchestration.lake.merging.sessions import cancel_merges
+
+            events = _Events(as_json=as_json)
+            made = Worker(
+                state.database,
+                catalog,
+                partial(merge, spark),
+                queues=queues,
+                parallelism=parallelism,
+                name=name,
+                life=life,
+                cancel=partial(cancel_merges, spark),
+                on_event=events,
+            )
+            events.begins(made, state, lake_spark.where, queues, parallelism)
+            with events.shown(), when_told_to_end(*_answers(made, events)):
+                done = made.run(until_idle=idle)
+            events.ends(done)
+
+
+class _Events:
+    """Prints what a worker does; told of it from several threads."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lock = Lock()
+        self._out = console()
+        self._status: Status | None = None
+        self._under_way = 0
+        self._counts = dict.fromkeys(_COLORS, 0)
+
+    def __call__(self, event: "WorkerEvent") -> None:
+        what, claim, now = event.what.value, event.claim, utc_now()
+        with self._lock:
+            self._counts[what] += 1
+            self._under_way += 1 if what == "claimed" else -1
+            if self._as_json:
+                self._line(
+                    {
+                        "at": iso(now),
+                        "event": what,
+                        "task": claim.task.id,
+                        "table": claim.task.table,
+                        "attempt": claim.attempt_id,
+                        "says": event.text,
+                    }
+                )
+                return
+            self._out.print(
+                f"[dim]{moment(now)}[/] [{_COLORS[what]}]{what:<{_WIDEST}}[/] "
+                f"{short_id(claim.task.id)} {escape(event.text)}"
+            )
+            if self._status is not None:
+                self._status.update(self._now())
+
+    def shown(self) -> "Status | nullcontext[None]":
+        """Shows a person at a terminal what is under way, below the lines."""
+        if self._as_json or not self._out.is_terminal:
+            return nullcontext()
+        self._status = self._out.status(self._now())
+        return self._status
+
+    def begins(
+        self,
+        worker: "Worker",
+        state: Opened,
+        where: str,
+        queues: Sequence[str],
+        parallelism: int,
+    ) -> None:
+        """Says who works, for which queues, and on what."""
+        database = state.database.shown
+        if self._as_json:
+            self._line(
+                {
+                    "at": iso(utc_now()),
+                    "event": "began",
+                    "worker": worker.name,
+                    "queues": list(queues),
+                    "parallelism": parallelism,
+                    "spark": where,
+                    "catalog": state.settings.catalog,
+                    "database": database,
+                }
+            )
+            return
+        serves = ("queue " if len(queues) == 1 else "queues ") + ", ".join(queues)
+        self._out.print(
+            escape(
+                f"worker {worker.name} serves {serves if queues else 'all queues'}, "
+                f"{counted(parallelism, 'task')} at once, with Spark at "
+                f"{where}; catalog {state.settings.catalog}, "
+                f"state in {database}"
+            )
+        )
+
+    def says(self, text: str, event: str) -> None:
+        """Something of the worker itself."""
+        if self._as_json:
+            self._line({"at": iso(utc_now()), "event": event})
+        else:
+            self._out.print(f"[yellow]{escape(text)}[/]")
+
+    def ends(self, done: "WorkDone") -> None:
+        """What it did, all in all."""
+        counts = {what.value: count for what, count in done.counts.items()}
+        if self._as_json:
+            self._line({"at": iso(utc_now()), "event": "ended", "counts": counts})
+            return
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        self._out.print(f"the worker ends: {said or 'there was nothing to do'}")
+
+    def _now(self) -> str:
+        said = [f"{counted(self._under_way, 'task')} under way"]
+        said += [f"{count} {what}" for what, count in self._counts.items()
+                 if count and what != "claimed"]  # fmt: skip
+        return ", ".join(said)
+
+    def _line(self, document: Mapping[str, object]) -> None:
+        # Whole lines, at once: somebody reads them as they come.
+        print(json_text(document), flush=True)
+
+
+def _answers(worker: "Worker", events: _Events) -> tuple[Callable[[], None], Callable[[], None]]:
+    def drain() -> None:
+        worker.drain()
+        events.says("finishes what it has; told once more, it gives that back", "draining")
+
+    def give_back() -> None:
+        events.says("gives back what it has; told once more, it is killed", "giving back")
+        worker.give_back()
+
+    return drain, give_back

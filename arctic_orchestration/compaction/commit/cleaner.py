@@ -1,0 +1,152 @@
+"""Removes what attempts left behind that no snapshot will have.
+
+The state database says which directories are left over. It may be wrong: restored from a backup,
+it does not know what was committed since. Therefore the table has the last word: a directory of
+which any snapshot knows a file stays, and that is said aloud.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import catalog_binding
+from arctic_orchestration.compaction.commit import orphaned_outputs
+from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE, Leftover
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.compaction.work.output_paths import remove_outputs
+from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.lake.upkeep.known_files import KnownFiles
+from arctic_orchestration.state.database import Database
+
+_log = logging.getLogger("arctic.compaction.cleaning")
+
+#: how long tables are begun and waited for
+LONGEST_TICK = timedelta(seconds=30)
+#: how long a directory is left alone that could not be removed
+_AGAIN_AFTER = timedelta(hours=1)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleaningCounts:
+    """What a cleaning did, in directories."""
+
+    removed: int = 0
+    #: a snapshot knows a file of it, against what the state database says
+    kept: int = 0
+    #: it could not be removed now
+    failed: int = 0
+
+    def plus(self, other: "CleaningCounts") -> "CleaningCounts":
+        """Both together."""
+        return CleaningCounts(
+            removed=self.removed + other.removed,
+            kept=self.kept + other.kept,
+            failed=self.failed + other.failed,
+        )
+
+
+def clean(
+    database: Database,
+    catalog: Catalog,
+    *,
+    grace: timedelta = GRACE,
+    limit: int = 200,
+    jobs: TableJobs[CleaningCounts] | None = None,
+    at_most: timedelta = LONGEST_TICK,
+) -> CleaningCounts:
+    """Removes the directories of attempts that are over, once that has been long enough.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        grace: how long after its end an attempt's directory is left alone.
+        limit: so many directories at most.
+        jobs: of a pool that is shared; none: one of its own.
+        at_most: after that long no further table is begun, and none is waited for.
+
+    Errors:
+        DatabaseUnavailable: the state database did not answer.
+        ConfigurationError: the state database is of another catalog.
+    """
+    catalog_binding.require_same(database, catalog)
+    with database.read() as tx:
+        found = orphaned_outputs.to_clean(tx, grace=grace, limit=limit)
+    by_table: dict[str, list[Leftover]] = {}
+    for leftover in found:
+        by_table.setdefault(leftover.table, []).append(leftover)
+    counts, silent = CleaningCounts(), 0
+
+    def work(name: str) -> CleaningCounts:
+        known = _known_files(catalog, name)
+        done = CleaningCounts()
+        for leftover in by_table[name]:
+            done = done.plus(_cleaned(database, known, leftover))
+        return done
+
+    def hear(ended: Ended[CleaningCounts]) -> bool:
+        nonlocal counts, silent
+        if ended.error is None:
+            counts, silent = counts.plus(ended.result or CleaningCounts()), 0
+        else:
+            ours = by_table.get(ended.table, [])
+            counts = counts.plus(_postponed(database, ours, ended.error))
+            silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
+        return silent < _SILENT_TABLES
+
+    jobs = jobs or TableJobs(TablePool())
+    jobs.run(by_table, work, hear, at_most.total_seconds())
+    for name in jobs.newly_overdue():
+        _log.warning("what attempts left of %s stays for now: %s", name, jobs.overdue_text())
+    return counts
+
+
+def _known_files(catalog: Catalog, name: str) -> KnownFiles | None:
+    """What the table's snapshots know; none: it was dropped, and its files are not ours."""
+    try:
+        return KnownFiles(load_table(catalog, name))
+    except NotFound:
+        return None
+
+
+def _cleaned(database: Database, known: KnownFiles | None, leftover: Leftover) -> CleaningCounts:
+    location = leftover.location
+    try:
+        if known is not None and location is not None:
+            if (path := known.below(location)) is not None:
+                return _kept(database, leftover, path)
+            remove_outputs(known.table, location)
+    except Exception as error:
+        return _postponed(database, [leftover], error)
+    with database.begin() as tx:
+        orphaned_outputs.cleaned(tx, leftover.attempt_id)
+    return CleaningCounts(removed=1)
+
+
+def _kept(database: Database, leftover: Leftover, path: str) -> CleaningCounts:
+    reason = f"a snapshot of {leftover.table} knows {path}"
+    _log.error(
+        "%s stays, though its attempt is %s: %s. Was the state database restored from a backup?",
+        leftover.location,
+        leftover.reason,
+        reason,
+    )
+    with database.begin() as tx:
+        orphaned_outputs.kept(tx, leftover.attempt_id, reason)
+    return CleaningCounts(kept=1)
+
+
+def _postponed(
+    database: Database, directories: Sequence[Leftover], error: BaseException
+) -> CleaningCounts:
+    reason = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+    _log.warning("%d directories of attempts stay for now: %s", len(directories), reason)
+    with database.begin() as tx:
+        for leftover in directories:
+            orphaned_outputs.not_cleaned(tx, leftover.attempt_id, reason, again_after=_AGAIN_AFTER)
+    return CleaningCounts(failed=len(directories))

@@ -1,0 +1,320 @@
+"""What the committer takes and reports: merged tasks.
+
+Two things keep a commit from being made twice. The lease of ``commit_leases``: its token is asked
+for in the same transaction as each report. And the snapshot, which names its tasks: a committer
+that died after its commit leaves tasks that are merged here and committed there, and the next one
+finds them there and reports them. To report a task again with the same snapshot changes nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.commit.commit_leases import CommitLease
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.work.attempts import Time
+from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_attempts,
+    compaction_tables,
+    compaction_tasks,
+    is_merged,
+)
+from arctic_orchestration.state.dialect import database_time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MergedTask:
+    """A task that waits for the committer, with what its merge wrote."""
+
+    task: Task
+    group: FileGroup
+    attempt: Attempt
+
+
+def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[str]:
+    """Tables with merged tasks whose commit interval is over and that no other committer has.
+
+    The table whose task has waited longest comes first. It may be taken by another one until
+    :func:`~.commit_leases.take_commit_lease` says that it is ours.
+    """
+    now, here, task = time(tx), compaction_tables.c, compaction_tasks.c
+    query = (
+        sa.select(task.table_name)
+        .join(compaction_tables, here.name == task.table_name)
+        .where(
+            is_merged,
+            here.next_commit_at.is_(None) | (here.next_commit_at <= now),
+            here.commit_expires_at.is_(None) | (here.commit_expires_at <= now),
+        )
+        .group_by(task.table_name)
+        .order_by(sa.func.min(task.state_at), task.table_name)
+    )
+    return list(tx.execute(query).scalars())
+
+
+def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> list[MergedTask]:
+    """The tasks of a table that wait for the committer, those that were merged first first.
+
+    Args:
+        tx: the transaction.
+        table: its name.
+        limit: only so many.
+    """
+    here = compaction_tasks.c
+    query = sa.select(compaction_tasks).where(is_merged, here.table_name == table)
+    rows = tx.execute(query.order_by(here.state_at, here.id).limit(limit)).mappings().all()
+    attempts = _attempts(tx, [row["attempt_id"] for row in rows])
+    return [
+        MergedTask(
+            task=Task.from_row(row),
+            group=FileGroup.from_json(row["file_group"]),
+            attempt=attempts[row["attempt_id"]],
+        )
+        for row in rows
+    ]
+
+
+def committed(
+    tx: sa.Connection,
+    ids: Collection[str],
+    snapshot_id: int,
+    *,
+    delete_files_removed: int = 0,
+    lease: CommitLease | None = None,
+    time: Time = database_time,
+) -> CompactionRecord | None:
+    """Reports that a snapshot has the outputs of tasks of one table, and writes the record.
+
+    Args:
+        tx: the transaction.
+        ids: of the tasks, all that the snapshot names; those that are reported already with
+            this snapshot stay as they are.
+        snapshot_id: what has their outputs.
+        delete_files_removed: how many delete files the snapshot has no more.
+        lease: who reports; none: whoever found the tasks in the table's history.
+        time: what tells the moment.
+
+    Returns:
+        the record; none: all of them were reported already.
+
+    Errors:
+        NotFound: no such task.
+        InvalidInput: they are of several tables.
+        Refused: the lease is another's by now.
+        TransitionRefused: a task is not merged, or is in another snapshot.
+    """
+    found = [task_store.task_by_id(tx, id) for id in sorted(set(ids))]
+    names = sorted({task.table for task in found})
+    if not names:
+        return None
+    if len(names) > 1:
+        raise InvalidInput("ids", names, "tasks of one table")
+    (table,) = names
+    _lock(tx, table, lease)
+    now = time(tx)
+    # Read again, now that nobody else ends them.
+    found = [task_store.task_by_id(tx, task.id) for task in found]
+    fresh = [task for task in found if task.state is not TaskState.COMMITTED]
+    for task in found:
+        if task.state is TaskState.COMMITTED and task.snapshot_id != snapshot_id:
+            raise TransitionRefused(
+                f"Compaction task {task.id} is in snapshot {task.snapshot_id} already, "
+                f"and cannot be in snapshot {snapshot_id} too"
+            )
+    if not fresh:
+        return None
+    attempts = _attempts(tx, [task.attempt_id for task in fresh if task.attempt_id is not None])
+    # Before the tasks end: then they let their files go.
+    backoff.forget_files_of(tx, table, [task.id for task in fresh])
+    task_store.move(
+        tx, [(task.id, task.state) for task in fresh], TaskState.COMMITTED,
+        f"in snapshot {snapshot_id}", now, values={"snapshot_id": snapshot_id},
+    )  # fmt: skip
+    _end_attempts(tx, fresh, AttemptState.COMMITTED, f"in snapshot {snapshot_id}", over_at=None)
+    record = _recorded(fresh, attempts, snapshot_id, delete_files_removed, now)
+    records.write(tx, record)
+    tables.wake(tx, table)
+    tables.note_merged(tx, table, ((task.kind, task.partition) for task in fresh), now)
+    tx.execute(
+        sa.update(compaction_tables)
+        .where(compaction_tables.c.name == table)
+        .values(version=compaction_tables.c.version + 1)
+    )
+    return record
+
+
+def conflicted(
+    tx: sa.Connection,
+    id: str,
+    reason: str,
+    *,
+    lease: CommitLease | None = None,
+    time: Time = database_time,
+) -> None:
+    """Drops a merged task, as the table has changed under it; its table is due at once.
+
+    Its group of files is what is out of date, so it is not claimed again: the next plan has
+    what is left of it.
+
+    Errors:
+        NotFound: no such task.
+        Refused: the lease is another's by now.
+        TransitionRefused: it is not merged.
+    """
+    task = _dropped(tx, id, TaskState.SUPERSEDED, f"the table has changed: {reason}", lease, time)
+    tables.make_due(tx, task.table, f"task {id} came too late: {reason}", time(tx))
+
+
+def wrong(
+    tx: sa.Connection,
+    id: str,
+    reason: str,
+    *,
+    lease: CommitLease | None = None,
+    time: Time = database_time,
+) -> None:
+    """Puts a merged task whose outputs are not what they should be into quarantine.
+
+    Its files rest.
+
+    Errors:
+        NotFound: no such task.
+        Refused: the lease is another's by now.
+        TransitionRefused: it is not merged.
+    """
+    _dropped(tx, id, TaskState.QUARANTINED, f"its outputs are wrong: {reason}", lease, time)
+
+
+def cancel_merged(
+    tx: sa.Connection, id: str, reason: str, lease: CommitLease, *, time: Time = database_time
+) -> None:
+    """Takes back a merged task that no committer gets on with: a person says so.
+
+    Its files rest for a day. Who calls it has looked whether a
+    snapshot has its outputs already: a committer may have died before it could say so.
+
+    Args:
+        tx: the transaction.
+        id: of the task.
+        reason: for people.
+        lease: so that no committer is at it.
+        time: what tells the moment.
+
+    Errors:
+        NotFound: no such task.
+        Refused: the lease is another's by now.
+        TransitionRefused: it is not merged.
+    """
+    _dropped(tx, id, TaskState.CANCELED, reason, lease, time)
+
+
+def _dropped(
+    tx: sa.Connection,
+    id: str,
+    to: TaskState,
+    reason: str,
+    lease: CommitLease | None,
+    time: Time,
+) -> Task:
+    table = task_store.task_by_id(tx, id).table
+    _lock(tx, table, lease)
+    task = task_store.task_by_id(tx, id)
+    if task.state is not TaskState.MERGED:
+        # Also where the table of moves would let it pass: a committer ends merged tasks only.
+        raise TransitionRefused(
+            f"Compaction task {id} is {task.state} and cannot become {to} as if it were merged"
+        )
+    now = time(tx)
+    if to is TaskState.QUARANTINED:
+        # Before the task ends: then it lets its files go.
+        backoff.rest_files_of(tx, task, f"task {id} is in quarantine: {reason}", now)
+    if to is TaskState.CANCELED:
+        backoff.rest_files_of(tx, task, f"task {id}: {reason}", now, length=backoff.CANCELED_REST)
+    task_store.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
+    _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
+    tx.execute(
+        sa.update(compaction_tables)
+        .where(compaction_tables.c.name == table)
+        .values(version=compaction_tables.c.version + 1)
+    )
+    return task
+
+
+def _lock(tx: sa.Connection, table: str, lease: CommitLease | None) -> None:
+    """Locks the table's row, which holds off a take-over, and checks that the lease is ours."""
+    row = tables.lock_table(tx, table)
+    if lease is None:
+        return
+    if lease.table != table:
+        raise NotFound(f"the lease to commit is for table {lease.table}, the task is of {table}")
+    if row.commit_token != lease.token:
+        raise Refused(
+            f"committer {lease.owner} has lost table {table}: its token is {lease.token}, "
+            f"that of the table is {row.commit_token}"
+        )
+
+
+def _end_attempts(
+    tx: sa.Connection,
+    tasks: Sequence[Task],
+    state: AttemptState,
+    reason: str,
+    *,
+    over_at: datetime | None,
+) -> None:
+    ids = [task.attempt_id for task in tasks if task.attempt_id is not None]
+    tx.execute(
+        sa.update(compaction_attempts)
+        .where(dialect.among(tx, compaction_attempts.c.id, ids))
+        .values(state=state.value, reason=reason, over_at=over_at)
+    )
+
+
+def _attempts(tx: sa.Connection, ids: Sequence[str]) -> dict[str, Attempt]:
+    query = sa.select(compaction_attempts).where(dialect.among(tx, compaction_attempts.c.id, ids))
+    return {row.id: Attempt.from_row(row) for row in tx.execute(query)}
+
+
+def _recorded(
+    tasks: Sequence[Task],
+    attempts: dict[str, Attempt],
+    snapshot_id: int,
+    delete_files_removed: int,
+    now: datetime,
+) -> CompactionRecord:
+    done = [attempts[task.attempt_id] for task in tasks if task.attempt_id in attempts]
+    outputs = [output for attempt in done for output in attempt.outputs or ()]
+    ways: dict[str, int] = {}
+    for attempt in done:
+        if attempt.way is not None:
+            ways[attempt.way] = ways.get(attempt.way, 0) + 1
+    return CompactionRecord(
+        table=tasks[0].table,
+        snapshot_id=snapshot_id,
+        at=now,
+        tasks=tuple(task.id for task in tasks),
+        files_in=sum(task.files for task in tasks),
+        files_out=len(outputs),
+        delete_files_removed=delete_files_removed,
+        bytes_in=sum(task.bytes for task in tasks),
+        bytes_out=sum(output.size for output in outputs),
+        rows=sum(attempt.rows_out or 0 for attempt in done),
+        rows_deleted=sum(attempt.rows_deleted or 0 for attempt in done),
+        merge_seconds=sum(
+            (attempt.ended_at - attempt.claimed_at).total_seconds()
+            for attempt in done
+            if attempt.ended_at is not None
+        ),
+        waited_seconds=max((now - min(task.offered_at for task in tasks)).total_seconds(), 0.0),
+        ways=ways,
+    )

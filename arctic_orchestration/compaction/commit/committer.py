@@ -1,0 +1,348 @@
+"""The committer: one for each table at a time, all merged tasks of the table in one snapshot.
+
+A round for a table takes its lease, makes the snapshot, and writes down what became of each task
+in the transaction that gives the lease back. A committer that dies before the snapshot leaves
+everything as it was. One that dies after it leaves tasks that are merged here and committed there:
+the snapshot names its tasks, so the next committer finds them, and writes them down.
+
+A committer that was stopped, and goes on when another one has the table, makes no snapshot of
+tasks that the other has committed: their names are in the table's history, and their files no
+longer live. Its report is refused.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import catalog_binding, tables
+from arctic_orchestration.compaction.commit import commit_leases, commits
+from arctic_orchestration.compaction.commit.commit_leases import CommitLease
+from arctic_orchestration.compaction.commit.commits import MergedTask
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
+    CommitConflict,
+    CommitUnknown,
+    DatabaseUnavailable,
+    InvalidInput,
+    LakeError,
+    NotFound,
+    Refused,
+    UnsupportedTable,
+)
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+_log = logging.getLogger("arctic.compaction.committer")
+
+#: how long a committer has a table after its last sign of life; a round may take longer
+LEASE = timedelta(minutes=3)
+#: how long a round may take before its table is another committer's
+LONGEST_ROUND = timedelta(minutes=30)
+#: how long a tick begins tables and waits for them
+LONGEST_TICK = timedelta(seconds=30)
+#: so many tasks are committed at once: the snapshot names each of them
+MOST_TASKS = 500
+#: how long a table is left alone whose catalog or files did not answer
+_PAUSE = timedelta(seconds=30)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitCounts:
+    """What a round of the committer did, over all tables."""
+
+    snapshots: int = 0
+    committed: int = 0
+    #: tasks whose table had changed under them
+    conflicts: int = 0
+    #: tasks whose outputs were not what they should be
+    wrong: int = 0
+    #: tables that could not be committed to now
+    troubled: int = 0
+
+    def plus(self, other: "CommitCounts") -> "CommitCounts":
+        """Both together."""
+        return CommitCounts(
+            snapshots=self.snapshots + other.snapshots,
+            committed=self.committed + other.committed,
+            conflicts=self.conflicts + other.conflicts,
+            wrong=self.wrong + other.wrong,
+            troubled=self.troubled + other.troubled,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What became of the merged tasks of one table."""
+
+    table: str
+    counts: CommitCounts
+    records: Sequence[CompactionRecord] = ()
+    #: why something could not be committed; none: it could
+    trouble: str | None = None
+    #: whether it was the catalog that did not answer
+    silent: bool = False
+
+
+class Committer:
+    """Publishes what workers have merged.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        name: how people tell it from others.
+        life: how long it has a table until another committer may take over.
+        longest_round: after that long it renews no more, and publishes nothing of that round.
+        pool: works on several tables at once; none: one of its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        *,
+        name: str | None = None,
+        life: timedelta = LEASE,
+        longest_round: timedelta = LONGEST_ROUND,
+        pool: TablePool | None = None,
+    ) -> None:
+        self._jobs: TableJobs[Round | None] = TableJobs(pool or TablePool())
+        self._database = database
+        self._catalog = catalog
+        self._name = name or f"committer-{new_id(utc_now())}"
+        self._life = life
+        self._longest_round = longest_round.total_seconds()
+
+    def tick(self, *, at_most: timedelta = LONGEST_TICK) -> CommitCounts:
+        """Commits to each table whose commit interval is over, to several at once.
+
+        A table whose catalog does not answer is left for later; the others go on. A commit that
+        takes longer than the tick goes on beside the next ticks, one of which counts it.
+
+        Args:
+            at_most: after that long no further table is begun, and none is waited for.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer; what was begun is finished by
+                whoever comes next.
+        """
+        catalog_binding.require_same(self._database, self._catalog)
+        with self._database.read() as tx:
+            names = commits.tables_to_commit(tx)
+        counts, silent = CommitCounts(), 0
+
+        def hear(ended: Ended[Round | None]) -> bool:
+            nonlocal counts, silent
+            if ended.error is not None:
+                _log.error("%s is not committed to", ended.table, exc_info=ended.error)
+                counts = counts.plus(CommitCounts(troubled=1))
+            if ended.result is not None:
+                counts = counts.plus(ended.result.counts)
+                silent = silent + 1 if ended.result.silent else 0
+            return silent < _SILENT_TABLES
+
+        begun = self._jobs.run(names, self.commit, hear, at_most.total_seconds())
+        for name in sorted(self._jobs.overdue()):
+            text = self._jobs.overdue_text()
+            with self._database.begin() as tx:
+                news = commit_leases.note_trouble(tx, name, text)
+            if news:
+                _log.warning("%s is not committed to: %s", name, text)
+            counts = counts.plus(CommitCounts(troubled=1))
+        if silent >= _SILENT_TABLES and len(begun) < len(names):
+            # It is the catalog that is down: each further table would be asked for seconds.
+            counts = counts.plus(CommitCounts(troubled=1))
+        return counts
+
+    def commit(self, name: str) -> Round | None:
+        """Commits all merged tasks of a table, whatever its commit interval.
+
+        Returns:
+            none: another committer has the table.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+            ConfigurationError: the state database is of another catalog.
+        """
+        catalog_binding.require_same(self._database, self._catalog)
+        asked = monotonic()
+        with self._database.begin() as tx:
+            lease = commit_leases.take_commit_lease(tx, name, self._name, life=self._life)
+            if lease is None:
+                return None
+            tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS)
+        if not tasks:
+            self._leave(lease)
+            return Round(table=name, counts=CommitCounts())
+        try:
+            table = load_table(self._catalog, name)
+            interval = _commit_interval(table.properties, name)
+            with self._renewal(lease, asked):
+                replaced = replace_files(
+                    table,
+                    [_replacement(task) for task in tasks],
+                    before_commit=lambda: self._hold(lease, asked),
+                )
+        except NotFound as error:
+            return self._dropped(lease, tasks, str(error), gone=True)
+        except UnsupportedTable as error:
+            # It was changed since, to what cannot be committed to: no later round could either.
+            return self._dropped(lease, tasks, str(error), gone=False)
+        except Refused as refused:
+            _log.warning("%s", refused)
+            return None
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            # Also what no one thought of: the other tables must have their turn.
+            return self._troubled(lease, error)
+        return self._report(lease, table, replaced, interval)
+
+    def _report(
+        self, lease: CommitLease, table: Table, replaced: Replaced, interval: timedelta
+    ) -> Round | None:
+        by_snapshot: dict[int, list[str]] = {}
+        if replaced.snapshot_id is not None:
+            by_snapshot[replaced.snapshot_id] = list(replaced.committed)
+        for task_id, snapshot_id in replaced.already.items():
+            by_snapshot.setdefault(snapshot_id, []).append(task_id)
+        records = []
+        trouble = "; ".join(sorted(set(replaced.unreadable.values()))) or None
+        pause = interval if by_snapshot else _PAUSE if trouble is not None else None
+        try:
+            with self._database.begin() as tx:
+                for snapshot_id, ids in by_snapshot.items():
+                    removed = _deletes_removed(table, snapshot_id)
+                    record = commits.committed(
+                        tx, ids, snapshot_id, delete_files_removed=removed, lease=lease
+                    )
+                    if record is not None:
+                        records.append(record)
+                for task_id, reason in replaced.conflicts.items():
+                    commits.conflicted(tx, task_id, reason, lease=lease)
+                for task_id, reason in replaced.wrong.items():
+                    commits.wrong(tx, task_id, reason, lease=lease)
+                commit_leases.end_commit_lease(
+                    tx,
+                    lease,
+                    next_commit_at=database_time(tx) + pause if pause is not None else None,
+                    trouble=trouble,
+                )
+        except Refused as refused:
+            _log.warning("%s", refused)
+            return None
+        counts = CommitCounts(
+            snapshots=len(by_snapshot),
+            committed=sum(map(len, by_snapshot.values())),
+            conflicts=len(replaced.conflicts),
+            wrong=len(replaced.wrong),
+            troubled=int(trouble is not None),
+        )
+        return Round(table=lease.table, counts=counts, records=records, trouble=trouble)
+
+    def _renewal(self, lease: CommitLease, asked: float) -> Renewal:
+        """Keeps the table ours meanwhile: where each round took longer than a lease holds,
+        committers would take the table from each other, and none would ever commit."""
+        held = Lease.taken(owner=lease.owner, token=lease.token, asked=asked, life=self._life)
+        what = f"the lease to commit to {lease.table}"
+        return Renewal(held, lambda: self._renewed(lease, asked), life=self._life, what=what)
+
+    def _renewed(self, lease: CommitLease, asked: float) -> bool:
+        # A round that hangs would keep the table for as long as its process lives.
+        if monotonic() - asked > self._longest_round:
+            return False
+        with self._database.begin() as tx:
+            return commit_leases.renew_commit_lease(tx, lease, life=self._life) is not None
+
+    def _hold(self, lease: CommitLease, asked: float) -> None:
+        """Makes sure that the table is still ours, just before something is published.
+
+        Errors:
+            Refused: another committer has it, or may have it soon.
+        """
+        if not self._renewed(lease, asked):
+            raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
+
+    def _dropped(
+        self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, *, gone: bool
+    ) -> Round | None:
+        """Nothing of the table will be committed; ``gone``: the catalog has it no more."""
+        try:
+            with self._database.begin() as tx:
+                for task in tasks:
+                    commits.conflicted(tx, task.task.id, reason, lease=lease)
+                if gone:
+                    tables.table_gone(tx, lease.table, database_time(tx))
+                commit_leases.end_commit_lease(tx, lease)
+        except Refused as refused:
+            _log.warning("%s", refused)
+            return None
+        return Round(table=lease.table, counts=CommitCounts(conflicts=len(tasks)), trouble=reason)
+
+    def _troubled(self, lease: CommitLease, error: Exception) -> Round:
+        """Leaves everything as it is: what is merged is tried again, or found committed."""
+        reason = (
+            str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+        )
+        level = logging.INFO if isinstance(error, CommitConflict) else logging.WARNING
+        unknown = None if isinstance(error, LakeError | OSError) else error
+        _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)
+        if isinstance(error, CommitUnknown):
+            reason = f"the catalog did not say whether it took the commit: {reason}"
+        self._leave(lease, pause=_PAUSE, trouble=reason)
+        return Round(
+            table=lease.table,
+            counts=CommitCounts(troubled=1),
+            trouble=reason,
+            silent=isinstance(error, CatalogUnavailable),
+        )
+
+    def _leave(
+        self, lease: CommitLease, pause: timedelta | None = None, trouble: str | None = None
+    ) -> None:
+        with self._database.begin() as tx:
+            later: datetime | None = None if pause is None else database_time(tx) + pause
+            commit_leases.end_commit_lease(tx, lease, next_commit_at=later, trouble=trouble)
+
+
+def _replacement(task: MergedTask) -> Replacement:
+    outputs = task.attempt.outputs
+    assert outputs is not None and task.attempt.rows_deleted is not None, "a merged task has both"
+    return Replacement(
+        id=task.task.id,
+        group=task.group,
+        outputs=tuple(output.path for output in outputs),
+        rows_deleted=task.attempt.rows_deleted,
+        sort_order_id=task.attempt.sort_order_id,
+    )
+
+
+def _deletes_removed(table: Table, snapshot_id: int) -> int:
+    """How many delete files a snapshot removed, by its own word; 0 of one that has expired."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary.additional_properties.get("removed-delete-files", 0))
+
+
+def _commit_interval(properties: dict[str, str], table: str) -> timedelta:
+    try:
+        return Policy.of(properties, table).commit_interval
+    except InvalidInput:
+        # The planner says so; what is merged is committed all the same.
+        return Policy().commit_interval

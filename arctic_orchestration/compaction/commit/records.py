@@ -1,0 +1,124 @@
+"""What compaction did: one record a commit, kept until it is pruned."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue import backoff
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_attempts,
+    compaction_records,
+    compaction_tables,
+    compaction_tasks,
+    is_uncleaned,
+)
+
+#: how long records, and tasks that ended, are kept
+RETENTION = timedelta(days=30)
+#: A file may rest for a day; that it has rested before is known as long as records are.
+SHORTEST_RETENTION = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionRecord:
+    """One commit of compaction; sizes in bytes."""
+
+    table: str
+    snapshot_id: int
+    #: when it was noted, by the database's time
+    at: datetime
+    #: the ids of the tasks that it has
+    tasks: tuple[str, ...]
+    #: data files that went and came
+    files_in: int
+    files_out: int
+    #: delete files that went, as no data file needs them any more
+    delete_files_removed: int
+    #: of the data files and the deletes that applied to them, and of the new files
+    bytes_in: int
+    bytes_out: int
+    #: in the new files, and those that the deletes took
+    rows: int
+    rows_deleted: int
+    #: what the merges took together, from claim to report
+    merge_seconds: float
+    #: from the offer of its first task to the commit
+    waited_seconds: float
+    #: how many tasks were merged which way
+    ways: Mapping[str, int]
+
+
+def write(tx: sa.Connection, record: CompactionRecord) -> bool:
+    """Keeps a record.
+
+    Returns:
+        false: the snapshot has one already, which stays.
+    """
+    values: dict[str, Any] = {name: getattr(record, name) for name in CompactionRecord.__slots__}
+    values["table_name"] = values.pop("table")
+    values["tasks"] = json.dumps(list(record.tasks))
+    values["ways"] = json.dumps(dict(sorted(record.ways.items())))
+    new = dialect.insert(tx, compaction_records).values(**values)
+    return tx.execute(new.on_conflict_do_nothing()).rowcount == 1
+
+
+def records(
+    tx: sa.Connection, *, table: str | None = None, limit: int | None = None
+) -> list[CompactionRecord]:
+    """Records, the newest first.
+
+    Args:
+        tx: the transaction.
+        table: only of this one.
+        limit: only so many.
+    """
+    here = compaction_records.c
+    query = sa.select(compaction_records).order_by(here.at.desc(), here.id.desc()).limit(limit)
+    if table is not None:
+        query = query.where(here.table_name == table)
+    return [_from_row(row) for row in tx.execute(query).mappings()]
+
+
+def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionRecord | None:
+    """The record of a snapshot; none: it has none, or none any more."""
+    here = compaction_records.c
+    query = sa.select(compaction_records).where(
+        here.table_name == table, here.snapshot_id == snapshot_id
+    )
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else _from_row(row)
+
+
+def prune(tx: sa.Connection, older_than: datetime) -> tuple[int, int]:
+    """Removes records, and tasks that ended, with their attempts and history, before a moment.
+
+    A task stays as long as one of its attempts has left a directory that is not removed yet.
+
+    Returns:
+        how many records, and how many tasks.
+    """
+    old = compaction_records.c.at < older_than
+    pruned = tx.execute(sa.delete(compaction_records).where(old)).rowcount
+    dirty = sa.exists().where(compaction_attempts.c.task_id == compaction_tasks.c.id, is_uncleaned)
+    ended = tx.execute(
+        sa.delete(compaction_tasks).where(compaction_tasks.c.ended_at < older_than, ~dirty)
+    ).rowcount
+    used = sa.exists().where(compaction_tasks.c.table_name == compaction_tables.c.name)
+    gone = compaction_tables.c.gone_at < older_than
+    tx.execute(sa.delete(compaction_tables).where(gone, ~used))
+    backoff.prune(tx, older_than)
+    return pruned, ended
+
+
+def _from_row(row: Mapping[Any, Any]) -> CompactionRecord:
+    values = {
+        name: row["table_name" if name == "table" else name] for name in CompactionRecord.__slots__
+    }
+    values["tasks"] = tuple(json.loads(values["tasks"]))
+    values["ways"] = json.loads(values["ways"])
+    return CompactionRecord(**values)

@@ -1,0 +1,279 @@
+"""The sensor ``arctic_compaction``: plans, commits, cleans up, and asks for workers.
+
+A tick never raises for a catalog or a database that is away: its skip reason says what is wrong,
+and the next tick tries again. All that has to be remembered is in the state database; the cursor is
+a position in Dagster's event log.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.dagster.arrivals import mark_arrivals, tables_of
+from arctic_orchestration.compaction.dagster.rounds import Outcome, Rounds, told
+from arctic_orchestration.compaction.dagster.table_metrics import ReportClock, observations
+from arctic_orchestration.compaction.dagster.worker_demand import QUEUE_TAG, Wanted, wanted_runs
+from arctic_orchestration.compaction.dagster.worker_job import OP
+from arctic_orchestration.compaction.planning.scope import Mode, Scope
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from arctic_orchestration.compaction.service import Compaction
+
+LEVEL_TAG = "arctic/level"
+#: how long a tick waits for its round
+_WAIT_SECONDS = 5.0
+
+_log = logging.getLogger("arctic.compaction.sensor")
+
+
+@dataclass
+class _Tick:
+    """What a tick has to say, gathered from its steps."""
+
+    context: dg.SensorEvaluationContext
+    now: datetime
+    cursor: str | None
+    requests: list[dg.RunRequest] = field(default_factory=list)
+    observed: list[dg.AssetObservation] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def trouble(self, what: str, error: Exception) -> None:
+        """Says what went wrong, once for people and once with all that there is to say."""
+        text = f"{what}: {str(error) or type(error).__name__}"
+        self.said.append(text)
+        self.context.log.warning(text, exc_info=error)
+
+
+class _Place:
+    """What is kept from tick to tick, for one state database and catalog."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: DagsterLog,
+        numbers_every: timedelta | None,
+        retention: timedelta,
+        scope: Scope,
+    ) -> None:
+        self.database = Database.open(settings.database_url)
+        self.log = log
+        self.rounds = Rounds(self._round)
+        self.clock = ReportClock(numbers_every) if numbers_every is not None else None
+        #: the catalog has tables that the planner does not know
+        self.has_new_tables = False
+        self._settings = settings
+        self._retention = retention
+        self._scope = scope
+        self._catalog: Catalog | None = None
+        self._compaction: Compaction | None = None
+
+    def _round(self, now: datetime, reports: Sequence[str]) -> Outcome:
+        """Compaction's tick, and then the numbers of some tables."""
+        # A run of this code location never needs them, and they take a second to import.
+        from arctic_orchestration.compaction.service import Compaction
+        from arctic_orchestration.lake.tables import open_catalog
+
+        if self._catalog is None:
+            # Here, beside the ticks, since a catalog that is away may be long in saying so.
+            self._catalog = open_catalog(self._settings)
+        if self._compaction is None:
+            self._compaction = Compaction(
+                self.database, self._catalog, retention=self._retention, scope=self._scope
+            )
+        elif self.has_new_tables:
+            self._compaction.discover()
+        self.has_new_tables = False
+        counts, error = None, None
+        try:
+            counts = self._compaction.tick(now)
+        except Exception as problem:
+            error = problem
+        found, troubles = observations(self.database, self._catalog, reports)
+        return Outcome(counts=counts, observations=found, troubles=troubles, error=error)
+
+
+class CompactionSensor(dg.SensorDefinition):
+    """A sensor that does everything of compaction but the merging, and asks for runs that merge."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        job: dg.JobDefinition,
+        settings: Settings | None,
+        interval_seconds: int,
+        parallelism: int,
+        until_idle: timedelta,
+        numbers_every: timedelta | None,
+        retention: timedelta,
+        scope: Scope,
+    ) -> None:
+        self._scope = scope
+        self._settings = settings
+        self._retention = retention
+        self._worker_job = job.name
+        self._parallelism = parallelism
+        self._until_idle = until_idle
+        self._numbers_every = numbers_every
+        self._places: dict[tuple[str, ...], _Place] = {}
+        self._tables: Mapping[str, str] | None = None
+        super().__init__(
+            name=name,
+            job=job,
+            evaluation_fn=self._evaluate,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description="Plans merges of small files of the lake's tables, commits what workers "
+            "have merged, and asks for workers.",
+        )
+
+    def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        tick = _Tick(context, utc_now(), context.cursor)
+        try:
+            place = self._place(context)
+        except Exception as error:
+            tick.trouble("nothing could be done", error)
+        else:
+            self._mark(tick, place)
+            self._go_round(tick, place)
+            if self._scope.mode is Mode.RUN:
+                self._ask_for_workers(tick, place)
+        if tick.requests:
+            if tick.said:
+                context.log.info("; ".join(tick.said))
+            return dg.SensorResult(
+                run_requests=tick.requests, cursor=tick.cursor, asset_events=tick.observed
+            )
+        return dg.SensorResult(
+            skip_reason="; ".join(tick.said) or "nothing to do",
+            cursor=tick.cursor,
+            asset_events=tick.observed,
+        )
+
+    def _mark(self, tick: _Tick, place: _Place) -> None:
+        try:
+            marked = mark_arrivals(
+                place.log, place.database, self._filled(tick.context), tick.cursor, tick.now
+            )
+        except Exception as error:
+            # What is missed here is found by the planner's own looks.
+            tick.trouble("arrivals were not read", error)
+            return
+        tick.cursor = marked.cursor
+        if marked.tables:
+            tick.said.append(f"due: {', '.join(sorted(marked.tables))}")
+        if marked.unknown:
+            tick.said.append(f"new: {', '.join(sorted(marked.unknown))}")
+            place.has_new_tables = True
+
+    def _go_round(self, tick: _Tick, place: _Place) -> None:
+        try:
+            rounds = place.rounds
+            self._take(tick, place, 0.0)
+            if not rounds.underway:
+                reports = {}
+                if place.clock is not None:
+                    reports = dict(
+                        place.clock.due(
+                            place.database, tick.context.instance, tick.now, self._scope.covers
+                        )
+                    )
+                    for name, state in reports.items():
+                        place.clock.asked(name, state, tick.now)
+                rounds.begin(tick.now, list(reports))
+                self._take(tick, place, _WAIT_SECONDS)
+        except Exception as error:
+            tick.trouble("no round was made", error)
+            return
+        if rounds.underway and rounds.began_at is not None:
+            tick.said.append(f"a round goes on since {format_moment(rounds.began_at)}")
+
+    def _take(self, tick: _Tick, place: _Place, seconds: float) -> None:
+        outcome = place.rounds.take(seconds)
+        if outcome is None:
+            return
+        for name, observation in outcome.observations.items():
+            tick.observed.append(observation)
+            if place.clock is not None:
+                place.clock.told(name, observation, tick.now)
+        for trouble in outcome.troubles:
+            tick.context.log.warning(trouble)
+        if outcome.error is not None:
+            tick.trouble("the round ended early", outcome.error)
+        if outcome.counts is not None:
+            tick.said += [f"{name} {value}" for name, value in told(outcome.counts).items()]
+
+    def _ask_for_workers(self, tick: _Tick, place: _Place) -> None:
+        try:
+            found = wanted_runs(
+                place.database,
+                tick.context.instance,
+                self._worker_job,
+                self._parallelism,
+                tick.now,
+            )
+        except Exception as error:
+            tick.trouble("no workers were asked for", error)
+            return
+        for wanted in found:
+            if wanted.reason:
+                tick.said.append(wanted.reason)
+            tick.requests += [self._request(wanted, tick.now) for _ in range(wanted.runs)]
+
+    def _request(self, wanted: Wanted, now: datetime) -> dg.RunRequest:
+        queue = wanted.queue
+        config = {
+            "queue": queue.name,
+            "parallelism": self._parallelism,
+            "until_idle": self._until_idle.total_seconds(),
+        }
+        # Without a level of its own, a run has that of its queue in dagster.yaml.
+        level = {LEVEL_TAG: str(queue.level)} if queue.level else {}
+        return dg.RunRequest(
+            # A run that Dagster has made already counts, so the key need only be another one.
+            run_key=f"{queue.name}-{new_id(now)}",
+            run_config={"ops": {OP: {"config": config}}},
+            tags={
+                QUEUE_TAG: queue.name,
+                **level,
+                # A run that failed is not repeated: whether one is wanted is seen by the next tick.
+                "dagster/max_retries": "0",
+            },
+        )
+
+    def _filled(self, context: dg.SensorEvaluationContext) -> Mapping[str, str]:
+        if self._tables is None:
+            repository = context.repository_def
+            found = tables_of(repository.asset_graph) if repository is not None else {}
+            # Of tables that are only observed, no planner would take up that they are due.
+            runs = self._scope.mode is Mode.RUN
+            self._tables = {
+                asset: table for asset, table in found.items() if runs and self._scope.covers(table)
+            }
+        return self._tables
+
+    def _place(self, context: dg.SensorEvaluationContext) -> _Place:
+        settings = self._settings or Settings.from_environment()
+        # The instance is made when it is first asked for, and costs more than an idle tick.
+        reference = context.instance_ref or context.instance.get_ref()
+        storage = str(reference.event_storage_data)
+        key = (settings.database_url, settings.catalog, str(settings.lake), storage)
+        if key not in self._places:
+            # The instance of a tick ends with it; the log has connections of its own.
+            log = DagsterLog(context.instance)
+            self._places[key] = _Place(
+                settings, log, self._numbers_every, self._retention, self._scope
+            )
+        return self._places[key]

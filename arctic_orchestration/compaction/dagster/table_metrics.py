@@ -1,0 +1,280 @@
+"""How each lake table lies on the disk, as the history of an asset that Dagster plots.
+
+The table ``nyc.flights`` has the asset ``arctic/compaction/nyc/flights``. The sensor reports to it
+without a run: after each commit of compaction, and when the table or its tasks have changed, but
+not more often than every few minutes. Assets of their own, and not the assets that fill the
+tables: an observation of those would count as an arrival, and fire schedules.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.errors import InvalidInput, NotFound, UnsupportedTable
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.compaction_tables import (
+    compaction_records,
+    compaction_tasks,
+    is_live,
+)
+from arctic_orchestration.state.database import Database
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+#: Labels that say of what state of the table an observation is.
+SNAPSHOT, RECORD, TASKS = "snapshot", "last commit of compaction", "tasks"
+REFUSED = "not compacted"
+OBSERVED = "would be merged"
+
+Metadata = dict[str, int | float | str | dg.TimestampMetadataValue]
+
+
+def key_of(table: str) -> dg.AssetKey:
+    """The asset that has the history of a table's numbers."""
+    return dg.AssetKey(["arctic", "compaction", *table.split(".")])
+
+
+def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
+    """The observable asset of a table; touches neither catalog nor database before it is observed.
+
+    Args:
+        table: its name in the catalog.
+        settings: none: read from the environment when it is observed.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+
+        @dg.observable_source_asset(
+            key=key_of(table),
+            group_name="arctic",
+            description=f"How the table {table} lies on the disk: files, small files, bytes, "
+            "read amplification, and what compaction did last.",
+        )
+        def numbers() -> dg.ObserveResult:
+            from arctic_orchestration.lake.tables import open_catalog
+
+            chosen = settings or Settings.from_environment()
+            database = Database.open(chosen.database_url)
+            try:
+                return dg.ObserveResult(
+                    metadata=read_metadata(database, open_catalog(chosen), table)
+                )
+            finally:
+                database.close()
+
+    return numbers
+
+
+def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadata:
+    """The numbers of a table now, by their names in the UI; reads its manifests.
+
+    Errors:
+        LakeError: the catalog or a manifest cannot be read.
+        NotFound: the catalog has no such table.
+        DatabaseUnavailable: the state database did not answer.
+    """
+    from arctic_orchestration.lake.manifests import table_numbers
+    from arctic_orchestration.lake.tables import load_table
+
+    loaded = load_table(catalog, table)
+    try:
+        policy = Policy.of(loaded.properties, table)
+    except InvalidInput:
+        policy = Policy()
+    with database.read() as tx:
+        live = _live_tasks(tx).get(table, 0)
+        last = records.records(tx, table=table, limit=1)
+        try:
+            row = tables.table_named(tx, table)
+            refused, observed = row.refused, row.observed_reason
+        except NotFound:
+            refused = observed = None
+    snapshot = loaded.current_snapshot()
+    metadata: Metadata = {SNAPSHOT: str(snapshot.snapshot_id) if snapshot else "none", TASKS: live}
+    try:
+        found = table_numbers(loaded, target_bytes=policy.target_size, small_bytes=policy.done_size)
+    except UnsupportedTable as error:
+        return {**metadata, REFUSED: str(error)}
+    metadata |= {
+        "files": found.files,
+        "small files": found.small_files,
+        "bytes": found.bytes,
+        "rows": found.rows,
+        "delete files": found.delete_files,
+        "partitions": found.partitions,
+        "read amplification": round(found.read_amplification, 3),
+    }
+    if refused is not None:
+        metadata[REFUSED] = refused
+    if observed is not None:
+        metadata[OBSERVED] = observed
+    return metadata | (_of_record(last[0]) if last else {})
+
+
+def _of_record(record: CompactionRecord) -> Metadata:
+    return {
+        RECORD: str(record.snapshot_id),
+        "committed at": dg.MetadataValue.timestamp(record.at),
+        "tasks committed": len(record.tasks),
+        "files merged": record.files_in,
+        "files written": record.files_out,
+        "delete files removed": record.delete_files_removed,
+        "bytes merged": record.bytes_in,
+        "bytes written": record.bytes_out,
+        "merging (s)": round(record.merge_seconds, 3),
+        "waiting (s)": round(record.waited_seconds, 3),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What of a table an observation told."""
+
+    snapshot: str
+    record: str
+    tasks: int
+    refused: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    at: datetime
+    state: _State | None
+
+
+class ReportClock:
+    """Says which tables' numbers are to be reported.
+
+    Args:
+        every: the least time between two reports of a table to which nothing was committed.
+    """
+
+    #: so many at once: each costs the reading of a table's manifests
+    MOST = 20
+
+    def __init__(self, every: timedelta) -> None:
+        self._every = every
+        self._told: dict[str, _Told] = {}
+
+    def due(
+        self,
+        database: Database,
+        instance: dg.DagsterInstance,
+        now: datetime,
+        covers: Callable[[str], bool],
+    ) -> Mapping[str, "_State"]:
+        """The tables whose turn it is, the longest silent first, with what will be told of them.
+
+        Only tables whose name ``covers`` takes.
+
+        Cost: three statements; and one in Dagster's storage the first time a table is seen, as
+        another code server may have told of it.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        with database.read() as tx:
+            known = [
+                table
+                for table in tables.known_tables(tx)
+                if table.gone_at is None and covers(table.name)
+            ]
+            live = _live_tasks(tx)
+            last = _last_snapshots(tx)
+        found: list[tuple[datetime, str, _State]] = []
+        for table in known:
+            state = _state(table, last.get(table.name), live.get(table.name, 0))
+            told = self._told.get(table.name) or self._look_up(table.name, instance)
+            if told is None:
+                found.append((datetime.min.replace(tzinfo=UTC), table.name, state))
+            elif _is_due(told, state, self._every, now):
+                found.append((told.at, table.name, state))
+        found.sort(key=lambda one: (one[0], one[1]))
+        return {name: state for _, name, state in found[: self.MOST]}
+
+    def asked(self, table: str, state: "_State", now: datetime) -> None:
+        """Notes that a table's numbers are being read: should that fail, its turn is over too."""
+        self._told[table] = _Told(at=now, state=state)
+
+    def told(self, table: str, observation: dg.AssetObservation, now: datetime) -> None:
+        """Notes what was reported, which may be of a later state than was asked for."""
+        self._told[table] = _Told(at=now, state=_state_told(observation))
+
+    def _look_up(self, table: str, instance: dg.DagsterInstance) -> _Told | None:
+        stored = instance.fetch_observations(key_of(table), limit=1).records
+        if not stored:
+            return None
+        found = stored[0].asset_observation
+        state = _state_told(found) if found is not None else None
+        told = _Told(at=datetime.fromtimestamp(stored[0].timestamp, UTC), state=state)
+        self._told[table] = told
+        return told
+
+
+def _state_told(observation: dg.AssetObservation) -> _State:
+    values: dict[str, Any] = {name: value.value for name, value in observation.metadata.items()}
+    return _State(
+        snapshot=str(values.get(SNAPSHOT)),
+        record=str(values.get(RECORD, "")),
+        tasks=int(values.get(TASKS) or 0),
+        refused=REFUSED in values,
+    )
+
+
+def _is_due(told: _Told, state: _State, every: timedelta, now: datetime) -> bool:
+    before = told.state
+    if before is None or before.record != state.record:
+        return True
+    # A clock that was set back is no reason to wait for the old moment to come again.
+    lately = timedelta(0) <= now - told.at < every
+    return not lately and before != state
+
+
+def _state(table: CompactionTable, record: int | None, tasks: int) -> _State:
+    looked = table.looked_snapshot_id if table.observed_at is None else table.observed_snapshot_id
+    return _State(
+        snapshot="none" if looked is None else str(looked),
+        record="" if record is None else str(record),
+        tasks=tasks,
+        refused=table.refused is not None,
+    )
+
+
+def observations(
+    database: Database, catalog: "Catalog", names: Sequence[str]
+) -> tuple[dict[str, dg.AssetObservation], list[str]]:
+    """The numbers of tables as observations that need no run, and what could not be read."""
+    made, troubles = {}, []
+    for name in names:
+        try:
+            metadata = read_metadata(database, catalog, name)
+        except Exception as error:
+            troubles.append(f"the numbers of {name} could not be read: {error}")
+            continue
+        made[name] = dg.AssetObservation(asset_key=key_of(name), metadata=metadata)
+    return made, troubles
+
+
+def _live_tasks(tx: sa.Connection) -> dict[str, int]:
+    task = compaction_tasks.c
+    query = sa.select(task.table_name, sa.func.count()).where(is_live).group_by(task.table_name)
+    return {row.table_name: row[1] for row in tx.execute(query)}
+
+
+def _last_snapshots(tx: sa.Connection) -> dict[str, int]:
+    """The snapshot of each table's newest record."""
+    here = compaction_records.c
+    newest = sa.select(sa.func.max(here.id)).group_by(here.table_name)
+    query = sa.select(here.table_name, here.snapshot_id).where(here.id.in_(newest))
+    return {row.table_name: row[1] for row in tx.execute(query)}

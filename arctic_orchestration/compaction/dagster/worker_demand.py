@@ -1,0 +1,184 @@
+"""How many runs of the job ``compaction_worker`` are wanted for each compaction queue.
+
+Counted from rows: what the queue has to do, the workers that were seen lately, and the runs that
+Dagster has not ended. A run counts from its request to its end, whether its worker says that it
+is there or not.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import sqlalchemy as sa
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, RunRecord
+
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
+from arctic_orchestration.compaction.work import workers
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.state.compaction_tables import (
+    compaction_tasks,
+    is_claimed,
+    is_failed,
+    is_planned,
+)
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+QUEUE_TAG = "arctic/compaction_queue"
+_NOT_ENDED = [status for status in dg.DagsterRunStatus if status not in FINISHED_STATUSES]
+_FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+#: how long no run is asked for after one that failed or was canceled; each more doubles it
+_FIRST_PAUSE = timedelta(seconds=30)
+_LONGEST_DOUBLINGS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a queue has to do."""
+
+    queue: CompactionQueue
+    #: tasks that a worker may claim now
+    claimable: int = 0
+    #: tasks that workers have
+    claimed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """So many more runs for a queue, and why not more."""
+
+    queue: CompactionQueue
+    runs: int
+    #: for people; empty: there is nothing to say
+    reason: str = ""
+
+
+def work_of(tx: sa.Connection) -> Mapping[str, Work]:
+    """What each queue has to do, in the order of the queues."""
+    task = compaction_tasks.c
+    ready = is_planned | (is_failed & (task.not_before <= database_time(tx)))
+    counts: list[Counter[str]] = []
+    for condition in (ready, is_claimed):
+        query = sa.select(task.queue, sa.func.count()).where(condition).group_by(task.queue)
+        counts.append(Counter({row.queue: row[1] for row in tx.execute(query)}))
+    claimable, claimed = counts
+    return {
+        queue.name: Work(
+            queue=queue,
+            claimable=0 if queue.state is QueueState.PAUSED else claimable[queue.name],
+            claimed=claimed[queue.name],
+        )
+        for queue in queues.queues(tx)
+    }
+
+
+def wanted_runs(
+    database: Database,
+    instance: dg.DagsterInstance,
+    job: str,
+    parallelism: int,
+    now: datetime,
+) -> list[Wanted]:
+    """The queues that have something to claim, with how many more runs each should have.
+
+    Wanted are as many workers as its tasks need, and ``max_workers`` at most; those that people
+    have started count, and runs from their request on. After runs that failed it pauses.
+
+    Cost: three statements in the state database; in Dagster's storage none when nothing is to be
+    claimed, else two and one for each queue with work.
+
+    Errors:
+        DatabaseUnavailable: the state database did not answer.
+    """
+    with database.read() as tx:
+        work = [one for one in work_of(tx).values() if one.claimable]
+        living = {one.queue.name: workers.live_workers(tx, one.queue.name) for one in work}
+    if not work:
+        return []
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_NOT_ENDED))
+    counted = Counter(run.tags.get(QUEUE_TAG, queues.DEFAULT) for run in runs)
+    underway = {run.run_id for run in runs}
+    ended = _ended(instance, [one.name for found in living.values() for one in found], underway)
+    wanted = []
+    for one in work:
+        others = sum(
+            run_of(worker.name) not in underway and worker.name not in ended
+            for worker in living[one.queue.name]
+        )
+        wanted.append(_wanted(one, counted[one.queue.name], others, parallelism))
+    return [_unless_failing(one, instance, job, now) for one in wanted]
+
+
+def worker_name(run_id: str) -> str:
+    """The name under which a run's worker is known in the state database."""
+    return f"run {run_id}"
+
+
+def run_of(name: str) -> str | None:
+    """The run whose worker has the name; none: it is no run's."""
+    prefix, _, run_id = name.partition(" ")
+    return run_id if prefix == "run" and run_id else None
+
+
+def _ended(
+    instance: dg.DagsterInstance, names: Sequence[str], underway: set[str]
+) -> frozenset[str]:
+    """Names of workers whose run has ended here: killed, they said nothing, and are still seen."""
+    ids = {run_id for name in names if (run_id := run_of(name)) and run_id not in underway}
+    if not ids:
+        return frozenset()
+    found = instance.get_runs(dg.RunsFilter(run_ids=sorted(ids), statuses=list(FINISHED_STATUSES)))
+    return frozenset(worker_name(run.run_id) for run in found)
+
+
+def _wanted(work: Work, runs: int, others: int, parallelism: int) -> Wanted:
+    tasks = work.claimable + work.claimed
+    needed = -(-tasks // parallelism)
+    missing = min(needed, work.queue.max_workers) - runs - others
+    if missing > 0:
+        return Wanted(queue=work.queue, runs=missing)
+    reason = f"queue {work.queue.name} has {work.claimable} tasks to claim"
+    if work.queue.max_workers == 0:
+        return Wanted(queue=work.queue, runs=0, reason=f"{reason}, and max_workers 0")
+    return Wanted(queue=work.queue, runs=0, reason=f"{reason}, and {runs + others} workers")
+
+
+def _unless_failing(
+    wanted: Wanted, instance: dg.DagsterInstance, job: str, now: datetime
+) -> Wanted:
+    """The same, or nothing while it pauses after runs that failed."""
+    if not wanted.runs:
+        return wanted
+    tags = {QUEUE_TAG: wanted.queue.name}
+    latest = instance.get_run_records(
+        dg.RunsFilter(job_name=job, tags=tags, statuses=list(FINISHED_STATUSES)),
+        limit=_LONGEST_DOUBLINGS + 1,
+    )
+    failures = _failures(latest)
+    if not failures:
+        return wanted
+    again = _ended_at(latest[0]) + _FIRST_PAUSE * 2 ** (failures - 1)
+    if now >= again:
+        return wanted
+    reason = (
+        f"the last {failures} of queue {wanted.queue.name}'s runs failed or were canceled; "
+        f"again at {format_moment(again)}"
+    )
+    return Wanted(queue=wanted.queue, runs=0, reason=reason)
+
+
+def _failures(latest: Sequence[RunRecord]) -> int:
+    """How many runs in a row failed, the newest first."""
+    for number, record in enumerate(latest):
+        if record.dagster_run.status not in _FAILED:
+            return number
+    return len(latest)
+
+
+def _ended_at(record: RunRecord) -> datetime:
+    if record.end_time is None:
+        return record.update_timestamp
+    return datetime.fromtimestamp(record.end_time, UTC)

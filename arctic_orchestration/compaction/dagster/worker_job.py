@@ -1,0 +1,90 @@
+"""The job ``compaction_worker``: a run of it works on the merge tasks of one queue.
+
+Spark starts when there is a first task. The run ends when its queue has been idle for a while. One
+that is terminated gives back what it has, and the tasks can be claimed by others at once.
+"""
+
+import time
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from arctic_orchestration.compaction.dagster.worker_demand import work_of
+from arctic_orchestration.compaction.queue.queues import DEFAULT, queue_named
+from arctic_orchestration.lake.spark_resource import LakeSparkResource
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+JOB = "compaction_worker"
+OP = "merge_small_files"
+_LOOK_EVERY_SECONDS = 1.0
+
+
+class CompactionWorkerConfig(dg.Config):
+    """Run configuration of ``compaction_worker``."""
+
+    queue: str = Field(default=DEFAULT, description="The compaction queue it works for.")
+    parallelism: int = Field(default=2, ge=1, description="How many tasks it has at once.")
+    until_idle: float = Field(
+        default=60, ge=0, description="It ends when it found nothing to do for so many seconds."
+    )
+
+
+def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDefinition:
+    """The job; starts nothing before it is run.
+
+    Args:
+        settings: none: read from the environment by the run.
+        spark: where its session is from.
+    """
+
+    @dg.op(name=OP, out=dg.Out(dg.Nothing))
+    def merge_small_files(
+        context: dg.OpExecutionContext,
+        config: CompactionWorkerConfig,
+        spark: LazyPySparkResource,
+    ) -> None:
+        """Claims tasks of the queue and merges their files, until there are none."""
+        from arctic_orchestration.compaction.dagster.worker_run import Tally, merge_tasks
+
+        chosen = settings or Settings.from_environment()
+        database = Database.open(chosen.database_url)
+        try:
+            with database.read() as tx:
+                queue_named(tx, config.queue)
+            tally = Tally(context.log)
+            if work_came(database, config.queue, config.until_idle):
+                tally.done = merge_tasks(context, config, spark, chosen, database, tally)
+            context.add_output_metadata(tally.metadata)
+        finally:
+            database.close()
+
+    @dg.job(
+        name=JOB,
+        description="Merges small files of lake tables: the tasks of one compaction queue.",
+        resource_defs={"spark": spark},
+        # The session is of this process, and so is what is to be given back at its end.
+        executor_def=dg.in_process_executor,
+    )
+    def compaction_worker() -> None:
+        merge_small_files()
+
+    return compaction_worker
+
+
+def work_came(database: Database, name: str, until_idle: float) -> bool:
+    """Waits until a queue has something to claim, for so many seconds; returns whether it has.
+
+    Errors:
+        DatabaseUnavailable: the state database did not answer.
+    """
+    given_up_at = time.monotonic() + until_idle
+    while True:
+        with database.read() as tx:
+            if work_of(tx)[name].claimable:
+                return True
+        left = given_up_at - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(left, _LOOK_EVERY_SECONDS))

@@ -1,0 +1,401 @@
+"""Looks at the tables of a catalog, and offers what is worth merging in them.
+
+A table is looked at when something said that it changed (:func:`mark_due`), and so often as its
+``check-interval`` says, due or not. To look means to read its metadata, no more. It is planned,
+from its manifests, only if a plan may be another one than the last: there is a new snapshot, its
+properties or its tasks have changed, or files have waited for an interval. So a plan that gains
+nothing is made once. A table that rests is not looked at. One whose tasks found no room in their
+queue comes first as soon as there is some: see ``line``.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.catalog_binding import require_same
+from arctic_orchestration.compaction.planning.plan_cache import Memory, why_planned
+from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
+from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
+from arctic_orchestration.compaction.planning.table_plan import TablePlan, counted
+from arctic_orchestration.compaction.planning.table_planner import (
+    live_tasks,
+    plan_loaded,
+    plan_table,
+    state_of,
+)
+from arctic_orchestration.compaction.queue import backoff, queues, waitlist
+from arctic_orchestration.compaction.queue.offers import Offered, offer
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.tables import make_due as mark_due
+from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
+    InvalidInput,
+    NotFound,
+)
+from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.state.database import Database
+
+__all__ = ["Planner", "PlanningCounts", "mark_due", "plan_table"]
+
+_log = logging.getLogger("arctic.compaction.planner")
+
+#: so often the catalog is asked which tables it has
+DISCOVERY = timedelta(minutes=3)
+#: how long a tick may take
+LONGEST_TICK = timedelta(seconds=30)
+#: how long a table is left alone that could not be looked at, at first and at most
+_FIRST_PAUSE = timedelta(seconds=30)
+_LONGEST_PAUSE = timedelta(minutes=10)
+#: So many tables in a row without an answer, and it is the catalog that is down.
+_SILENT_TABLES = 3
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Planner:
+    """Plans the tables of a catalog. Several may do so: what one has offered, another sees.
+
+    Keep it from tick to tick: what it remembers saves reading manifests again.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        discovery: how often the catalog is asked which tables it has.
+        selects: which of these it plans, by their names.
+        pool: works on several tables at once; none: one of its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        *,
+        discovery: timedelta = DISCOVERY,
+        selects: Callable[[str], bool] = lambda name: True,
+        pool: TablePool | None = None,
+    ) -> None:
+        self._jobs: TableJobs[PlanningCounts] = TableJobs(pool or TablePool())
+        self._selects = selects
+        self._database = database
+        self._catalog = catalog
+        self._discovery = discovery
+        self._names: frozenset[str] = frozenset()
+        self._discovered_at: datetime | None = None
+        self._memories: dict[str, Memory] = {}
+        self._lock = threading.Lock()
+
+    def discover(self) -> None:
+        """Lets the next tick ask the catalog which tables it has."""
+        self._discovered_at = None
+
+    def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
+        """Looks at the tables that wait for room where there is some, then at those whose turn it
+        is, the one first that was not looked at for longest; at several at once.
+
+        A table that cannot be looked at is left for later, with the reason in its row, and the
+        others go on. What is not reached in time is reached by the next tick.
+
+        Args:
+            now: the moment.
+            at_most: after that long no further table is begun, and none is waited for.
+
+        Errors:
+            ConfigurationError: the state database is about another catalog.
+            DatabaseUnavailable: the state database did not answer.
+        """
+        require_same(self._database, self._catalog)
+        until = time.monotonic() + at_most.total_seconds()
+        if self._discovered_at is None or now >= self._discovered_at + self._discovery:
+            try:
+                found = list_tables(self._catalog)
+            except Exception as error:
+                return PlanningCounts(troubled=self._say_to_all(_told(error), now))
+            self._take(found, now)
+        with self._database.read() as tx:
+            rows = {row.name: row for row in tables.known_tables(tx)}
+        counts = PlanningCounts(tables=len(self._names))
+        turn, silent = self._turn(rows, now), 0
+
+        def hear(ended: Ended[PlanningCounts]) -> bool:
+            nonlocal counts, silent
+            if ended.error is None:
+                counts, silent = counts.plus(ended.result or PlanningCounts()), 0
+            else:
+                silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
+                self._say(ended.table, _told(ended.error), now)
+                counts = counts.plus(PlanningCounts(troubled=1))
+            return silent < _SILENT_TABLES
+
+        begun = self._jobs.run(
+            self._upcoming(turn, now, until),
+            lambda name: self._look(name, now),
+            hear,
+            until - time.monotonic(),
+        )
+        for name in self._jobs.newly_overdue():
+            if self._row(name) is None:
+                self._see(name, Policy(), now)
+            self._say(name, self._jobs.overdue_text(), now)
+            counts = counts.plus(PlanningCounts(troubled=1))
+        return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
+
+    def _take(self, found: Collection[str], now: datetime) -> None:
+        """Notes which tables the catalog has, and which it has no more."""
+        self._names = frozenset(name for name in found if self._selects(name))
+        self._discovered_at = now
+        with self._database.read() as tx:
+            known = [row.name for row in tables.known_tables(tx) if row.gone_at is None]
+        for name in set(known) - set(found):
+            self._forget(name, now)
+
+    def _forget(self, name: str, now: datetime) -> None:
+        with self._database.begin() as tx:
+            canceled = tables.table_gone(tx, name, now)
+        self._memories.pop(name, None)
+        _log.info("%s is gone, %s canceled", name, counted(canceled, "waiting task"))
+
+    def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> list[str]:
+        """The tables whose turn it is, those first that nobody has looked at for longest."""
+        found = []
+        for name in self._names:
+            row, memory = rows.get(name), self._memories.get(name)
+            if row is not None and row.rests(now):
+                continue
+            if memory is not None:
+                if not memory.waits(row, now):
+                    found.append((memory.looked_at, name))
+            else:
+                found.append(((row.looked_at if row is not None else None) or _EVER, name))
+        return [name for _, name in sorted(found)]
+
+    def _upcoming(self, turn: Iterable[str], now: datetime, until: float) -> Iterator[str]:
+        """The tables to look at in a tick; between any two, those that wait for room come first."""
+        rest, done = iter(turn), set[str]()
+        while True:
+            while (name := self._first_in_line(done, now)) is not None:
+                done.add(name)
+                yield name
+                # One after the other: two that are planned at once would not take room in turn.
+                self._jobs.wait_for(name, max(0.0, until - time.monotonic()))
+            name = next((name for name in rest if name not in done), None)
+            if name is None:
+                return
+            done.add(name)
+            yield name
+
+    def _first_in_line(self, done: Collection[str], now: datetime) -> str | None:
+        """The table that has waited longest for room in its queue, where there is some."""
+        with self._database.read() as tx:
+            waiting = waitlist.waiting_for_room(tx, now)
+        for row in waiting:
+            if self._jobs.is_busy(row.name):
+                # Its turn comes again when that work has ended; it may hang.
+                continue
+            memory = self._memories.get(row.name)
+            paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
+            if row.name in self._names and row.name not in done and not paused:
+                return row.name
+        return None
+
+    def _look(self, name: str, now: datetime) -> PlanningCounts:
+        # The row is read before the table is: a commit in between makes the offer stale.
+        row = self._row(name)
+        try:
+            table = load_table(self._catalog, name)
+        except NotFound:
+            if row is not None:
+                self._forget(name, now)
+            with self._lock:
+                self._names -= {name}
+            return PlanningCounts()
+        looked = PlanningCounts(looked=1)
+        try:
+            policy = Policy.of(table.properties, name)
+        except InvalidInput as error:
+            if row is None or row.gone_at is not None:
+                row = self._see(name, Policy(), now)
+            return looked.plus(self._refuse(row, table, str(error), Policy(), now))
+        if row is None or _differs(row, policy):
+            row = self._see(name, policy, now)
+        if not policy.enabled:
+            reason = DISABLED
+            return looked.plus(self._refuse(row, table, reason, policy, now))
+        with self._database.read() as tx:
+            live = live_tasks(tx, name)
+            since = row.looked_at or _EVER
+            rested = backoff.has_rested(tx, name, since, now)
+        memory = self._memories.get(name)
+        why = why_planned(row, table, policy, memory, live, now, rested=rested)
+        if why is None:
+            memory = memory or Memory(looked_at=now, next_look_at=now, due_number=row.due_number)
+            later = now + policy.check_interval
+            self._memories[name] = replace(memory, looked_at=now, next_look_at=later, failures=0)
+            return looked
+        _log.debug("%s is planned: %s", name, why)
+        return looked.plus(self._plan(row, table, policy, now))
+
+    def _plan(
+        self, row: CompactionTable, table: Table, policy: Policy, now: datetime
+    ) -> PlanningCounts:
+        with self._database.read() as tx:
+            state = state_of(tx, row.name, now)
+        plan = plan_loaded(table, policy, state, now)
+        planned = PlanningCounts(planned=1)
+        if plan.refused is not None:
+            fingerprint = policy.fingerprint
+            return planned.plus(
+                self._refuse(row, table, plan.refused, policy, now, fingerprint=fingerprint)
+            )
+        with self._database.begin() as tx:
+            offered = offer(
+                tx,
+                row.name,
+                plan.tasks,
+                now,
+                version=row.version,
+                max_attempts=policy.attempts,
+                retry_after=policy.retry_interval,
+            )
+            if not offered.stale:
+                tables.looked(
+                    tx,
+                    row.name,
+                    due_number=row.due_number,
+                    snapshot_id=plan.snapshot_id,
+                    reason=_outcome(plan, offered, row),
+                    now=now,
+                    still_due=not offered.complete,
+                    got_room=len(offered.taken) > len(offered.superseded),
+                )
+                if not offered.complete:
+                    tables.make_due(tx, row.name, _outcome(plan, offered, row), now)
+            live = live_tasks(tx, row.name)
+        if not offered.stale:
+            self._memories[row.name] = Memory(
+                looked_at=now,
+                next_look_at=now + policy.check_interval,
+                due_number=row.due_number + (not offered.complete),
+                fingerprint=policy.fingerprint,
+                tasks=live,
+                look_again_at=plan.look_again_at,
+            )
+        return planned.plus(
+            PlanningCounts(
+                offered=len(offered.taken),
+                kept=len(offered.kept),
+                superseded=len(offered.superseded),
+                blocked=len(offered.blocked),
+            )
+        )
+
+    def _row(self, name: str) -> CompactionTable | None:
+        with self._database.read() as tx:
+            try:
+                row = tables.table_named(tx, name)
+            except NotFound:
+                return None
+        return row
+
+    def _see(self, name: str, policy: Policy, now: datetime) -> CompactionTable:
+        with self._database.begin() as tx:
+            return queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+
+    def _refuse(
+        self,
+        row: CompactionTable,
+        table: Table,
+        reason: str,
+        policy: Policy,
+        now: datetime,
+        *,
+        fingerprint: str = "not planned",
+    ) -> PlanningCounts:
+        """Says why a table is not compacted, and takes its waiting tasks back."""
+        snapshot = table.current_snapshot()
+        with self._database.begin() as tx:
+            tables.lock_table(tx, row.name)
+            tables.cancel_waiting(tx, row.name, f"not compacted: {reason}", now)
+            live = live_tasks(tx, row.name)
+            news = row.refused != reason or row.due_since is not None
+            if news:
+                tables.looked(
+                    tx,
+                    row.name,
+                    due_number=row.due_number,
+                    snapshot_id=snapshot.snapshot_id if snapshot else None,
+                    reason=f"not compacted: {reason}",
+                    now=now,
+                    refused=reason,
+                )
+        self._memories[row.name] = Memory(
+            looked_at=now,
+            next_look_at=now + policy.check_interval,
+            due_number=row.due_number,
+            fingerprint=fingerprint,
+            tasks=live,
+        )
+        return PlanningCounts(refused=int(news))
+
+    def _say(self, name: str, problem: str, now: datetime) -> None:
+        """Writes down that a table could not be looked at; it stays due, and is tried later."""
+        row = self._row(name)
+        failures = (self._memories[name].failures if name in self._memories else 0) + 1
+        pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
+        _log.warning("%s could not be planned: %s", name, problem)
+        due_number = 0
+        if row is not None:
+            due_number = row.due_number + 1
+            with self._database.begin() as tx:
+                tables.make_due(tx, name, f"it could not be planned: {problem}", now)
+                tables.looked(
+                    tx,
+                    name,
+                    due_number=due_number,
+                    snapshot_id=row.looked_snapshot_id,
+                    reason=f"{tables.NOT_PLANNED}{problem}",
+                    now=now,
+                    still_due=True,
+                    refused=row.refused,
+                )
+        self._memories[name] = Memory(
+            looked_at=now, next_look_at=now + pause, due_number=due_number, failures=failures
+        )
+
+    def _say_to_all(self, problem: str, now: datetime) -> int:
+        """The same for every table: the catalog cannot even say which it has."""
+        with self._database.read() as tx:
+            rows = [row for row in tables.known_tables(tx) if row.gone_at is None]
+        for row in rows:
+            if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
+                self._say(row.name, problem, now)
+        return len(rows) or 1
+
+
+def _told(error: BaseException) -> str:
+    """Errors of ours say what is wrong; of another one, its kind may say more than its text."""
+    return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+
+
+def _differs(row: CompactionTable, policy: Policy) -> bool:
+    """Whether the row is not what the properties say, or its queue may exist by now."""
+    wanted = row.mapped_to is None and policy.queue not in (None, row.queue)
+    seen = (row.property_queue, row.level) == (policy.queue, policy.level)
+    return row.gone_at is not None or wanted or not seen
+
+
+def _outcome(plan: TablePlan, offered: Offered, row: CompactionTable) -> str:
+    parts = [plan.gain]
+    if offered.blocked:
+        tasks = counted(len(offered.blocked), "task")
+        parts.append(f"{tasks} without room in queue {row.queue}")
+    if offered.busy:
+        parts.append(f"{counted(len(offered.busy), 'task')} with files of tasks under way")
+    return ", ".join(parts)

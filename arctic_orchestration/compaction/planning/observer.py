@@ -1,0 +1,149 @@
+"""Plans tables and shows the plans; changes nothing that compaction acts on.
+
+The row of a table holds what would be merged, beside what the planner writes there, so that a
+planner that starts later plans the table as if nobody had looked. A table is planned again when it
+has a new snapshot, other properties, or when files have waited for an interval.
+"""
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import catalog_binding, tables
+from arctic_orchestration.compaction.planning.catalog_planner import (
+    DISCOVERY,
+    LONGEST_TICK,
+    PlanningCounts,
+)
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.scope import Scope
+from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.state.database import Database
+
+#: how long a table is left alone that could not be planned
+_PAUSE = timedelta(minutes=1)
+_log = logging.getLogger("arctic.compaction.observer")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Observed:
+    """A table as it was when this process planned it last."""
+
+    snapshot_id: int | None
+    fingerprint: str
+    again_at: datetime | None
+    next_look_at: datetime
+
+
+class Observer:
+    """Plans the tables of a scope without offering anything.
+
+    Args:
+        database: the state database.
+        catalog: of the tables.
+        scope: which tables.
+        pool: works on several tables at once; none: one of its own.
+        discovery: how often the catalog is asked which tables it has.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        scope: Scope,
+        *,
+        pool: TablePool | None = None,
+        discovery: timedelta = DISCOVERY,
+    ) -> None:
+        self._jobs: TableJobs[PlanningCounts] = TableJobs(pool or TablePool())
+        self._database = database
+        self._catalog = catalog
+        self._scope = scope
+        self._discovery = discovery
+        self._discovered_at: datetime | None = None
+        self._names: tuple[str, ...] = ()
+        self._observed: dict[str, _Observed] = {}
+        #: tables that could not be planned, and until when they are left alone
+        self._paused: dict[str, datetime] = {}
+
+    def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
+        """Plans the tables that may have another plan than the last one.
+
+        Errors:
+            ConfigurationError: the state database is of another catalog.
+            CatalogUnavailable: the catalog does not say which tables it has.
+            DatabaseUnavailable: the state database did not answer.
+        """
+        catalog_binding.require_same(self._database, self._catalog)
+        until = time.monotonic() + at_most.total_seconds()
+        if self._discovered_at is None or now >= self._discovered_at + self._discovery:
+            self._names = tuple(filter(self._scope.covers, list_tables(self._catalog)))
+            self._discovered_at = now
+        counts = PlanningCounts(tables=len(self._names))
+
+        def hear(ended: Ended[PlanningCounts]) -> bool:
+            nonlocal counts
+            if ended.error is not None:
+                error = ended.error
+                text = str(error) if isinstance(error, ArcticError) else repr(error)
+                _log.warning("%s could not be planned: %s", ended.table, text)
+                self._paused[ended.table] = now + _PAUSE
+            counts = counts.plus(ended.result or PlanningCounts(troubled=1))
+            return True
+
+        due = [name for name in self._names if self._is_due(name, now)]
+        begun = self._jobs.run(
+            due, lambda name: self._look(name, now), hear, until - time.monotonic()
+        )
+        for name in self._jobs.newly_overdue():
+            _log.warning("%s could not be planned: %s", name, self._jobs.overdue_text())
+            counts = counts.plus(PlanningCounts(troubled=1))
+        return counts.plus(PlanningCounts(postponed=len(due) - len(begun)))
+
+    def _is_due(self, name: str, now: datetime) -> bool:
+        last, paused_until = self._observed.get(name), self._paused.get(name)
+        if paused_until is not None and now < paused_until:
+            return False
+        return last is None or now >= last.next_look_at
+
+    def _look(self, name: str, now: datetime) -> PlanningCounts:
+        table = load_table(self._catalog, name)
+        try:
+            policy, problem = Policy.of(table.properties, name), None
+        except InvalidInput as error:
+            policy, problem = Policy(), str(error)
+        snapshot = table.current_snapshot()
+        seen = _Observed(
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+            fingerprint=problem or policy.fingerprint,
+            again_at=None,
+            next_look_at=now + policy.check_interval,
+        )
+        last = self._observed.get(name)
+        if last is not None and not _may_differ(last, seen, now):
+            self._observed[name] = replace(seen, again_at=last.again_at)
+            return PlanningCounts(looked=1)
+        with self._database.begin() as tx:
+            queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+            state = state_of(tx, name, now)
+        reason, wanted = f"not compacted: {problem}", 0
+        if problem is None:
+            plan = plan_loaded(table, policy, state, now)
+            reason, wanted = plan.gain, len(plan.tasks)
+            seen = replace(seen, again_at=plan.look_again_at)
+        with self._database.begin() as tx:
+            tables.observed(tx, name, snapshot_id=seen.snapshot_id, reason=reason, now=now)
+        self._observed[name] = seen
+        return PlanningCounts(looked=1, planned=1, wanted=wanted)
+
+
+def _may_differ(last: _Observed, seen: _Observed, now: datetime) -> bool:
+    same = (last.snapshot_id, last.fingerprint) == (seen.snapshot_id, seen.fingerprint)
+    return not same or (last.again_at is not None and last.again_at <= now)

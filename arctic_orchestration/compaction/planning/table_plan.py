@@ -1,0 +1,151 @@
+"""What a plan of a table is made from, and what it says."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from arctic_orchestration.compaction.planning.policy import DISABLED
+from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
+
+#: So many partitions are named as examples.
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retried:
+    """A task that failed and is attempted again: as it is, or its failures would not count."""
+
+    kind: TaskKind
+    #: why it was planned
+    reason: str
+    paths: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanState:
+    """What a planner has to know of the table besides its files and its properties."""
+
+    #: when a task of a kind was last committed in a partition, by its name
+    merged_at: Mapping[tuple[TaskKind, str], datetime] = field(default_factory=dict)
+    #: when files of a sequence number were written; none: long ago
+    written_at: Callable[[int], datetime | None] = lambda _: None
+    #: data files of tasks that a worker has, or has merged: they are left out
+    held_files: frozenset[str] = frozenset()
+    #: names of the partitions in which such a task is a major one: they are left out whole
+    held_partitions: frozenset[str] = frozenset()
+    #: data files that rest, and until when: they are left out
+    resting: Mapping[str, datetime] = field(default_factory=dict)
+    #: tasks that wait until they are attempted again
+    retried: tuple[Retried, ...] = ()
+    #: whether a person asked: everything that can be better is made better
+    forced: bool = False
+
+
+class Left(StrEnum):
+    """Why a partition is left alone."""
+
+    FINE = "every file is large enough, and few rows or none are deleted"
+    TOO_FEW = "fewer small files or deletes than it takes, and the interval has not passed"
+    UNPAIRED = "no two of the small files fit into one of the target size"
+    GROWING = "the rest would rewrite a file that is larger than all others together"
+    HELD = "its files are in tasks under way"
+    RESTING = "its files rest after a quarantine, or as a person canceled their task"
+    TOO_LARGE = "more than arctic.compaction.max-task-size at once"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionPlan:
+    """What is planned for one partition of one spec; sizes in bytes."""
+
+    spec_id: int
+    #: the partition as people read it; empty: the table has none
+    name: str
+    files: int
+    bytes: int
+    fragments: int
+    undersized: int
+    oversized: int
+    with_deletes: int
+    #: distinct delete files that apply to any of its files
+    delete_files: int
+    #: what is done with it; none: nothing
+    kind: TaskKind | None
+    tasks: int
+    #: data files that are in its tasks
+    merged_files: int
+    #: why it is left alone; none: it is not
+    left: Left | None
+    #: why that is done, or nothing, for people
+    reason: str
+    #: files that were left out, and why
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftAlone:
+    """Partitions that are left alone for the same cause."""
+
+    left: Left
+    partitions: int
+    files: int
+    #: the first of them, with the numbers behind it
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TablePlan:
+    """What is to be merged in a table, and why the rest is not."""
+
+    #: the snapshot it was planned from; none: the table is empty
+    snapshot_id: int | None
+    sequence_number: int
+    files: int = 0
+    bytes: int = 0
+    tasks: tuple[PlannedTask, ...] = ()
+    partitions: tuple[PartitionPlan, ...] = ()
+    #: when an interval has passed next, so that another plan may be made of the same files
+    look_again_at: datetime | None = None
+    #: why the table is not compacted at all
+    refused: str | None = None
+
+    @property
+    def gain(self) -> str:
+        """What comes of it, for people."""
+        if self.refused is not None:
+            said = "not compacted" if self.refused == DISABLED else "refused"
+            return f"{said}: {self.refused}"
+        if not self.tasks:
+            return f"nothing to merge in {counted(self.files, 'file')}"
+        merged = sum(len(task.group.files) for task in self.tasks)
+        return f"{merged} of {counted(self.files, 'file')} in {counted(len(self.tasks), 'task')}"
+
+    def left_alone(self) -> list[LeftAlone]:
+        """The partitions that nothing is planned for, by cause, the most frequent first."""
+        causes: dict[Left, list[PartitionPlan]] = defaultdict(list)
+        for partition in self.partitions:
+            if partition.left is not None:
+                causes[partition.left].append(partition)
+        found = [
+            LeftAlone(
+                left=left,
+                partitions=len(partitions),
+                files=sum(partition.files for partition in partitions),
+                examples=_examples(partitions),
+            )
+            for left, partitions in causes.items()
+        ]
+        return sorted(found, key=lambda one: (-one.partitions, one.left))
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _examples(partitions: Sequence[PartitionPlan]) -> tuple[str, ...]:
+    return tuple(
+        f"{partition.name}: {partition.reason}" if partition.name else partition.reason
+        for partition in partitions[:_EXAMPLES]
+    )

@@ -1,0 +1,211 @@
+"""Plans one table of the catalog: what its metadata, its manifests and the tasks say of it."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.planning.planner import NameOf, plan, refusal_of
+from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
+from arctic_orchestration.compaction.planning.table_plan import PlanState, Retried, TablePlan
+from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
+from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.schema import require_supported_table
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.state.database import Database
+
+#: Names of partitions are keys in the database; a longer value is cut, and told apart by a digest.
+_LONGEST_VALUE = 200
+_NULL = "null"
+
+
+def plan_table(
+    database: Database | None,
+    catalog: Catalog,
+    identifier: str,
+    now: datetime,
+    *,
+    forced: bool = False,
+) -> TablePlan:
+    """What would be merged in a table now; nothing is written.
+
+    Args:
+        database: what is known of its tasks; none: it has none.
+        catalog: of the table.
+        identifier: its name there.
+        now: the moment.
+        forced: everything that can be better is made better, whatever the thresholds, and also
+            where compaction is not enabled.
+
+    Errors:
+        NotFound: the catalog has no such table.
+        InvalidDefinition: a property of the table cannot be used.
+        LakeError: the catalog or a manifest cannot be read.
+        DatabaseUnavailable: the state database did not answer.
+    """
+    state = PlanState()
+    if database is not None:
+        with database.read() as tx:
+            state = state_of(tx, identifier, now, forced=forced)
+    table = load_table(catalog, identifier)
+    policy = Policy.of(table.properties, identifier)
+    return plan_loaded(table, policy, replace(state, forced=forced), now)
+
+
+def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -> TablePlan:
+    """The same of a table that was loaded, at its current snapshot.
+
+    Errors:
+        LakeError: a manifest cannot be read.
+    """
+    refused = None if policy.enabled or state.forced else DISABLED
+    try:
+        if refused is None:
+            require_supported_table(table)
+            files = live_files(table)
+            refused = refusal_of(files)
+    except UnsupportedTable as error:
+        refused = str(error)
+    if refused is not None:
+        snapshot = table.current_snapshot()
+        return TablePlan(
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+            sequence_number=(snapshot.sequence_number or 0) if snapshot else 0,
+            refused=refused,
+        )
+    state = replace(state, written_at=moments_of(table))
+    return plan(files, policy, state, now, name_of=partition_names(table))
+
+
+def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = False) -> PlanState:
+    """What the table's tasks mean for a plan: files that are taken or rest, and when they were
+    merged.
+
+    Args:
+        tx: the transaction.
+        table: its name.
+        now: the moment.
+        forced: a person asks for the plan, which replaces waiting tasks that were asked for
+            before: their files are planned again.
+    """
+    paths: dict[str, set[str]] = defaultdict(set)
+    for path, task_id in task_store.live_paths(tx, table).items():
+        paths[task_id].add(path)
+    held_files: set[str] = set()
+    held_partitions = set()
+    retried = []
+    for task in task_store.tasks(tx, table=table, states=LIVE):
+        if task.state is TaskState.PLANNED and (forced or not task.forced):
+            continue
+        if task.state is TaskState.FAILED:
+            retried.append(
+                Retried(kind=task.kind, reason=task.planned_reason, paths=frozenset(paths[task.id]))
+            )
+        else:
+            held_files |= paths[task.id]
+        if task.kind is TaskKind.MAJOR:
+            held_partitions.add(task.partition)
+    return PlanState(
+        merged_at=tables.partitions_merged_at(tx, table),
+        forced=forced,
+        held_files=frozenset(held_files),
+        held_partitions=frozenset(held_partitions),
+        resting={path: one.until for path, one in backoff.resting(tx, table, now).items()},
+        retried=tuple(retried),
+    )
+
+
+def live_tasks(tx: sa.Connection, table: str) -> frozenset[str]:
+    """The ids of the tasks of a table that have not ended."""
+    return frozenset(task.id for task in task_store.tasks(tx, table=table, states=LIVE))
+
+
+def moments_of(table: Table) -> Callable[[int], datetime | None]:
+    """When the files of a sequence number were written, as the table's snapshots say.
+
+    Of a snapshot that has expired, the next one is taken. Format 1 has no sequence numbers; its
+    files were written long ago.
+    """
+    known = sorted(
+        (snapshot.sequence_number, snapshot.timestamp_ms)
+        for snapshot in table.metadata.snapshots
+        if snapshot.sequence_number
+    )
+    numbers = [number for number, _ in known]
+
+    def written_at(sequence_number: int) -> datetime | None:
+        place = bisect_left(numbers, sequence_number)
+        if not sequence_number or place == len(known):
+            return None
+        return datetime.fromtimestamp(known[place][1] / 1000, UTC)
+
+    return written_at
+
+
+def partition_names(table: Table) -> NameOf:
+    """Names as people know them from paths: ``day=2013-01-01/origin=JFK``.
+
+    No two partitions of a table have one name, as names are keys in the database: a text that looks
+    like a null has quotes, ``origin="null"``, and a partition of an older spec whose fields are
+    called like those of a newer one is ``spec 0: origin=JFK``.
+    """
+    specs = table.specs()
+    fields = {
+        # A field that was dropped in format 1 is kept as a void one.
+        spec_id: [
+            (place, field)
+            for place, field in enumerate(spec.fields)
+            if not isinstance(field.transform, VoidTransform)
+        ]
+        for spec_id, spec in specs.items()
+    }
+    # The last of the specs with the same names has them as they are.
+    newest = {tuple(field.name for _, field in fields[one]): one for one in sorted(fields)}
+    plain = {*newest.values()}
+    # The newest schema that has the column: it may have been dropped, with files left behind.
+    schemas = [table.schema(), *reversed(table.schemas().values())]
+
+    def text_of(field: PartitionField, value: Any) -> str:
+        if value is None:
+            return _NULL
+        for schema in schemas:
+            with suppress(ValueError):
+                source = schema.find_type(field.source_id)
+                text = field.transform.to_human_string(field.transform.result_type(source), value)
+                return f'"{text}"' if text.strip('"') == _NULL else text
+        return str(value)
+
+    def name_of(spec_id: int, values: tuple[Any, ...]) -> str:
+        name = "/".join(
+            f"{field.name}={_short(text_of(field, values[place]))}"
+            for place, field in fields[spec_id]
+            if place < len(values)
+        )
+        if spec_id in plain:
+            return name
+        return f"spec {spec_id}: {name}" if name else f"spec {spec_id}"
+
+    return name_of
+
+
+def _short(text: str) -> str:
+    if not text.isprintable() or "/" in text or "%" in text:
+        text = quote(text, safe=" ", errors="replace")
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    digest = sha256(text.encode()).hexdigest()[:12]
+    return f"{text[: _LONGEST_VALUE - 20]}...{digest}"

@@ -1,0 +1,140 @@
+"""Files that rest: they were in a task that went into quarantine, or that a person canceled.
+
+A file that cannot be read, or that no merge gets along with, would otherwise be planned again with
+each new snapshot, as a new task that has its attempts before it. So the files of a task in
+quarantine are left out of plans for a while: 10 minutes at first, twice as long each time that the
+same file is in such a task again, a day at most. All others are planned as ever, of the same
+partition too, and a commit of others ends no rest. A file that is replaced is forgotten, and a
+person can end rests.
+
+The files of a task that a person canceled rest for a day: otherwise the next plan would offer the
+same task again.
+
+A rest belongs to a file, not to a group of them: the next plan may put it together with others, and
+these have not failed as often.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue.task import Task
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import compaction_rests, compaction_task_files
+
+#: how long a rest is, at first and at most
+FIRST_REST = timedelta(minutes=10)
+LONGEST_REST = timedelta(days=1)
+#: how long the files of a canceled task rest
+CANCELED_REST = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rest:
+    """A data file that rests."""
+
+    path: str
+    #: how many tasks that had it went into quarantine or were canceled
+    rests: int
+    until: datetime
+    reason: str
+
+
+def length_of_rest(before: int) -> timedelta:
+    """How long a rest is that comes after so many others."""
+    # Beyond 20 doublings nothing but the limit counts.
+    doublings: int = 2 ** min(before, 20)
+    return min(FIRST_REST * doublings, LONGEST_REST)
+
+
+def rest_files_of(
+    tx: sa.Connection, task: Task, reason: str, now: datetime, *, length: timedelta | None = None
+) -> None:
+    """Lets the files of a task rest that is about to end; its table is locked.
+
+    Args:
+        tx: the transaction.
+        task: it goes into quarantine, or is canceled.
+        reason: why they rest, for people.
+        now: the moment.
+        length: how long they rest; none: longer each time, see :func:`length_of_rest`.
+    """
+    here = compaction_task_files.c
+    query = sa.select(here.path).where(here.task_id == task.id)
+    paths = sorted(tx.execute(query).scalars())
+    if not paths:
+        return
+    known = _counts(tx, task.table, paths)
+    rows = [
+        {
+            "table_name": task.table,
+            "path": path,
+            "rests": known.get(path, 0) + 1,
+            "rests_until": now + (length or length_of_rest(known.get(path, 0))),
+            "reason": reason,
+        }
+        for path in paths
+    ]
+    new = dialect.insert(tx, compaction_rests)
+    changed = {name: new.excluded[name] for name in ("rests", "rests_until", "reason")}
+    tx.execute(new.on_conflict_do_update(index_elements=["table_name", "path"], set_=changed), rows)
+
+
+def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
+    """The files of a table that rest now, by path."""
+    here = compaction_rests.c
+    query = sa.select(compaction_rests).where(here.table_name == table, here.rests_until > now)
+    return {
+        row.path: Rest(path=row.path, rests=row.rests, until=row.rests_until, reason=row.reason)
+        for row in tx.execute(query)
+    }
+
+
+def has_rested(tx: sa.Connection, table: str, since: datetime, now: datetime) -> bool:
+    """Whether the rest of a file of a table ended after one moment, until another."""
+    here = compaction_rests.c
+    query = sa.exists().where(
+        here.table_name == table, here.rests_until > since, here.rests_until <= now
+    )
+    return bool(tx.execute(sa.select(query)).scalar_one())
+
+
+def end_rests(tx: sa.Connection, table: str, paths: Collection[str] | None = None) -> int:
+    """Forgets the rests of a table, or of some of its files: a person says so.
+
+    Returns:
+        how many files may have rested.
+    """
+    here = compaction_rests.c
+    gone = sa.delete(compaction_rests).where(here.table_name == table)
+    if paths is not None:
+        gone = gone.where(dialect.among(tx, here.path, sorted(paths)))
+    return tx.execute(gone).rowcount
+
+
+def forget_files_of(tx: sa.Connection, table: str, ids: Sequence[str]) -> None:
+    """Forgets the files of tasks that are about to end committed: the table has them no more."""
+    files = compaction_task_files.c
+    query = sa.select(files.path).where(dialect.among(tx, files.task_id, ids))
+    here = compaction_rests.c
+    tx.execute(sa.delete(compaction_rests).where(here.table_name == table, here.path.in_(query)))
+
+
+def prune(tx: sa.Connection, older_than: datetime) -> int:
+    """Forgets files whose rest ended before a moment.
+
+    Returns:
+        how many.
+    """
+    old = compaction_rests.c.rests_until < older_than
+    return tx.execute(sa.delete(compaction_rests).where(old)).rowcount
+
+
+def _counts(tx: sa.Connection, table: str, paths: Sequence[str]) -> dict[str, int]:
+    here = compaction_rests.c
+    query = sa.select(here.path, here.rests).where(
+        here.table_name == table, dialect.among(tx, here.path, paths)
+    )
+    return {row.path: row.rests for row in tx.execute(query)}

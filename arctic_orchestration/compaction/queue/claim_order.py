@@ -1,0 +1,92 @@
+"""Which task is claimed next: of what queue by shares, and in it by rank."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.queues import QueueState
+from arctic_orchestration.compaction.queue.task import TASK_COLUMNS, TaskState
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_queues,
+    compaction_tasks,
+    is_claimed,
+    is_failed,
+    is_planned,
+)
+
+#: the first task of a queue that nobody else is about to take
+FIRST = (
+    sa.select(*(compaction_tasks.c[name] for name in TASK_COLUMNS), compaction_tasks.c.file_group)
+    .where(is_planned, compaction_tasks.c.queue == sa.bindparam("of_queue"))
+    .order_by(compaction_tasks.c.rank, compaction_tasks.c.id)
+    .limit(1)
+    .with_for_update(skip_locked=True, key_share=True)
+)
+
+
+def first_claimable(
+    tx: sa.Connection, queues: Sequence[str], table: str | None
+) -> Mapping[Any, Any] | None:
+    """Locks the row of the task that is next, and its group of files.
+
+    Args:
+        tx: the transaction.
+        queues: their names; empty: all there are.
+        table: only of this one; none: of any.
+
+    Returns:
+        none: nothing can be claimed that nobody else is about to take.
+    """
+    first = FIRST if table is None else FIRST.where(compaction_tasks.c.table_name == table)
+    for queue in _by_share(tx, queues):
+        row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()
+        if row is not None:
+            return row
+    return None
+
+
+def plan_again(tx: sa.Connection, now: datetime) -> int:
+    """Lets failed tasks whose retry interval is over be claimed again.
+
+    Returns:
+        how many.
+    """
+    here = compaction_tasks.c
+    query = (
+        sa.select(here.id, here.attempts, here.max_attempts)
+        .where(is_failed, here.not_before <= now)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    rested = tx.execute(query).all()
+    for row in rested:
+        reason = f"waits for attempt {row.attempts + 1} of {row.max_attempts}"
+        task_store.move(
+            tx, [(row.id, TaskState.FAILED)], TaskState.PLANNED, reason, now,
+            values={"not_before": None},
+        )  # fmt: skip
+    return len(rested)
+
+
+def _by_share(tx: sa.Connection, names: Sequence[str]) -> list[str]:
+    """The queues that have something to claim, the one with the least of its share first."""
+    queue, task = compaction_queues.c, compaction_tasks.c
+    active = sa.select(sa.func.count()).where(is_claimed, task.queue == queue.name)
+    waits = sa.exists().where(is_planned, task.queue == queue.name)
+    claimed_from = queue.state != QueueState.PAUSED.value
+    query = sa.select(
+        queue.name, queue.share, queue.level, active.scalar_subquery().label("active")
+    ).where(waits, claimed_from)
+    if names:
+        query = query.where(dialect.among(tx, queue.name, names))
+    rows = tx.execute(query).all()
+    return [
+        row.name
+        for row in sorted(
+            rows, key=lambda row: (Fraction(row.active, row.share), -row.level, row.name)
+        )
+    ]

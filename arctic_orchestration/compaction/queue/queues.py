@@ -1,0 +1,371 @@
+"""Queues of merge tasks, and which table goes to which.
+
+A queue that people name gives its tables room of their own (*capacity*: so many live tasks, no
+more are taken), a *level* and a *share* of the workers that serve several queues. The queue
+``default`` is always there. A table is in the queue that a person mapped it to, else in the one
+that its property names, else in ``default``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.queue import (
+    CAPACITY,
+    CompactionQueue,
+    QueueCounts,
+    QueueState,
+)
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.tables import CompactionTable, lock_table
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_queues,
+    compaction_tables,
+    compaction_tasks,
+    is_live,
+    is_waiting,
+)
+
+__all__ = ["CAPACITY", "CompactionQueue", "QueueCounts", "QueueState"]
+
+DEFAULT = "default"
+#: levels reach so far down and up
+HIGHEST_LEVEL = 1000
+#: what a column holds
+_LARGEST = 1_000_000_000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
+
+
+def add_queue(tx: sa.Connection, queue: CompactionQueue, now: datetime) -> None:
+    """Adds a queue.
+
+    Tables whose property has named it before come to it when they are next looked at.
+
+    Errors:
+        InvalidInput: the name is taken or none, or a number is out of its range.
+    """
+    if not isinstance(queue.name, str) or not _NAME.fullmatch(queue.name):
+        raise InvalidInput("name", queue.name, _NAME_EXPECTED)
+    _check(queue)
+    new = dialect.insert(tx, compaction_queues).values(created_at=now, **_values(queue))
+    if tx.execute(new.on_conflict_do_nothing()).rowcount != 1:
+        raise InvalidInput("name", queue.name, "a name that no compaction queue has yet")
+
+
+def update_queue(
+    tx: sa.Connection,
+    name: str,
+    *,
+    capacity: int | None = None,
+    level: int | None = None,
+    share: int | None = None,
+    max_workers: int | None = None,
+    execution_timeout_seconds: int | None = None,
+) -> CompactionQueue:
+    """Changes what is given. A capacity below what the queue has takes nothing away.
+
+    Errors:
+        NotFound: no such queue; lists those there are.
+        InvalidInput: a number is out of its range; nothing is changed.
+    """
+    given = {
+        "capacity": capacity,
+        "level": level,
+        "share": share,
+        "max_workers": max_workers,
+        "execution_timeout_seconds": execution_timeout_seconds,
+    }
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    queue = replace(lock_queue(tx, name), **changes)
+    _check(queue)
+    tx.execute(
+        sa.update(compaction_queues)
+        .where(compaction_queues.c.name == name)
+        .values(**_values(queue))
+    )
+    return queue
+
+
+def set_state(tx: sa.Connection, name: str, state: QueueState) -> QueueState:
+    """Pauses, drains or resumes a queue.
+
+    Returns:
+        the state before.
+
+    Errors:
+        NotFound: no such queue; lists those there are.
+    """
+    before = lock_queue(tx, name).state
+    here = compaction_queues
+    tx.execute(sa.update(here).where(here.c.name == name).values(state=state.value))
+    return before
+
+
+def delete_queue(tx: sa.Connection, name: str) -> None:
+    """Removes a queue that has neither live tasks nor tables.
+
+    Errors:
+        NotFound: no such queue.
+        InvalidInput: it is ``default``, or says which tables or how many tasks it has.
+    """
+    if name == DEFAULT:
+        raise InvalidInput("name", name, "another queue: default is always there")
+    # The key too: who maps a table to it waits, and then does not find it.
+    _one(tx, name, sa.select(compaction_queues).with_for_update())
+    here = compaction_tables.c
+    query = sa.select(here.name, here.mapped_to)
+    query = query.where((here.queue == name) | (here.mapped_to == name)).order_by(here.name)
+    found = tx.execute(query).all()
+    mapped = [table for table, mapped_to in found if mapped_to == name]
+    named = [table for table, mapped_to in found if mapped_to != name]
+    told = []
+    if mapped:
+        told.append(f"mapped to it: {_shown(mapped)} (unmap them, or map them elsewhere)")
+    if named:
+        told.append(f"named by their property: {_shown(named)} (change it, or map them elsewhere)")
+    if told:
+        raise InvalidInput("name", name, f"a queue without tables; {'; '.join(told)}")
+    counts = _states(tx, name).get(name)
+    if counts:
+        shown = ", ".join(f"{count} {state}" for state, count in counts.items())
+        raise InvalidInput("name", name, f"a queue without live tasks; it has: {shown}")
+    tx.execute(sa.delete(compaction_queues).where(compaction_queues.c.name == name))
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def queues(tx: sa.Connection) -> list[CompactionQueue]:
+    """All queues, the highest level first, then by name."""
+    here = compaction_queues.c
+    query = sa.select(compaction_queues).order_by(here.level.desc(), here.name)
+    return [_from_row(row) for row in tx.execute(query).mappings()]
+
+
+def queue_named(tx: sa.Connection, name: str) -> CompactionQueue:
+    """The queue with a name.
+
+    Errors:
+        NotFound: no such queue; lists those there are.
+    """
+    return _one(tx, name, sa.select(compaction_queues))
+
+
+def lock_queue(tx: sa.Connection, name: str) -> CompactionQueue:
+    """As :func:`queue_named`; nobody else offers to it until the transaction ends."""
+    # Not a lock of the key: who makes a table known refers to it meanwhile, and need not wait.
+    return _one(tx, name, sa.select(compaction_queues).with_for_update(key_share=True))
+
+
+def counted(tx: sa.Connection) -> list[QueueCounts]:
+    """All queues with what they have, in the order of :func:`queues`."""
+    states = _states(tx)
+    query = sa.select(compaction_tables.c.queue, sa.func.count()).group_by(
+        compaction_tables.c.queue
+    )
+    tables: dict[str, int] = {row[0]: row[1] for row in tx.execute(query)}
+    return [
+        QueueCounts(
+            queue=queue, states=states.get(queue.name, {}), tables=tables.get(queue.name, 0)
+        )
+        for queue in queues(tx)
+    ]
+
+
+def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
+    """How many more tasks a locked queue takes, counted from its rows; one that drains, none."""
+    if queue.state is QueueState.DRAINING:
+        return 0
+    query = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == queue.name)
+    return max(queue.capacity - int(tx.execute(query).scalar_one()), 0)
+
+
+def queues_with_room(tx: sa.Connection) -> frozenset[str]:
+    """The names of the queues that take a task now; nothing is locked."""
+    here = compaction_queues.c
+    live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == here.name)
+    query = sa.select(here.name).where(
+        here.capacity > live.scalar_subquery(), here.state != QueueState.DRAINING.value
+    )
+    return frozenset(tx.execute(query).scalars())
+
+
+def queue_of(tx: sa.Connection, table: str, property: str | None) -> tuple[str, str]:
+    """The queue of a table, and why it is that one.
+
+    Args:
+        tx: the transaction.
+        table: its name; one that is not known yet is mapped by nobody.
+        property: the queue that the table's property names; none: it names none.
+    """
+    query = sa.select(compaction_tables.c.mapped_to).where(compaction_tables.c.name == table)
+    return _resolved(tx, tx.execute(query).scalar(), property)
+
+
+def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
+    """Puts a table into a queue by hand, over what its property says.
+
+    Waiting tasks move with their age, even into a queue that is full; what workers have, and
+    what waits for the committer, stays in the queue it was claimed from; should it wait again, it
+    follows when the table is next looked at.
+
+    Returns:
+        how many tasks moved.
+
+    Errors:
+        NotFound: no such table, or no such queue.
+    """
+    found = lock_table(tx, table)
+    return _settle(tx, found, queue, found.property_queue, now, {})
+
+
+def unmap_table(tx: sa.Connection, table: str, now: datetime) -> int:
+    """Lets a table go back to the queue that its property names, else to ``default``.
+
+    Returns:
+        how many waiting tasks moved.
+
+    Errors:
+        NotFound: no such table.
+    """
+    found = lock_table(tx, table)
+    return _settle(tx, found, None, found.property_queue, now, {})
+
+
+def see_table(
+    tx: sa.Connection, table: str, *, queue: str | None, level: int, now: datetime
+) -> CompactionTable:
+    """Notes what the catalog says of a table, and locks its row until the transaction ends.
+
+    A table that is new is made known; waiting tasks of one whose property names another queue
+    than before move there.
+
+    Args:
+        tx: the transaction.
+        table: its name in the catalog.
+        queue: what its property names; none: it has none.
+        level: of its property.
+        now: when it was seen.
+    """
+    new = dialect.insert(tx, compaction_tables).values(
+        name=table, queue=DEFAULT, queue_reason="", seen_at=now
+    )
+    tx.execute(new.on_conflict_do_nothing())
+    found = lock_table(tx, table)
+    seen: dict[str, Any] = {"level": level, "seen_at": now, "gone_at": None}
+    _settle(tx, found, found.mapped_to, queue, now, seen)
+    return lock_table(tx, table)
+
+
+def _settle(
+    tx: sa.Connection,
+    table: CompactionTable,
+    by_hand: str | None,
+    property: str | None,
+    now: datetime,
+    seen: Mapping[str, Any],
+) -> int:
+    """Gives a locked table the queue that follows, and its waiting tasks too."""
+    queue, reason = _resolved(tx, by_hand, property)
+    if (queue, reason) != (table.queue, table.queue_reason):
+        # Nobody deletes one of them, or counts what it has, while tasks change sides.
+        names = sorted({queue, table.queue, DEFAULT})
+        held = sa.select(compaction_queues.c.name).where(compaction_queues.c.name.in_(names))
+        held = held.order_by(compaction_queues.c.name).with_for_update(key_share=True)
+        tx.execute(held).all()
+        queue, reason = _resolved(tx, by_hand, property)
+    tx.execute(
+        sa.update(compaction_tables)
+        .where(compaction_tables.c.name == table.name)
+        .values(mapped_to=by_hand, property_queue=property, queue=queue, queue_reason=reason,
+                **seen)
+    )  # fmt: skip
+    # Also those that a worker had when the table moved, and that wait again.
+    here = compaction_tasks.c
+    strayed = (
+        sa.select(here.id, here.state, here.queue)
+        .where(here.table_name == table.name, is_waiting, here.queue != queue)
+        .order_by(here.id)
+        .with_for_update(key_share=True)
+    )
+    moved = tx.execute(strayed).all()
+    if moved:
+        ids = [row.id for row in moved]
+        tx.execute(
+            sa.update(compaction_tasks).where(dialect.among(tx, here.id, ids)).values(queue=queue)
+        )
+    for state in sorted({row.state for row in moved}):
+        same = TaskState(state)
+        lines = [
+            (row.id, same, f"moved from queue {row.queue} to queue {queue}: {reason}")
+            for row in moved
+            if row.state == state
+        ]
+        task_store.note_moves(tx, lines, same, now)
+    return len(moved)
+
+
+def _resolved(tx: sa.Connection, by_hand: str | None, property: str | None) -> tuple[str, str]:
+    if by_hand is not None:
+        queue_named(tx, by_hand)
+        return by_hand, "mapped by hand"
+    if property is None:
+        return DEFAULT, "no queue is named"
+    query = sa.select(compaction_queues.c.name).where(compaction_queues.c.name == property)
+    if tx.execute(query).scalar() is None:
+        return DEFAULT, f"the table's property names queue {property}, which does not exist"
+    return property, "named by the table's property"
+
+
+def _states(tx: sa.Connection, queue: str | None = None) -> dict[str, dict[TaskState, int]]:
+    """Live tasks by queue and state."""
+    here = compaction_tasks.c
+    query = sa.select(here.queue, here.state, sa.func.count()).where(is_live)
+    if queue is not None:
+        query = query.where(here.queue == queue)
+    found: dict[str, dict[TaskState, int]] = {}
+    for name, state, count in tx.execute(query.group_by(here.queue, here.state)):
+        found.setdefault(name, {})[TaskState(state)] = count
+    return {name: dict(sorted(states.items())) for name, states in found.items()}
+
+
+def _one(tx: sa.Connection, name: str, query: sa.Select[Any]) -> CompactionQueue:
+    row = tx.execute(query.where(compaction_queues.c.name == name)).mappings().one_or_none()
+    if row is None:
+        known = ", ".join(sorted(queue.name for queue in queues(tx)))
+        raise NotFound(f"no compaction queue {name}; there is: {known}")
+    return _from_row(row)
+
+
+def _from_row(row: Mapping[Any, Any]) -> CompactionQueue:
+    values = {field.name: row[field.name] for field in fields(CompactionQueue)}
+    return CompactionQueue(**{**values, "state": QueueState(row["state"])})
+
+
+def _values(queue: CompactionQueue) -> dict[str, Any]:
+    return {field.name: getattr(queue, field.name) for field in fields(queue)}
+
+
+def _check(queue: CompactionQueue) -> None:
+    ranges = {
+        "capacity": (1, _LARGEST),
+        "level": (-HIGHEST_LEVEL, HIGHEST_LEVEL),
+        "share": (1, _LARGEST),
+        "max_workers": (0, _LARGEST),
+        "execution_timeout_seconds": (1, _LARGEST),
+    }
+    for name, (least, most) in ranges.items():
+        value = getattr(queue, name)
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidInput(name, value, f"a whole number, {least} to {most}")

@@ -1,0 +1,224 @@
+"""Tasks as rows: reading them, and moving them with a line of history for each move."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue.task import (
+    ENDED,
+    TASK_COLUMNS,
+    WAITING,
+    Move,
+    Task,
+    TaskState,
+    check_move,
+)
+from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_moves,
+    compaction_tables,
+    compaction_task_files,
+    compaction_tasks,
+    in_state,
+    is_planned,
+)
+
+#: the shortest part of a task's id that is taken for one
+SHORTEST_PART = 4
+
+_COLUMNS = [compaction_tasks.c[name] for name in TASK_COLUMNS]
+
+
+def task_by_id(tx: sa.Connection, id: str) -> Task:
+    """The task with an id.
+
+    Errors:
+        NotFound: there is none, or no more.
+    """
+    found = _select(tx, compaction_tasks.c.id == id)
+    if not found:
+        raise NotFound(f"no compaction task {id} (see: arctic compaction tasks)")
+    return found[0]
+
+
+def task_named(tx: sa.Connection, part: str) -> Task:
+    """The task that a part of its id stands for.
+
+    Errors:
+        NotFound: no task has it.
+        InvalidInput: it is too short, or several tasks have it.
+    """
+    wanted = part.strip().lower()
+    if len(wanted) < SHORTEST_PART or not wanted.isalnum():
+        raise InvalidInput("ID", part, f"a task's id, or {SHORTEST_PART} or more characters of it")
+    found = _select(tx, compaction_tasks.c.id.contains(wanted, autoescape=True), limit=9)
+    if not found:
+        raise NotFound(f"no compaction task {part} (see: arctic compaction tasks)")
+    if len(found) > 1:
+        shown = ", ".join(task.id for task in found[:8]) + (" and more" if len(found) > 8 else "")
+        raise InvalidInput("ID", part, f"a part that one task has; several have it: {shown}")
+    return found[0]
+
+
+def tasks(
+    tx: sa.Connection,
+    *,
+    table: str | None = None,
+    queue: str | None = None,
+    states: Collection[TaskState] = (),
+    limit: int | None = None,
+) -> list[Task]:
+    """Tasks, those of the smallest rank first; of no states: of all.
+
+    Args:
+        tx: the transaction.
+        table: only of this one.
+        queue: only of this one.
+        states: only in these.
+        limit: only so many.
+    """
+    where: list[sa.ColumnElement[bool]] = []
+    if table is not None:
+        where.append(compaction_tasks.c.table_name == table)
+    if queue is not None:
+        where.append(compaction_tasks.c.queue == queue)
+    if states:
+        where.append(compaction_tasks.c.state.in_([state.value for state in states]))
+    return _select(tx, *where, limit=limit)
+
+
+def group_of(tx: sa.Connection, id: str) -> FileGroup:
+    """The files of a task, and the deletes that applied to them when it was planned."""
+    query = sa.select(compaction_tasks.c.file_group).where(compaction_tasks.c.id == id)
+    return FileGroup.from_json(tx.execute(query).scalar_one())
+
+
+def history(tx: sa.Connection, id: str) -> list[Move]:
+    """What happened to a task, from its making on."""
+    query = (
+        sa.select(compaction_moves)
+        .where(compaction_moves.c.task_id == id)
+        .order_by(compaction_moves.c.id)
+    )
+    return [
+        Move(
+            at=row.at,
+            before=None if row.from_state is None else TaskState(row.from_state),
+            state=TaskState(row.state),
+            reason=row.reason,
+            attempt_id=row.attempt_id,
+        )
+        for row in tx.execute(query)
+    ]
+
+
+def ahead_of(tx: sa.Connection, task: Task) -> int:
+    """How many tasks of its queue can be claimed before a waiting one."""
+    here = compaction_tasks.c
+    before = (here.rank < task.rank) | ((here.rank == task.rank) & (here.id < task.id))
+    query = sa.select(sa.func.count()).where(is_planned, here.queue == task.queue, before)
+    return int(tx.execute(query).scalar_one())
+
+
+def live_paths(tx: sa.Connection, table: str) -> dict[str, str]:
+    """The data files of a table that live tasks keep to themselves: path and task."""
+    here = compaction_task_files.c
+    query = sa.select(here.path, here.task_id).where(here.table_name == table)
+    return {row.path: row.task_id for row in tx.execute(query)}
+
+
+def move(
+    tx: sa.Connection,
+    tasks: Iterable[tuple[str, TaskState]],
+    to: TaskState,
+    reason: str,
+    at: datetime,
+    *,
+    attempt_id: str | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> None:
+    """Gives tasks another state, in one transaction with a line of history for each.
+
+    Who moves them has made sure, by a lock or by the condition of a statement, that they are in
+    the states that are given. Tasks that end let their files go; tasks that wait do so in the
+    queue that their table has by now.
+
+    Args:
+        tx: the transaction.
+        tasks: ids, each with the state that is left.
+        to: the new one.
+        reason: why, for people.
+        at: when.
+        attempt_id: which attempt did it.
+        values: other columns of the rows.
+
+    Errors:
+        TransitionRefused: a state cannot be left that way, or is another one by now.
+    """
+    moved = list(tasks)
+    if not moved:
+        return
+    for id, state in moved:
+        check_move(id, state, to)
+    changes = {"state": to.value, "reason": reason, "state_at": at, **(values or {})}
+    if to in ENDED:
+        changes["ended_at"] = at
+    if to in WAITING:
+        # The table may have moved to another queue while a worker had the task.
+        changes["queue"] = _QUEUE_OF_TABLE
+    ids = [id for id, _ in moved]
+    for source in sorted({state for _, state in moved}):
+        wanted = [id for id, state in moved if state is source]
+        changed = tx.execute(
+            sa.update(compaction_tasks)
+            .where(dialect.among(tx, compaction_tasks.c.id, wanted), in_state(source.value))
+            .values(**changes)
+            .returning(compaction_tasks.c.id)
+        )
+        for id in sorted(set(wanted) - set(changed.scalars())):
+            found = task_by_id(tx, id).state
+            raise TransitionRefused(
+                f"Compaction task {id} is {found} and cannot become {to} as if it were {source}"
+            )
+    if to in ENDED:
+        tx.execute(
+            sa.delete(compaction_task_files).where(
+                dialect.among(tx, compaction_task_files.c.task_id, ids)
+            )
+        )
+    note_moves(tx, ((id, state, reason) for id, state in moved), to, at, attempt_id)
+
+
+_QUEUE_OF_TABLE = (
+    sa.select(compaction_tables.c.queue)
+    .where(compaction_tables.c.name == compaction_tasks.c.table_name)
+    .scalar_subquery()
+)
+
+
+def note_moves(
+    tx: sa.Connection,
+    lines: Iterable[tuple[str, TaskState | None, str]],
+    to: TaskState,
+    at: datetime,
+    attempt_id: str | None = None,
+) -> None:
+    """Writes lines of history: task, the state before (none: it was made), and why."""
+    columns = ("task_id", "at", "from_state", "state", "reason", "attempt_id")
+    rows = [
+        (id, at, before.value if before else None, to.value, reason, attempt_id)
+        for id, before, reason in lines
+    ]
+    dialect.insert_rows(tx, compaction_moves, columns, rows)
+
+
+def _select(
+    tx: sa.Connection, *where: sa.ColumnElement[bool], limit: int | None = None
+) -> list[Task]:
+    query = sa.select(*_COLUMNS).where(*where)
+    query = query.order_by(compaction_tasks.c.rank, compaction_tasks.c.id).limit(limit)
+    return [Task.from_row(row) for row in tx.execute(query).mappings()]

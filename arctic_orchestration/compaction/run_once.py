@@ -1,0 +1,218 @@
+"""One table, now and in this process: planned, offered, merged and committed.
+
+It goes the way of everybody else, through the state database, so that it disturbs nobody: tasks
+are claimed, and the table's lease to commit is taken. Only the commit interval is not waited for.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction import catalog_binding, tables
+from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
+from arctic_orchestration.compaction.commit.records import CompactionRecord
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import TablePlan
+from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.offers import Offered, offer
+from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.worker import Merge, Worker, WorkerEvent
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.database import Database
+
+#: how long other workers are waited for that have tasks of the table, and another committer
+PATIENCE = timedelta(minutes=10)
+_LOOK_SECONDS = 0.5
+_A_PERSON = Actor(name="a person")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What became of a table."""
+
+    plan: TablePlan
+    #: none: nothing was offered, as the table is refused
+    offered: Offered | None
+    records: tuple[CompactionRecord, ...]
+    counts: CommitCounts
+    #: live tasks that are left: failed ones, those that others still have or nobody may claim
+    left: tuple[Task, ...]
+    #: why nothing could be committed; none: it could, or there was nothing
+    trouble: str | None
+
+
+def offer_now(
+    database: Database,
+    catalog: Catalog,
+    table: str,
+    now: datetime,
+    *,
+    force: bool = False,
+    by: Actor = _A_PERSON,
+    action: str = "plan",
+) -> tuple[TablePlan, Offered | None]:
+    """Plans a table and offers the plan to its queue.
+
+    Args:
+        database: the state database.
+        catalog: of the table.
+        table: its name there; compaction knows it from then on.
+        now: the moment.
+        force: everything that can be better is made better, whatever the thresholds.
+        by: who asks for it.
+        action: the command that asks, for the audit log.
+
+    Returns:
+        the plan, and what became of it; none: the table is refused, and nothing is offered.
+
+    Errors:
+        NotFound: the catalog has no such table.
+        CatalogUnavailable: the catalog did not answer, however often it was asked.
+        InvalidDefinition: a property of the table cannot be used.
+        LakeError: the catalog or a manifest cannot be read.
+        DatabaseUnavailable: the state database did not answer.
+        ConfigurationError: the state database is of another catalog.
+    """
+    catalog_binding.require_same(database, catalog)
+    loaded = load_table(catalog, table)
+    policy = Policy.of(loaded.properties, table)
+    with database.begin() as tx:
+        row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
+        state = state_of(tx, table, now, forced=force)
+    # After the row: a commit in between makes the offer stale.
+    plan = plan_loaded(load_table(catalog, table), policy, state, now)
+    if plan.refused is not None:
+        return plan, None
+    with database.begin() as tx:
+        offered = offer(
+            tx,
+            table,
+            plan.tasks,
+            now,
+            version=row.version,
+            max_attempts=policy.attempts,
+            retry_after=policy.retry_interval,
+            reason=f"replaced by a plan that {by.name} asked for",
+            forced=force,
+        )
+        if offered.stale:
+            return plan, offered
+        counts = {"offered": len(offered.taken), "replaced": len(offered.superseded)}
+        audit.record(tx, by, "compaction", action, table, force=force, **counts)
+        # A plan without thresholds says nothing of what the planner would find.
+        if not force:
+            tables.looked(
+                tx,
+                table,
+                due_number=row.due_number,
+                snapshot_id=plan.snapshot_id,
+                reason=f"{plan.gain}, planned by {by.name}",
+                now=now,
+                still_due=not offered.complete,
+            )
+        if not offered.complete:
+            tables.make_due(tx, table, f"the plan of {by.name} found not enough room", now)
+    return plan, offered
+
+
+def compact_now(
+    database: Database,
+    catalog: Catalog,
+    merge: Merge,
+    table: str,
+    now: datetime,
+    *,
+    force: bool = False,
+    parallelism: int = 2,
+    on_plan: Callable[[TablePlan], None] | None = None,
+    on_event: Callable[[WorkerEvent], None] | None = None,
+    patience: timedelta = PATIENCE,
+    by: Actor = _A_PERSON,
+) -> RunResult:
+    """Plans, merges and commits; tasks that other workers have are waited for.
+
+    Args:
+        database: the state database.
+        catalog: of the table.
+        merge: how files are merged.
+        table: its name in the catalog.
+        now: the moment.
+        force: everything that can be better is made better, whatever the thresholds.
+        parallelism: how many tasks are merged at once.
+        on_plan: told of the plan, before anything is merged.
+        on_event: told of everything that happens to a task, from several threads.
+        patience: how long others are waited for.
+        by: who asks for it.
+
+    Errors:
+        as :func:`offer_now`.
+    """
+    plan, offered = offer_now(database, catalog, table, now, force=force, by=by, action="run")
+    if on_plan is not None:
+        on_plan(plan)
+    give_up_at = time.monotonic() + patience.total_seconds()
+    committer = Committer(database, catalog)
+    counts, records, trouble = CommitCounts(), list[CompactionRecord](), None
+    while True:
+        if blocked := _paused(database, table):
+            trouble = blocked
+            break
+        with database.begin() as tx:
+            # What a killed process left claimed, nobody else may be there to take back.
+            attempts.expire(tx)
+        worker = Worker(
+            database, catalog, merge, table=table, parallelism=parallelism, on_event=on_event
+        )
+        worker.run(timedelta(0))
+        done = committer.commit(table)
+        if done is not None:
+            counts = counts.plus(done.counts)
+            records += done.records
+            trouble = done.trouble
+        waiting = _of_others(database, table)
+        if trouble is not None or not waiting or time.monotonic() > give_up_at:
+            break
+        threading.Event().wait(_LOOK_SECONDS)
+    with database.read() as tx:
+        left = task_store.tasks(
+            tx,
+            table=table,
+            states=(TaskState.PLANNED, TaskState.FAILED, TaskState.CLAIMED, TaskState.MERGED),
+        )
+    return RunResult(
+        plan=plan,
+        offered=offered,
+        records=tuple(records),
+        counts=counts,
+        left=tuple(left),
+        trouble=trouble,
+    )
+
+
+def _paused(database: Database, table: str) -> str | None:
+    """Why no task of the table may be claimed; none: they may."""
+    with database.read() as tx:
+        waiting = task_store.tasks(tx, table=table, states=(TaskState.PLANNED,), limit=1)
+        if not waiting:
+            return None
+        queue = queues.queue_named(tx, waiting[0].queue)
+    if queue.state is not queues.QueueState.PAUSED:
+        return None
+    return (
+        f"queue {queue.name} is paused; end that with: arctic compaction queues resume {queue.name}"
+    )
+
+
+def _of_others(database: Database, table: str) -> bool:
+    """Whether another worker has a task of the table, or another committer its merged ones."""
+    states = (TaskState.CLAIMED, TaskState.MERGED, TaskState.PLANNED)
+    with database.read() as tx:
+        return bool(task_store.tasks(tx, table=table, states=states, limit=1))

@@ -1,0 +1,343 @@
+"""One attempt of a worker at a task: the merge, and what is said of it.
+
+Two rules keep a reader from missing a file. What was written is removed here only as long as it
+is certain that no report of it was taken: the committer may have published it otherwise, whatever
+answer came back, and only the cleaner, which asks the table, may remove it. And a report that is
+refused is looked up: it may have been taken the first time, and its answer lost.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.attempt import AttemptState, Claim, Output
+from arctic_orchestration.compaction.work.output_paths import directory_of, remove_outputs
+from arctic_orchestration.errors import (
+    ArcticError,
+    CatalogUnavailable,
+    DatabaseUnavailable,
+    NotFound,
+    Refused,
+    UnsupportedFile,
+    UnsupportedTable,
+)
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.java_errors import is_of_java, one_line
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.quantities import format_bytes
+from arctic_orchestration.state.database import Database
+
+_log = logging.getLogger("arctic.compaction.worker")
+
+#: how long one waits until something is said again
+_AGAIN_SECONDS = 1.0
+
+#: why a task is given back that nothing is wrong with
+_ENDS = "its worker ends"
+
+
+class _GivenBack(ArcticError):
+    """The worker drops what it has, and the merge has not begun."""
+
+
+class MergedFiles(Protocol):
+    """What a merge says of its outputs."""
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+    @property
+    def rows_in(self) -> int: ...
+    @property
+    def rows_deleted(self) -> int: ...
+    @property
+    def rows_out(self) -> int: ...
+    @property
+    def way(self) -> str: ...
+    @property
+    def because(self) -> str: ...
+    @property
+    def sort_order_id(self) -> int | None: ...
+
+
+class Merge(Protocol):
+    """Merges the files of a group into a directory, as ``lake.merging.merge`` does with a Spark."""
+
+    def __call__(
+        self, table: Table, group: FileGroup, directory: str, *, target_bytes: int
+    ) -> MergedFiles: ...
+
+
+class What(StrEnum):
+    """What happened to a task in a worker."""
+
+    CLAIMED = "claimed"
+    MERGED = "merged"
+    FAILED = "failed"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+class Blame(StrEnum):
+    """What an attempt that came to nothing says of its worker."""
+
+    #: the task's own matter, or nobody's
+    TASK = "task"
+    #: what everybody needs did not answer: it may be better in a moment
+    SURROUNDINGS = "surroundings"
+    #: what this worker merges with is gone, and will not come back
+    WORKER = "worker"
+
+
+@dataclass(kw_only=True)
+class Held:
+    """A task that a worker has."""
+
+    claim: Claim
+    #: until then, by this machine's steady clock, the lease holds for certain
+    trusted_until: float
+    lost: threading.Event = field(default_factory=threading.Event)
+    #: another thread works in place of the one that merges it
+    replaced: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of an attempt, with a text for people."""
+
+    what: What
+    text: str
+    blame: Blame | None = None
+
+
+def attempt(
+    held: Held,
+    database: Database,
+    catalog: Catalog,
+    merge: Merge,
+    gives_back: Callable[[], bool],
+) -> Outcome:
+    """Merges the files of a claimed task, and reports what came of it. Never raises an Exception.
+
+    Args:
+        held: the claim; its lease is renewed by somebody else meanwhile.
+        database: the state database.
+        catalog: of the table.
+        merge: how files are merged.
+        gives_back: whether the worker drops what it has; a merge that fails then is given back.
+    """
+    return _Attempt(held, database, catalog, merge, gives_back).outcome()
+
+
+class _Attempt:
+    def __init__(
+        self,
+        held: Held,
+        database: Database,
+        catalog: Catalog,
+        merge: Merge,
+        gives_back: Callable[[], bool],
+    ) -> None:
+        self._held = held
+        self._claim = held.claim
+        self._database = database
+        self._catalog = catalog
+        self._merge = merge
+        self._gives_back = gives_back
+        self._table: Table | None = None
+        self._directory = ""
+
+    def outcome(self) -> Outcome:
+        try:
+            done = self._merged()
+        except Exception as error:
+            # First what was written: a full disk must not stay full while others try.
+            self._remove()
+            return self._failed(error)
+        if self._held.lost.is_set():
+            self._remove()
+            return self._lost("its lease was not renewed in time")
+        return self._reported(done)
+
+    def _merged(self) -> MergedFiles:
+        self._go_on()
+        name = self._claim.task.table
+        self._table = load_table(self._catalog, name)
+        self._directory = directory_of(self._table, self._claim.directory)
+        policy = Policy.of(self._table.properties, name)
+        self._insist(self._writes)
+        self._go_on()
+        return self._merge(
+            self._table, self._claim.group, self._directory, target_bytes=policy.target_size
+        )
+
+    def _go_on(self) -> None:
+        """Ends the attempt before it merges, if its worker was told to give back meanwhile."""
+        if self._gives_back():
+            raise _GivenBack(_ENDS)
+
+    def _writes(self, tx: sa.Connection) -> None:
+        claim = self._claim
+        if not attempts.writes_to(tx, claim.attempt_id, claim.token, self._directory):
+            raise Refused("its lease was over before it began to write")
+
+    def _reported(self, done: MergedFiles) -> Outcome:
+        claim = self._claim
+
+        def report(tx: sa.Connection) -> None:
+            attempts.merged(
+                tx,
+                claim.attempt_id,
+                claim.token,
+                outputs=done.outputs,
+                rows_in=done.rows_in,
+                rows_deleted=done.rows_deleted,
+                rows_out=done.rows_out,
+                way=done.way,
+                because=done.because,
+                sort_order_id=done.sort_order_id,
+            )
+
+        # From here on it may have been taken: see the module's text.
+        try:
+            self._insist(report)
+        except Exception as error:
+            state = self._state()
+            if state is AttemptState.LOST:
+                # Nothing comes after that state, and only a live attempt comes to it.
+                self._remove()
+            if state not in (AttemptState.MERGED, AttemptState.COMMITTED):
+                if not isinstance(error, Refused):
+                    _log.error("task %s is not reported", claim.task.id, exc_info=error)
+                return self._lost(_text_of(error))
+        size = sum(output.size for output in done.outputs)
+        return Outcome(
+            what=What.MERGED,
+            text=f"{claim.task.table}: {len(claim.group.files)} files → {len(done.outputs)}, "
+            f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
+        )
+
+    def _state(self) -> AttemptState | None:
+        """What the database says of the attempt; none: it does not answer."""
+        try:
+            with self._database.read() as tx:
+                found = attempts.attempts_of(tx, self._claim.task.id)
+        except Exception as error:
+            _log.warning("what became of task %s is not known: %s", self._claim.task.id, error)
+            return None
+        return next((one.state for one in found if one.id == self._claim.attempt_id), None)
+
+    def _failed(self, error: Exception) -> Outcome:
+        claim, blame = self._claim, _blame_of(error)
+        if isinstance(error, Refused) or self._held.lost.is_set():
+            return self._lost(_text_of(error))
+        text = _text_of(error)
+        if not isinstance(error, ArcticError):
+            # The stack of a JVM says little to people; that of Python is for who wrote this.
+            stack = None if is_of_java(error) else error
+            _log.warning("task %s failed: %s", claim.task.id, text, exc_info=stack)
+        try:
+            if blame is not Blame.TASK or self._gives_back():
+                reason = text if blame is not Blame.TASK else _ENDS
+                self._insist(
+                    lambda tx: attempts.release(tx, claim.attempt_id, claim.token, reason=reason)
+                )
+                return Outcome(
+                    what=What.RELEASED,
+                    text=f"{claim.task.table}: given back: {reason}",
+                    blame=blame if blame is not Blame.TASK else None,
+                )
+            bad_files = isinstance(error, UnsupportedFile)
+            final = isinstance(error, UnsupportedTable) and not bad_files
+            state: list[TaskState] = []
+
+            def report(tx: sa.Connection) -> None:
+                state.append(
+                    attempts.failed(
+                        tx, claim.attempt_id, claim.token, text, final=final, bad_files=bad_files
+                    )
+                )
+
+            self._insist(report)
+        except Exception as unsaid:
+            if not isinstance(unsaid, Refused):
+                _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)
+            return self._lost(_text_of(unsaid))
+        return Outcome(
+            what=What.FAILED, text=f"{claim.task.table}: {state[-1]}: {text}", blame=Blame.TASK
+        )
+
+    def _lost(self, text: str) -> Outcome:
+        return Outcome(what=What.LOST, text=f"{self._claim.task.table}: {text}")
+
+    def _insist(self, report: Callable[[sa.Connection], None]) -> None:
+        """Says something, for as long as the lease may hold and the database does not answer.
+
+        Errors:
+            Refused: the attempt has lost the task, or it could not be said in time.
+        """
+        while True:
+            try:
+                with self._database.begin() as tx:
+                    report(tx)
+                return
+            except DatabaseUnavailable as error:
+                if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
+                    raise Refused(f"it could not be said in time: {error}") from error
+                _log.warning("said again in a moment: %s", error)
+                self._held.lost.wait(_AGAIN_SECONDS)
+
+    def _remove(self) -> None:
+        if self._table is None or not self._directory:
+            return
+        try:
+            remove_outputs(self._table, self._directory)
+        except Exception as error:
+            # The cleaner comes by later.
+            _log.warning("%s could not be removed: %s", self._directory, error)
+
+
+def _blame_of(error: Exception) -> Blame:
+    for cause in _causes(error):
+        name, text = type(cause).__name__, str(cause)
+        if name == "Py4JNetworkError" or any(one in text for one in _GONE):
+            return Blame.WORKER
+    if isinstance(error, CatalogUnavailable | DatabaseUnavailable | NotFound):
+        # A table that is gone is the planner's business, which takes its tasks back.
+        return Blame.SURROUNDINGS
+    return Blame.TASK
+
+
+#: What is said of a JVM, a Spark in it, or a Connect server or its session, that has ended.
+_GONE = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "while trying to connect to the Java server",
+    "StatusCode.UNAVAILABLE",
+    "[INVALID_HANDLE.SESSION_",
+    "[NO_ACTIVE_SESSION]",
+)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, ArcticError):
+        return one_line(str(error))
+    return one_line(f"{type(error).__name__}: {error}")

@@ -1,0 +1,44 @@
+"""A command that refuses arguments which no database, file or driver could take."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperCommand
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.event_log.escaping import is_storable
+
+#: what a column of whole numbers holds, and more than anybody can count
+_LARGEST = 2**31 - 1
+
+
+class CheckedCommand(TyperCommand):
+    """Names the argument whose value cannot be used, whatever would have failed for it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command.
+
+        Errors:
+            InvalidInput: a number is too large; or a text that is no UTF-8 could not be used. A
+                path may be such a text.
+        """
+        for name, value in self._given(ctx):
+            if isinstance(value, int) and abs(value) > _LARGEST:
+                raise InvalidInput(name, value, f"a number up to {_LARGEST}")
+        try:
+            return super().invoke(ctx)
+        except UnicodeEncodeError:
+            for name, value in self._given(ctx):
+                if not is_storable(str(value)):
+                    raise InvalidInput(name, str(value), "text in UTF-8") from None
+            raise
+
+    def _given(self, ctx: Any) -> Iterator[tuple[str, object]]:
+        """Each value with the name by which a person knows it: ``--limit``, ``NAME``."""
+        for parameter in self.params:
+            values = ctx.params.get(str(parameter.name))
+            shown = max(parameter.opts, key=len)
+            if parameter.param_type_name != "option":
+                shown = parameter.metavar or shown.upper()
+            for value in values if isinstance(values, list | tuple) else [values]:
+                yield shown, value

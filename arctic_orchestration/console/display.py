@@ -1,0 +1,167 @@
+"""What commands print: tables and colors for people, one JSON document for programs."""
+
+import os
+import re
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import typer
+from rich.cells import cell_len
+from rich.markup import render
+from rich.padding import Padding
+from rich.table import Table
+
+from arctic_orchestration.console.terminal import Console, escape, json_text, visible
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration
+
+#: A program that reads lines wants them whole.
+_UNBROKEN = 10_000
+#: Text in a narrower column is harder to read than text on a line of its own.
+_LEAST_ROOM = 30
+#: numbers, spans such as 1m18s, moments
+_BARE = re.compile(r"[0-9]+|([0-9]+(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+Z?")
+
+COLORS = {
+    "enabled": "green",
+    "suspended": "yellow",
+    "waiting_trigger": "cyan",
+    "waiting_constraints": "yellow",
+    "launching": "blue",
+    "launched": "blue",
+    "succeeded": "green",
+    "failed": "red",
+    "canceled": "magenta",
+    "discarded": "magenta",
+    "waiting": "cyan",
+    "late": "yellow",
+    "running": "blue",
+    "done": "green",
+    "admit": "green",
+    "hold": "yellow",
+    "cancel": "red",
+}
+
+
+def console() -> Console:
+    """Where a command prints; outside of a terminal no line is broken."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return Console(highlight=False)
+    return Console(highlight=False, width=_UNBROKEN)
+
+
+class Rows:
+    """A table of which one column is text for people, as long as it takes.
+
+    Where the others leave it too little room, it is printed below each of their lines.
+    """
+
+    def __init__(self, title: str | None, *columns: str, text: str) -> None:
+        self._title = title
+        self._columns = columns
+        self._text = columns.index(text)
+        self._rows: list[tuple[str, ...]] = []
+
+    def add(self, *cells: str) -> None:
+        """A row; its cells are markup."""
+        self._rows.append(cells)
+
+    def print(self, *, header: bool = True) -> None:
+        """Prints all rows, below the names of the columns."""
+        out = console()
+        if self._title:
+            out.print(f"[bold]{self._title}[/]")
+        others = [n for n in range(len(self._columns)) if n != self._text]
+        widths = {
+            n: max(cell_len(render(row[n]).plain) for row in (self._columns, *self._rows))
+            for n in others
+        }
+        # A column that is empty throughout says nothing.
+        others = [n for n in others if any(row[n] for row in self._rows)]
+        room = out.width - sum(widths[n] + 2 for n in others)
+        if room < _LEAST_ROOM:
+            self._print_below(out, others)
+            return
+        shown = Table(box=None, padding=(0, 2, 0, 0), show_header=header)
+        kept = sorted([*others, self._text])
+        for n in kept:
+            shown.add_column(
+                self._columns[n],
+                header_style="dim",
+                overflow="fold",
+                no_wrap=n != self._text,
+                ratio=1 if n == self._text and out.is_terminal else None,
+            )
+        for row in self._rows:
+            shown.add_row(*(row[n] for n in kept))
+        out.print(shown)
+
+    def _print_below(self, out: Console, others: list[int]) -> None:
+        for row in self._rows:
+            out.print("  ".join(filter(None, (self._named(n, row[n]) for n in others))))
+            if row[self._text]:
+                out.print(Padding(row[self._text], (0, 0, 0, 4)))
+
+    def _named(self, column: int, cell: str) -> str:
+        """A number, a span or a moment says nothing without its column's name."""
+        name, plain = self._columns[column], render(cell).plain
+        if column and plain.isdecimal():
+            return f"{cell} {name}"
+        return f"{name} {cell}" if name and _BARE.fullmatch(plain) else cell
+
+
+def print_json(document: Any) -> None:
+    """Prints a document for programs."""
+    typer.echo(json_text(document, indent=2))
+
+
+def moment(at: datetime | None) -> str:
+    """A moment in UTC, to the second; empty: there is none."""
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
+
+
+def short_id(job_id: str) -> str:
+    """As much of a job's id as tells it from others, in a terminal; elsewhere all of it."""
+    return job_id[-8:] if console().is_terminal else job_id
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 job``, ``2 jobs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def colored(word: str) -> str:
+    """A state or status as markup."""
+    color = COLORS.get(word)
+    return f"[{color}]{word}[/]" if color else escape(word)
+
+
+def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    """Lets a change pass that the person agrees to.
+
+    Errors:
+        InvalidInput: nobody can be asked, and ``--yes`` was not given.
+        typer.Exit: with code 1; the person does not agree.
+    """
+    if yes:
+        return
+    if as_json or not sys.stdin.isatty():
+        raise InvalidInput("--yes", None, "it: nobody can be asked here; nothing was changed")
+    if not typer.confirm(visible(question)):
+        typer.echo("nothing was changed")
+        raise typer.Exit(1)
+
+
+def seconds(value: float) -> str:
+    """So many seconds, as long as people care: ``340ms``, ``2.5s``, ``1m12s``."""
+    if value < 1:
+        return f"{round(value * 1000)}ms"
+    if value < 10:
+        return f"{value:.1f}s"
+    return format_duration(timedelta(seconds=round(value)))
+
+
+def span(begin: datetime, end: datetime) -> str:
+    """How long it is from one moment to a later one, in whole seconds."""
+    return format_duration(timedelta(seconds=max(0, round((end - begin).total_seconds()))))

@@ -1,0 +1,248 @@
+"""``arctic consumers``: what partition consumers have done, and what is left."""
+
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.console.actor import actor, person
+from arctic_orchestration.console.display import Rows, confirm, console, counted, print_json
+from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.consumers import control, partition_leases, store, working_set
+from arctic_orchestration.consumers.cli.backlog import Standing, standings
+from arctic_orchestration.consumers.cli.details import (
+    consumer_json,
+    print_consumer,
+    shown_lag,
+    trouble_of,
+)
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.consumers.progress import counted as progress_of
+from arctic_orchestration.consumers.specification import FROM_NOW
+from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+app = typer.Typer(no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer's name.")]
+LogOption = Annotated[
+    bool,
+    typer.Option(
+        "--log/--no-log",
+        help="Count what Dagster's event log has and was not read yet, too, where DAGSTER_HOME "
+        "names the instance: some 30 microseconds an event.",
+    ),
+]
+#: ``list`` reads no more of the event log, which takes some three seconds
+EVENTS_COUNTED = 100_000
+_STATES = [state.value for state in PartitionState]
+
+
+@app.command("list")
+def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
+    """All consumers of the cluster: what is done, what is left, and how old the oldest of it is."""
+    settings, database = _opened()
+    with database.read() as tx:
+        now = database_time(tx)
+        known = store.all_of(tx, settings.cluster)
+    found = standings(database, known, asks_log=log, at_most=EVENTS_COUNTED)
+    database.close()
+    if as_json:
+        print_json({"consumers": [consumer_json(standing) for standing in found]})
+        return
+    if not found:
+        console().print("no consumers")
+        return
+    shown = Rows(
+        counted(len(found), "consumer"),
+        *("consumer", "asset", "done", "waiting", "leased", "unread", "discarded", "lag", ""),
+        text="",
+    )
+    for standing in found:
+        progress = standing.progress
+        shown.add(
+            escape(standing.consumer.name),
+            escape(standing.consumer.asset),
+            str(progress.acknowledged),
+            str(progress.waiting or ""),
+            str(progress.leased or ""),
+            str(progress.unread or ""),
+            f"[red]{progress.discarded}[/]" if progress.discarded else "",
+            shown_lag(progress),
+            trouble_of(standing, now),
+        )
+    shown.print()
+
+
+@app.command()
+def show(
+    name: NameArgument,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Partitions of this state: {', '.join(_STATES)}; repeatable. "
+            "Default: all that are not acknowledged."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many partitions.")
+    ] = 50,
+    log: LogOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """One consumer: how far it is, who has partitions of it, and which are left, and why."""
+    states = _states(state)
+    settings, database = _opened()
+    with database.read() as tx:
+        now = database_time(tx)
+        one = store.named(tx, settings.cluster, name)
+        as_read = progress_of(tx, one.id, now)
+        leases = partition_leases.live_leases(tx, one.id)
+        rows = working_set.partitions_of(tx, one.id, states, limit)
+    (standing,) = standings(database, [one], asks_log=log)
+    database.close()
+    print_consumer(standing, as_read, leases, rows, states, now, as_json=as_json)
+
+
+@app.command()
+def retry(
+    name: NameArgument,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="Which; also what rests or was acknowledged."),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are discarded.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delivers partitions again, with all their attempts: those given, or all discarded ones."""
+    if bool(partitions) == all_:
+        raise InvalidInput("KEY", partitions, "partition keys, or --all; nothing was changed")
+    settings, database = _opened()
+    with database.begin() as tx:
+        one = store.named(tx, settings.cluster, name)
+        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), by=person())
+        audit.record(tx, actor(settings.cluster), "consumers", "retry", name, partitions=keys)
+    database.close()
+    if as_json:
+        print_json({"consumer": name, "partitions": keys})
+        return
+    what = counted(len(keys), "partition")
+    console().print(
+        f"{what} of consumer {escape(name)} {'waits' if len(keys) == 1 else 'wait'} "
+        "to be delivered again"
+    )
+
+
+@app.command()
+def reset(
+    name: NameArgument,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="Where it begins: from_beginning, from_now, or a moment such as "
+            "2026-01-01T00:00:00Z."
+        ),
+    ],
+    asset: Annotated[
+        str | None, typer.Option(help="What it reads from now on; default: what it did.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Lets a consumer begin anew; what it knows and has acknowledged is forgotten.
+
+    Whoever has partitions of it can acknowledge nothing more. Needed, too, where its Dagster
+    instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
+    the instance; else timestamps decide, and what is committed late may be missed.
+    """
+    # Before anybody is asked.
+    control.check_reset(start, asset)
+    settings, database = _opened()
+    with database.read() as tx:
+        one = store.named(tx, settings.cluster, name)
+        progress = progress_of(tx, one.id, database_time(tx))
+    left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
+    confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
+    end = _end_of_log() if start == FROM_NOW else None
+    with database.begin() as tx:
+        now = database_time(tx)
+        after = control.reset(tx, one, start, now, asset=asset, end=end, by=person())
+        details = {"start": after.start, "asset": asset, "forgotten": left}
+        audit.record(tx, actor(settings.cluster), "consumers", "reset", name, **details)
+        progress = progress_of(tx, after.id, now)
+    database.close()
+    if as_json:
+        print_json(consumer_json(Standing.as_read(after, progress)))
+        return
+    console().print(
+        f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"
+    )
+
+
+@app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Deletes a consumer: its position, what waits, what was given up, and what is done.
+
+    Refused while somebody has partitions of it. What still uses the name makes the consumer anew
+    when it looks next, and begins with its start.
+    """
+    settings, database = _opened()
+    with database.read() as tx:
+        one, now = store.named(tx, settings.cluster, name), database_time(tx)
+        # Before anybody is asked.
+        control.check_delete(tx, one, now)
+        progress = progress_of(tx, one.id, now)
+    what = ", ".join(
+        f"{number} {state}"
+        for number, state in (
+            (progress.acknowledged, "acknowledged"),
+            (progress.waiting, "waiting"),
+            (progress.leased, "leased"),
+            (progress.discarded, "discarded"),
+        )
+        if number
+    )
+    forgets = f"its position and {what} partitions" if what else "its position"
+    confirm(f"{name} forgets {forgets}. Delete it?", yes=yes, as_json=as_json)
+    with database.begin() as tx:
+        control.delete(tx, one, database_time(tx))
+        audit.record(tx, actor(settings.cluster), "consumers", "delete", name, forgotten=forgets)
+    database.close()
+    if as_json:
+        print_json({"consumer": name, "deleted": True})
+        return
+    console().print(
+        f"consumer {escape(name)} is deleted, with {forgets}; what still uses the name makes it "
+        "anew, with its start"
+    )
+
+
+def _end_of_log() -> control.LogEnd | None:
+    """Where the log of ``DAGSTER_HOME`` ends; none: it cannot be asked, and timestamps decide."""
+    from arctic_orchestration.consumers.dagster.event_source import end_of_log
+
+    try:
+        return end_of_log()
+    except ArcticError:
+        return None
+
+
+def _opened() -> tuple[Settings, Database]:
+    settings = Settings.from_environment()
+    return settings, state_database(settings, made_by="what uses a consumer")
+
+
+def _states(words: list[str] | None) -> list[PartitionState]:
+    if not words:
+        return [one for one in PartitionState if one is not PartitionState.ACKNOWLEDGED]
+    for word in words:
+        if word not in _STATES:
+            raise InvalidInput("--state", word, f"one of {', '.join(_STATES)}")
+    return [PartitionState(word) for word in words]

@@ -1,0 +1,216 @@
+"""One partition consumer, as people and programs are shown it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from arctic_orchestration.console.display import (
+    Rows,
+    console,
+    counted,
+    moment,
+    print_json,
+    seconds,
+    span,
+)
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.consumers.cli.backlog import Standing
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.consumers.progress import Progress
+from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.consumers.working_set import event_of
+from arctic_orchestration.quantities import iso
+
+_COLORS = {
+    PartitionState.WAITING: "cyan",
+    PartitionState.LEASED: "blue",
+    PartitionState.DISCARDED: "red",
+    PartitionState.ACKNOWLEDGED: "green",
+}
+#: Who has not looked for so long does not look all the time; see ``engine.NOTED_EVERY``.
+_SILENT = timedelta(minutes=2)
+
+
+def print_consumer(
+    standing: Standing,
+    as_read: Progress,
+    leases: Sequence[Any],
+    rows: Sequence[Any],
+    states: Sequence[PartitionState],
+    now: datetime,
+    *,
+    as_json: bool,
+) -> None:
+    """Prints a consumer, its leases, and partitions of some states, which its rows have."""
+    one, progress = standing.consumer, standing.progress
+    counts = {
+        PartitionState.WAITING: as_read.waiting,
+        PartitionState.LEASED: as_read.leased,
+        PartitionState.DISCARDED: as_read.discarded,
+        PartitionState.ACKNOWLEDGED: as_read.acknowledged,
+    }
+    more = sum(counts[state] for state in states) - len(rows)
+    if as_json:
+        print_json(
+            {
+                **consumer_json(standing),
+                "leases": [_lease_json(lease) for lease in leases],
+                "partitions": [_partition_json(row, one) for row in rows],
+                "more": more,
+            }
+        )
+        return
+    out = console()
+    out.print(f"[bold]consumer {escape(one.name)}[/] of {escape(one.asset)}")
+    until = f" until {moment(one.until)}" if one.until else ""
+    out.print(f"start      {escape(one.start)}{until}, registered {moment(one.created_at)}")
+    read = "not yet" if one.read_at is None else f"{span(one.read_at, now)} ago"
+    more_in_log = "" if one.at_end or one.read_at is None else ", and there was more in the log"
+    out.print(f"last read  {read}{more_in_log}")
+    out.print(f"progress   {progress}")
+    if standing.uncounted is not None:
+        out.print(
+            f"[dim]           what came since is not counted: {escape(standing.uncounted)}[/]"
+        )
+    elif progress.unread:
+        out.print(f"unread     {counted(progress.unread, 'partition')} of the event log")
+    if progress.lag is not None:
+        out.print(f"lag        {shown_lag(progress)}: since {moment(progress.oldest_at)}")
+    if progress.discarded:
+        what = counted(progress.discarded, "partition")
+        out.print(f"[red]given up   {what}[/]: arctic consumers retry {escape(one.name)} --all")
+    if one.passed_over:
+        said = escape(one.passed_over_reason or "")
+        out.print(f"[yellow]passed over {counted(one.passed_over, 'arrival')}: {said}[/]")
+    if leases:
+        shown = Rows("leases", "token", "partitions", "taken", "until", "owner", text="owner")
+        for lease in leases:
+            over = " [yellow](over)[/]" if lease.expires_at <= now else ""
+            shown.add(
+                str(lease.token),
+                str(lease.partitions),
+                moment(lease.taken_at),
+                moment(lease.expires_at) + over,
+                escape(lease.owner),
+            )
+        shown.print()
+    if not rows:
+        out.print("no such partitions")
+        return
+    said = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
+    listed = Rows(said, "partition", "state", "arrived", "attempts", "reason", text="reason")
+    for row in rows:
+        state = PartitionState(row.state)
+        listed.add(
+            escape(row.partition),
+            f"[{_COLORS[state]}]{state}[/]",
+            moment(row.at),
+            f"{row.attempts} of {one.max_attempts}" if row.attempts else "",
+            escape(reason_of(row, now)),
+        )
+    listed.print()
+    if more > 0:
+        out.print(f"[dim]and {more} more: --limit {more + len(rows)}[/]")
+
+
+def reason_of(row: Any, now: datetime) -> str:
+    """Why a partition stands where it does."""
+    said = [row.reason] if row.reason else []
+    if row.held:
+        said.append("Dagster does not have it among the asset's partitions yet")
+    if row.state == PartitionState.WAITING and row.not_before is not None and row.not_before > now:
+        said.append(f"rests until {moment(row.not_before)}")
+    if row.state == PartitionState.LEASED:
+        said.append(f"token {row.token}")
+    if row.next_number is not None:
+        said.append("arrived again meanwhile")
+    if row.state == PartitionState.ACKNOWLEDGED:
+        said.append(f"acknowledged {moment(row.acknowledged_at)}")
+    return "; ".join(said)
+
+
+def shown_lag(progress: Progress) -> str:
+    """How old the oldest partition is that is left; empty: nothing is."""
+    return "" if progress.lag is None else seconds(progress.lag.total_seconds())
+
+
+def trouble_of(standing: Standing, now: datetime) -> str:
+    """What a person should know of a consumer, or do, as markup; empty: all is well."""
+    one, progress = standing.consumer, standing.progress
+    silent = one.read_at is not None and now - one.read_at >= _SILENT
+    said = []
+    if progress.discarded:
+        said.append("discarded: arctic consumers retry")
+    if one.read_at is None:
+        said.append("has not read yet")
+    elif standing.uncounted is not None:
+        if not one.at_end:
+            said.append("there is more in the log than was read")
+        if silent:
+            said.append(f"as of the last reading, {span(one.read_at, now)} ago")
+    elif silent and progress.unread:
+        said.append(f"has not read for {span(one.read_at, now)}")
+    if progress.held:
+        said.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
+    if one.passed_over:
+        said.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
+    return f"[yellow]{escape('; '.join(said))}[/]" if said else ""
+
+
+def consumer_json(standing: Standing) -> dict[str, Any]:
+    """A consumer for programs; its keys do not change."""
+    one, progress = standing.consumer, standing.progress
+    return {
+        "consumer": one.name,
+        "asset": one.asset,
+        "start": one.start,
+        "until": iso(one.until),
+        "registered_at": iso(one.created_at),
+        "read_at": iso(one.read_at),
+        "read_to_the_end": one.at_end,
+        "acknowledged": progress.acknowledged,
+        "waiting": progress.waiting,
+        "resting": progress.resting,
+        "held": progress.held,
+        "leased": progress.leased,
+        "discarded": progress.discarded,
+        "unread": progress.unread if standing.uncounted is None else None,
+        "share": round(progress.share, 6),
+        "caught_up": progress.caught_up if standing.uncounted is None else None,
+        "lag_seconds": None if progress.lag is None else progress.lag.total_seconds(),
+        "passed_over": one.passed_over,
+        "max_attempts": one.max_attempts,
+    }
+
+
+def _lease_json(lease: Any) -> dict[str, Any]:
+    return {
+        "token": lease.token,
+        "owner": lease.owner,
+        "partitions": lease.partitions,
+        "taken_at": iso(lease.taken_at),
+        "expires_at": iso(lease.expires_at),
+    }
+
+
+def _partition_json(row: Any, one: Consumer) -> dict[str, Any]:
+    event = event_of(row)
+    return {
+        "partition": row.partition,
+        "state": row.state,
+        "state_at": iso(row.state_at),
+        "reason": row.reason,
+        "delivery": f"{one.name}:{row.partition}:{row.number}",
+        "attempts": row.attempts,
+        "not_before": iso(row.not_before),
+        "held": row.held,
+        "arrivals": row.arrivals,
+        "first_at": iso(row.first_at),
+        "at": iso(row.at),
+        "arrived_again": row.next_number is not None,
+        "token": row.token,
+        "run_id": event.get("run_id"),
+        "bytes": event.get("bytes"),
+        "acknowledged_at": iso(row.acknowledged_at),
+        "acknowledgements": row.acknowledgements,
+    }

@@ -1,0 +1,164 @@
+"""What a consumer asks Dagster: its event log, and which dynamic partitions there are."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from arctic_orchestration.consumers.control import LogEnd
+from arctic_orchestration.consumers.working_set import Existing
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+
+#: What may be given for an asset.
+AssetLike = str | Sequence[str] | dg.AssetKey | dg.AssetsDefinition | dg.AssetSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asset:
+    """The asset that is read: its key as ``raw/flights``, and how it is partitioned, if known."""
+
+    key: str
+    partitions: dg.PartitionsDefinition[Any] | None
+
+
+def asset_of(given: object, partitions: dg.PartitionsDefinition[Any] | None, field: str) -> Asset:
+    """The asset that a user means.
+
+    Args:
+        given: a key in any of its forms, or the definition of an asset.
+        partitions: how it is partitioned, where ``given`` does not say it.
+        field: names the consumer in messages.
+
+    Errors:
+        InvalidInput: it is no asset, or one without partitions; or they are not described by a
+            definition of partitions.
+    """
+    if partitions is not None and not isinstance(partitions, dg.PartitionsDefinition):
+        raise InvalidInput(f"{field}.partitions_def", partitions, "a dg.PartitionsDefinition")
+    field = f"{field}.asset"
+    match given:
+        case dg.AssetsDefinition():
+            keys = sorted(given.keys)
+            if len(keys) != 1:
+                shown = ", ".join(key.to_user_string() for key in keys)
+                raise InvalidInput(field, shown, "one asset: give the key of the one that is meant")
+            return _known(keys[0], partitions or given.partitions_def, field)
+        case dg.AssetSpec():
+            # Where a spec says nothing of partitions, its asset may have them nevertheless.
+            found = partitions or given.partitions_def
+            return Asset(key=given.key.to_user_string(), partitions=found)
+        case dg.AssetKey():
+            return Asset(key=given.to_user_string(), partitions=partitions)
+        case str():
+            return Asset(key=given, partitions=partitions)
+        case [*parts] if parts and all(isinstance(part, str) for part in parts):
+            key = dg.AssetKey([str(part) for part in parts])
+            return Asset(key=key.to_user_string(), partitions=partitions)
+    raise InvalidInput(field, given, "an asset, or its key such as raw/flights")
+
+
+def _known(key: dg.AssetKey, partitions: dg.PartitionsDefinition[Any] | None, field: str) -> Asset:
+    if partitions is None:
+        raise InvalidInput(field, key.to_user_string(), "an asset that is partitioned")
+    return Asset(key=key.to_user_string(), partitions=partitions)
+
+
+def check_instance(instance: object, field: str) -> None:
+    """Whether it is an instance of Dagster.
+
+    Errors:
+        InvalidInput: it is none.
+    """
+    if not isinstance(instance, dg.DagsterInstance):
+        raise InvalidInput(field, instance, "a dg.DagsterInstance")
+
+
+def opened_instance() -> dg.DagsterInstance:
+    """The instance that ``DAGSTER_HOME`` names; in a run, its own.
+
+    Errors:
+        ConfigurationError: there is none.
+    """
+    try:
+        return dg.DagsterInstance.get()
+    except dg.DagsterError as error:
+        raise ConfigurationError(
+            f"Dagster's instance cannot be opened: {str(error).splitlines()[0].strip()} "
+            "Set DAGSTER_HOME to the folder that holds dagster.yaml"
+        ) from error
+
+
+def log_of(instance: dg.DagsterInstance, assets: Collection[str]) -> DagsterLog:
+    """The event log of an instance, as consumers of some assets read it.
+
+    What a run observes is no arrival: one that looked at a partition and said so would have it
+    delivered to itself for ever.
+
+    Errors:
+        ConfigurationError: it is kept in memory, or in a storage that cannot be followed.
+    """
+    return DagsterLog(instance, observed_by_runs=False, arrivals_of=assets)
+
+
+def end_of_log() -> LogEnd:
+    """Where the event log of the instance that ``DAGSTER_HOME`` names ends now.
+
+    Errors:
+        ConfigurationError: there is no instance, or one that cannot be followed.
+        DatabaseUnavailable: its storage did not answer.
+    """
+    with opened_instance() as instance:
+        log = DagsterLog(instance)
+        try:
+            return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
+        finally:
+            log.close()
+
+
+def existing_in(
+    instance: Callable[[], dg.DagsterInstance], partitions: dg.PartitionsDefinition[Any] | None
+) -> Existing | None:
+    """What says which keys are among the partitions; none: they cannot be deleted in Dagster.
+
+    ``instance`` is called when that is asked, and only then.
+    """
+
+    def there_are(name: str) -> set[str]:
+        try:
+            return set(instance().get_dynamic_partitions(name))
+        except Exception as error:
+            raise DatabaseUnavailable(f"Dagster's storage did not answer: {error}") from error
+
+    match partitions:
+        case dg.DynamicPartitionsDefinition() if partitions.name:
+            only = partitions.name
+            return lambda keys: there_are(only)
+        case dg.MultiPartitionsDefinition():
+            names = {
+                dimension.name: dimension.partitions_def.name
+                for dimension in partitions.partitions_defs
+                if isinstance(dimension.partitions_def, dg.DynamicPartitionsDefinition)
+                and dimension.partitions_def.name
+            }
+            if not names:
+                return None
+
+            def among_all(keys: Sequence[str]) -> set[str]:
+                there = {dimension: there_are(name) for dimension, name in names.items()}
+                return {key for key in keys if _is_among(partitions, key, there)}
+
+            return among_all
+    return None
+
+
+def _is_among(
+    partitions: dg.MultiPartitionsDefinition, key: str, there: dict[str, set[str]]
+) -> bool:
+    try:
+        parts = partitions.get_partition_key_from_str(key).keys_by_dimension
+    except Exception:
+        # No key of this definition: it was announced as such, and is delivered as such.
+        return True
+    return all(parts[dimension] in keys for dimension, keys in there.items())

@@ -1,0 +1,390 @@
+"""The engine of a consumer: reads on, takes partitions, and ends what was taken."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consumers import given_up_partitions, partition_leases, store, working_set
+from arctic_orchestration.consumers.leased_partitions import Partitions
+from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
+from arctic_orchestration.consumers.partition_leases import Taken
+from arctic_orchestration.consumers.progress import Progress, counted
+from arctic_orchestration.consumers.request import check_asked
+from arctic_orchestration.consumers.specification import FROM_NOW, ConsumerSpec
+from arctic_orchestration.consumers.store import Consumer, Time
+from arctic_orchestration.consumers.working_set import Existing
+from arctic_orchestration.errors import ArcticError, DatabaseUnavailable, LeaseLost, LogWentBack
+from arctic_orchestration.event_log.feed import Feed, Position
+from arctic_orchestration.event_log.narrowing import Narrowing
+from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration.state import unreadable_events
+from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+_log = logging.getLogger("arctic.consuming")
+
+#: what positions of ``events.sqlite_log`` say of themselves; the commands load no Dagster
+_SQLITE = "sqlite"
+#: events that are read and stored in one transaction
+EVENTS_AT_ONCE = 1_000
+#: how often one looks whether something has arrived, while one waits for it
+POLL = timedelta(seconds=1)
+#: where nothing is new, it is noted so often that one has looked
+NOTED_EVERY = timedelta(minutes=1)
+#: how long one waits until something is said again
+_AGAIN_SECONDS = 1.0
+#: of an error's text so much is kept
+_LETTERS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taking:
+    """Partitions that were taken, and the right to them as its owner may trust it."""
+
+    taken: Taken
+    lease: Lease
+
+
+@dataclass(kw_only=True)
+class ConsumerEngine:
+    """One consumer, with the databases it works on. Several threads may use it at once."""
+
+    spec: ConsumerSpec
+    cluster: str
+    database: Database
+    feed: Feed
+    #: which keys Dagster has among the partitions; none: they cannot be deleted there
+    existing: Existing | None = None
+    #: what tells the moment; in tests a clock that stands
+    time: Time = database_time
+    events_at_once: int = field(default=EVENTS_AT_ONCE)
+    #: when one noted last that nothing is new, of ``time.monotonic``
+    _noted: float = field(default=float("-inf"), init=False)
+
+    def register(self) -> Consumer:
+        """Makes the consumer, if it is not there: from here on its ``start`` is decided.
+
+        Errors:
+            InvalidInput: a consumer of this name reads another asset, or has read and ends earlier.
+            ConfigurationError: it has read another event log.
+            DatabaseUnavailable: a database did not answer.
+        """
+        storage_id = self.feed.storage_id
+        while True:
+            with self.database.read() as tx:
+                known = store.found(tx, self.cluster, self.spec.name)
+            position = None
+            if known is None and self.spec.start == FROM_NOW:
+                # Asked before the consumer is there: what comes in between is delivered.
+                position = self.feed.end().to_json()
+            with self.database.begin() as tx:
+                made = store.register(
+                    tx, self.spec, self.cluster, storage_id=storage_id, position=position,
+                    now=self.time(tx),
+                )  # fmt: skip
+            if made is not None:
+                return made
+
+    def seen(self, tx: sa.Connection) -> Consumer:
+        """The consumer's row, as it is now."""
+        return store.named(tx, self.cluster, self.spec.name)
+
+    def read_on(self, *, at_most: int | None = None, though_full: bool = False) -> bool:
+        """Reads the event log on, until its end or until enough partitions wait.
+
+        Args:
+            at_most: so many readings; none: as many as it takes.
+            though_full: however many wait already.
+
+        Returns:
+            whether there is more in the log.
+
+        Errors:
+            InvalidInput: it was deleted, and made anew with another asset.
+            ConfigurationError: the consumer has read another event log.
+            DatabaseUnavailable: a database did not answer; what was stored stands.
+        """
+        readings = 0
+        while at_most is None or readings < at_most:
+            with self.database.read() as tx:
+                known = store.found(tx, self.cluster, self.spec.name)
+                full = known is not None and not though_full and self._is_full(tx, known)
+            if known is None or known.storage_id is None:
+                # It was deleted, or reset.
+                known = self.register()
+            store.check(known, self.spec, self.feed.storage_id)
+            if full:
+                return True
+            readings += 1
+            if not self._read(known):
+                return False
+        return True
+
+    def _is_full(self, tx: sa.Connection, known: Consumer) -> bool:
+        # What rests or is held cannot be taken: it must not hide what follows.
+        return working_set.waiting(tx, known.id, self.time(tx)) >= self.spec.working_set
+
+    def _read(self, known: Consumer) -> bool:
+        narrowing = Narrowing(most=self.events_at_once)
+        while True:
+            try:
+                return self._read_once(known, narrowing)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                if not narrowing.narrow(error):
+                    raise
+
+    def _read_once(self, known: Consumer, narrowing: Narrowing) -> bool:
+        position = None if known.position is None else Position.from_json(known.position)
+        try:
+            batch = self.feed.read(position, narrowing.limit)
+        except LogWentBack as error:
+            command = f"arctic consumers reset {known.name} --start"
+            raise LogWentBack(error.why, f"{command} from_now, or another start") from error
+        moved, at_end = batch.position.to_json(), not batch.more
+        if moved == known.position and at_end == known.at_end:
+            self._note_look(known)
+            return batch.more
+        with self.database.begin() as tx:
+            now = self.time(tx)
+            if not store.moved(tx, known, moved, at_end=at_end, now=now):
+                # Another one has read the same meanwhile: what it left is read next.
+                return True
+            events, aside = narrowing.begin(batch.events)
+            reader = f"consumer {known.name}"
+            unreadable_events.set_aside(tx, known.cluster, reader, aside, now)
+            ids_ascend = batch.position.state.get("storage") == _SQLITE
+            working_set.take_in(tx, known, events, now, ids_ascend=ids_ascend)
+        return batch.more
+
+    def _note_look(self, known: Consumer) -> None:
+        """Notes now and then that nothing was new, so that people see who looks no more."""
+        if time.monotonic() - self._noted < NOTED_EVERY.total_seconds():
+            return
+        self._noted = time.monotonic()
+        here = consumer_rows.c
+        with self.database.begin() as tx:
+            now = self.time(tx)
+            same = (here.id == known.id, here.version == known.version)
+            stale = here.read_at <= now - NOTED_EVERY
+            tx.execute(sa.update(consumer_rows).where(*same, stale).values(read_at=now))
+
+    def take(
+        self,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        owner: str | None = None,
+        reads: bool = True,
+    ) -> Taking | None:
+        """Reads on, and takes what waits; see :func:`leasing.take`.
+
+        Args:
+            limit: at most so many partitions; none: all that wait.
+            where: which ones; what it passes over waits on.
+            owner: who takes them, for people; none: this process.
+            reads: false: only what was read already, and Dagster had among the partitions then.
+
+        Returns:
+            none: there is nothing new.
+        """
+        check_asked(limit=limit, where=where, owner=owner)
+        wanted = matcher(where)
+        more = self.read_on() if reads else False
+        taking, seen = self._claim(limit, wanted, owner, asks=reads)
+        while taking is None and more:
+            if wanted is None:
+                # All that filled the working set is held, or has left it.
+                more, seen = self.read_on(), 0
+            else:
+                # All that fills it is passed over: it must not hide what follows.
+                more = self.read_on(at_most=1, though_full=True)
+            taking, seen = self._claim(limit, wanted, owner, after=seen)
+        return taking
+
+    def _claim(
+        self,
+        limit: int | None,
+        wanted: Callable[[ConsumedPartition], bool] | None,
+        owner: str | None,
+        after: int = 0,
+        *,
+        asks: bool = True,
+    ) -> tuple[Taking | None, int]:
+        """What was taken of the places after one, and up to which place it was looked."""
+        with self.database.read() as tx:
+            known = store.found(tx, self.cluster, self.spec.name)
+            if known is None:
+                return None, 0
+            # A place that is given out after this is looked at next.
+            seen = known.next_number - 1
+            if not partition_leases.may_take(tx, known.id, self.time(tx), after=after):
+                return None, seen
+        asked = time.monotonic()
+        with self.database.begin() as tx:
+            taken = partition_leases.take(
+                tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
+                wanted=wanted, existing=self.existing, held_for=self.spec.held_for, after=after,
+                asks=asks, one_by_one=self.spec.one_by_one, time=self.time,
+            )  # fmt: skip
+        if taken is None:
+            return None, seen
+        lease = Lease.taken(owner=taken.owner, token=taken.token, asked=asked, life=self.spec.lease)
+        return Taking(taken=taken, lease=lease), seen
+
+    @contextmanager
+    def consume(
+        self,
+        *,
+        limit: int | None = None,
+        where: Where | None = None,
+        wait: timedelta | None = None,
+        poll: timedelta = POLL,
+        owner: str | None = None,
+    ) -> Iterator[Partitions]:
+        """Takes partitions for a block; see :meth:`PartitionConsumer.consume`."""
+        check_asked(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
+        taking = self._waited_for(limit, where, wait, poll, owner)
+        name = self.spec.name
+        if taking is None:
+            yield Partitions(name, None, self.database.begin, None)
+            return
+        renewal = Renewal(
+            taking.lease,
+            lambda: self.renew(taking.taken),
+            life=self.spec.lease,
+            what=f"the lease of consumer {name} with token {taking.taken.token}",
+        )
+        partitions = Partitions(
+            name, taking.taken, self.database.begin, renewal, self.time,
+            one_by_one=self.spec.one_by_one,
+        )  # fmt: skip
+        with renewal:
+            try:
+                yield partitions
+            except BaseException as error:
+                self._give_back(partitions, renewal, error)
+                raise
+            self._insist(partitions, renewal)
+
+    def renew(self, taken: Taken) -> bool:
+        """Lets a lease hold for another life; false: it is another one's, or was ended."""
+        with self.database.begin() as tx:
+            return partition_leases.renew(
+                tx, taken.consumer_id, taken.token, life=self.spec.lease, time=self.time
+            )
+
+    def progress(self) -> Progress:
+        """How far it is, with what the log has and was not read yet; changes nothing.
+
+        Errors:
+            NotFound: it was deleted.
+            InvalidInput: it reads another asset.
+            ConfigurationError: it has read another event log.
+            DatabaseUnavailable: a database did not answer.
+        """
+        with self.database.read() as tx:
+            known = self.seen(tx)
+            store.check(known, self.spec, self.feed.storage_id)
+            pending = working_set.pending_keys(tx, known.id)
+        position = None if known.position is None else Position.from_json(known.position)
+        unread: dict[str, datetime] = {}
+        more = True
+        while more:
+            batch = self.feed.read(position, self.events_at_once)
+            for event in batch.events:
+                if working_set.is_own(known, event) and event.partition not in pending:
+                    unread.setdefault(str(event.partition), event.at)
+            position, more = batch.position, batch.more
+        with self.database.read() as tx:
+            return counted(tx, known.id, self.time(tx), unread=unread)
+
+    def check_given_up(self) -> None:
+        """Returns while no partition is given up.
+
+        Errors:
+            NotFound: it was deleted.
+            PartitionsGivenUp: names those that are, and why.
+            DatabaseUnavailable: the database did not answer.
+        """
+        with self.database.read() as tx:
+            given_up_partitions.check(tx, self.seen(tx))
+
+    def _waited_for(
+        self,
+        limit: int | None,
+        where: Where | None,
+        wait: timedelta | None,
+        poll: timedelta,
+        owner: str | None,
+    ) -> Taking | None:
+        give_up_at = time.monotonic() + (wait.total_seconds() if wait is not None else 0)
+        while True:
+            taking = self.take(limit=limit, where=where, owner=owner)
+            left = give_up_at - time.monotonic()
+            if taking is not None or left <= 0:
+                return taking
+            time.sleep(min(poll.total_seconds(), left))
+
+    def _insist(self, partitions: Partitions, renewal: Renewal) -> None:
+        """Ends the lease, for as long as it may hold while the database does not answer.
+
+        Errors:
+            LeaseLost: others have taken over.
+            DatabaseUnavailable: it could not be said; what is not said is delivered again.
+        """
+        said_before = False
+        while True:
+            try:
+                partitions._settle()
+                return
+            except LeaseLost:
+                # An answer that was lost may have been that all is well.
+                if said_before and partitions._was_settled():
+                    return
+                raise
+            except DatabaseUnavailable as error:
+                if not renewal.lease.trusted:
+                    raise
+                said_before = True
+                _log.warning("consumer %s: said again in a moment: %s", self.spec.name, error)
+                time.sleep(_AGAIN_SECONDS)
+
+    def _give_back(self, partitions: Partitions, renewal: Renewal, error: BaseException) -> None:
+        """Says that a block ended with an exception, which is raised on whatever comes of it."""
+        if partitions.settled is not None:
+            return
+        text = _text_of(error)
+        # What the block has said of a partition stands. Where its process or its run is to end,
+        # that is no fault of the others.
+        partitions._say_of_the_others(text, failed=isinstance(error, Exception))
+        try:
+            self._insist(partitions, renewal)
+        except ArcticError as unsaid:
+            # What could not be said is delivered again when the lease is over.
+            if not isinstance(error, LeaseLost):
+                _log.warning("after %s: %s", text, unsaid)
+
+
+def this_process() -> str:
+    """What this process is called as an owner."""
+    return f"{socket.gethostname()} pid {os.getpid()}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:
+        # An error without words has a name.
+        said = ""
+    lines = [line.strip() for line in f"{type(error).__name__}: {said}".splitlines()]
+    return " ".join(filter(None, lines))[:_LETTERS].removesuffix(":")

@@ -1,0 +1,90 @@
+"""Partitions that are given up: people are told, and a run can fail for them."""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import islice
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.errors import PartitionsGivenUp
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.outbox import News, Notice
+from arctic_orchestration.state.consumer_tables import consumer_partitions
+from arctic_orchestration.state.dialect import storable
+from arctic_orchestration.state.tables import locations
+
+_log = logging.getLogger("arctic.consuming")
+
+#: so many partitions are named in one message
+_NAMED = 5
+_p = consumer_partitions.c
+
+
+def report(
+    tx: sa.Connection, consumer: Consumer, reasons: Mapping[str, str], now: datetime
+) -> None:
+    """Writes one notice for partitions that this transaction gives up; and logs it, once committed.
+
+    A consumer belongs to a cluster and to no code location. The notice goes to the outbox of the
+    location of that cluster whose dispatcher ticked last. Where there is none, the log, the
+    commands and ``arctic doctor`` have it.
+
+    Args:
+        tx: the transaction that gives them up.
+        consumer: of the partitions.
+        reasons: why, by key.
+        now: the moment.
+    """
+    if not reasons:
+        return
+    reason = f"{_listed(reasons, len(reasons))}. {_advice(consumer)}"
+    line = f"consumer {consumer.name}: {reason}"
+
+    def committed(_: sa.Connection) -> None:
+        _log.warning(line)
+
+    sa.event.listen(tx, "commit", committed, once=True)
+    here = locations.c
+    last = sa.select(here.id).where(here.cluster == consumer.cluster)
+    location_id = tx.execute(last.order_by(here.ticked_at.desc().nulls_last()).limit(1)).scalar()
+    if location_id is not None:
+        news = News(
+            event=Notice.QUARANTINED,
+            schedule=f"consumer {consumer.name}",
+            reason=storable(reason),
+            tags={"arctic/consumer": consumer.name},
+        )
+        outbox.write(tx, location_id, [news], now)
+
+
+def check(tx: sa.Connection, consumer: Consumer) -> None:
+    """Returns while a consumer has given up nothing.
+
+    Errors:
+        PartitionsGivenUp: names partitions, why, and what to do.
+    """
+    given_up = (_p.consumer_id == consumer.id, _p.state == PartitionState.DISCARDED.value)
+    number = tx.execute(sa.select(sa.func.count()).where(*given_up)).scalar_one()
+    if not number:
+        return
+    rows = sa.select(_p.partition, _p.reason).where(*given_up).order_by(_p.place).limit(_NAMED)
+    reasons = {row.partition: row.reason for row in tx.execute(rows)}
+    raise PartitionsGivenUp(
+        f"consumer {consumer.name}: {_listed(reasons, number)}. {_advice(consumer)}"
+    )
+
+
+def _listed(reasons: Mapping[str, str], number: int) -> str:
+    """Some partitions with their reasons, and how many more there are."""
+    named = [f"{key}: {reason}" for key, reason in islice(reasons.items(), _NAMED)]
+    if number > len(named):
+        named.append(f"and {number - len(named)} more")
+    what = "1 partition is" if number == 1 else f"{number} partitions are"
+    return f"{what} given up: {'; '.join(named)}"
+
+
+def _advice(consumer: Consumer) -> str:
+    return f"Mend the cause, then run: arctic consumers retry {consumer.name} --all"

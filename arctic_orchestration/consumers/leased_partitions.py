@@ -1,0 +1,218 @@
+"""The partitions that somebody has: what a block of ``consume`` is given."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import overload
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consumers import partition_leases
+from arctic_orchestration.consumers.partition import ConsumedPartition
+from arctic_orchestration.consumers.partition_leases import Settled, Taken
+from arctic_orchestration.consumers.store import Time
+from arctic_orchestration.errors import InvalidInput, LeaseLost
+from arctic_orchestration.leases import Renewal
+from arctic_orchestration.state.dialect import database_time
+
+_PUT_BACK = "put back"
+
+
+class Partitions(Sequence[ConsumedPartition]):
+    """New partitions, nobody else's until the block ends; in the order of their arrival.
+
+    At the end of the block they are acknowledged, but for those that were put back or failed.
+    """
+
+    def __init__(
+        self,
+        consumer: str,
+        taken: Taken | None,
+        begin: Callable[[], AbstractContextManager[sa.Connection]],
+        renewal: Renewal | None,
+        time: Time = database_time,
+        *,
+        one_by_one: bool = True,
+    ) -> None:
+        self._consumer = consumer
+        self._taken = taken
+        self._begin = begin
+        self._renewal = renewal
+        self._time = time
+        self._all = taken.partitions if taken is not None else ()
+        #: an exception of a block with several says nothing of any one of them
+        self._shares_failure = one_by_one and len(self._all) > 1
+        self._failed: dict[str, str] = {}
+        self._shared: dict[str, str] = {}
+        self._put_back: dict[str, str] = {}
+        self._settled: Settled | None = None
+        self._in_transaction = False
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumedPartition: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ConsumedPartition]: ...
+    def __getitem__(self, index: int | slice) -> ConsumedPartition | Sequence[ConsumedPartition]:
+        return self._all[index]
+
+    @property
+    def keys(self) -> list[str]:
+        """The partition keys, in the order of their arrival."""
+        return [partition.key for partition in self._all]
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than that of whoever had any of these before; 0: of nothing."""
+        return self._taken.token if self._taken is not None else 0
+
+    @property
+    def settled(self) -> Settled | None:
+        """What became of them; none: that is not decided yet."""
+        return self._settled
+
+    def check(self) -> None:
+        """Returns while the partitions are certainly one's own: to be called before what is costly.
+
+        Errors:
+            LeaseLost: others may have them; going on is in vain.
+        """
+        if self._renewal is None or self._settled is not None or self._in_transaction:
+            # In `acknowledging` the lease is locked: nobody can take it over, however long it
+            # lasts, and the renewal waits for that as well.
+            return
+        self._renewal.check()
+
+    def put_back(self, *partitions: ConsumedPartition | str, reason: str = _PUT_BACK) -> None:
+        """At the end of the block these wait again, as if they had not been taken.
+
+        Args:
+            partitions: they or their keys; none: all of them.
+            reason: for people.
+
+        Errors:
+            InvalidInput: a partition that is not among these, a reason that is no text, or they
+                are settled.
+        """
+        _check_reason(reason)
+        for key in self._named(partitions):
+            self._failed.pop(key, None)
+            self._put_back[key] = reason
+
+    def failed(self, *partitions: ConsumedPartition | str, reason: str) -> None:
+        """At the end of the block these have failed: an attempt each, and they rest.
+
+        Args:
+            partitions: they or their keys; none: all of them.
+            reason: for people.
+
+        Errors:
+            InvalidInput: a partition that is not among these, a reason that is no text, or they
+                are settled.
+        """
+        _check_reason(reason)
+        for key in self._named(partitions):
+            self._put_back.pop(key, None)
+            self._failed[key] = reason
+
+    @contextmanager
+    def acknowledging(self) -> Iterator[sa.Connection]:
+        """Acknowledges in the transaction in which one writes, to the state database.
+
+        ::
+
+            with consumer.consume() as partitions:
+                rows = work(partitions)
+                with partitions.acknowledging() as tx:
+                    tx.execute(sa.insert(results), rows)
+
+        What is written and the acknowledgement are one: both are there, or neither. Others cannot
+        take over while the transaction lasts. An exception undoes both, and the partitions fail.
+
+        Errors:
+            LeaseLost: others have taken over. Nothing was written.
+            InvalidInput: they are settled already.
+        """
+        self._open("acknowledging")
+        if self._taken is None:
+            with self._begin() as tx:
+                yield tx
+            return
+        with self._begin() as tx:
+            with self._naming():
+                # First, so that nobody takes over what is being written.
+                partition_leases.hold(tx, self._taken.consumer_id, self._taken.token)
+            self._in_transaction = True
+            try:
+                yield tx
+            finally:
+                self._in_transaction = False
+            settled = self._settle_in(tx)
+        self._settled = settled
+
+    def _say_of_the_others(self, reason: str, *, failed: bool) -> None:
+        """Those of which nothing was said have failed, or are put back."""
+        said = {*self._failed, *self._put_back}
+        others = dict.fromkeys((key for key in self.keys if key not in said), reason)
+        if not failed:
+            self._put_back.update(others)
+        elif self._shares_failure:
+            self._shared.update(others)
+        else:
+            self._failed.update(others)
+
+    def _settle(self) -> None:
+        """Acknowledges what is neither put back nor failed, if that has not been done."""
+        if self._settled is not None or self._taken is None:
+            return
+        with self._begin() as tx:
+            settled = self._settle_in(tx)
+        self._settled = settled
+
+    def _settle_in(self, tx: sa.Connection) -> Settled:
+        assert self._taken is not None
+        with self._naming():
+            return partition_leases.settle(
+                tx,
+                self._taken.consumer_id,
+                self._taken.token,
+                failed=self._failed,
+                shared=self._shared,
+                put_back=self._put_back,
+                time=self._time,
+            )
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except LeaseLost as error:
+            raise LeaseLost(f"consumer {self._consumer}: {error}") from None
+
+    def _was_settled(self) -> bool:
+        """Whether a transaction whose answer was lost has ended the lease after all."""
+        assert self._taken is not None
+        with self._begin() as tx:
+            return partition_leases.ended_by_its_owner(
+                tx, self._taken.consumer_id, self._taken.token
+            )
+
+    def _named(self, partitions: Sequence[ConsumedPartition | str]) -> list[str]:
+        self._open("partitions")
+        keys = [one.key if isinstance(one, ConsumedPartition) else one for one in partitions]
+        mine = set(self.keys)
+        for key in keys:
+            if not isinstance(key, str) or key not in mine:
+                expected = "one of those that were taken, or its key"
+                raise InvalidInput("partition", key, expected)
+        return keys or self.keys
+
+    def _open(self, what: str) -> None:
+        if self._settled is not None:
+            raise InvalidInput(what, str(self._settled), "partitions that are not settled yet")
+
+
+def _check_reason(reason: object) -> None:
+    if not isinstance(reason, str):
+        raise InvalidInput("reason", reason, "a text")

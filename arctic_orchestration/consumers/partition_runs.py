@@ -1,0 +1,204 @@
+"""A run for each new partition: what asks for the runs, and settles when they end.
+
+Each partition is a lease of its own. While its run waits or works, each tick renews the lease; the
+end of the run settles it. What a tick must remember is in the state database: a tick that is
+evaluated again, or in another process, finds the leases of its owner and goes on with them, and
+asks for a run again, under the same key, until Dagster has it. So the run of a partition is asked
+for in any case, and made once.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consumers import partition_leases, store
+from arctic_orchestration.consumers.engine import ConsumerEngine
+from arctic_orchestration.consumers.partition import ConsumedPartition, Where
+from arctic_orchestration.errors import LeaseLost
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
+
+#: Dagster's: the key of the request that a run was made of.
+RUN_KEY_TAG = "dagster/run_key"
+
+
+class FollowedRun(Protocol):
+    """What is known of a run in Dagster's storage."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def status(self) -> RunStatus: ...
+    @property
+    def submitted(self) -> bool:
+        """It was handed to the run coordinator; until then only a request for it goes on."""
+        ...
+
+
+class FollowedRuns(Protocol):
+    """Where runs are looked up."""
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[FollowedRun]]:
+        """The runs that carry a tag with one of the values, by value, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivery:
+    """A partition that a run is wanted for.
+
+    Attributes:
+        partition: it.
+        token: of its lease.
+        run_key: names the consumer, the partition, the attempt and this very lease: what was put
+            back is asked for anew, and a state database that begins again repeats no key.
+    """
+
+    partition: ConsumedPartition
+    token: int
+    run_key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """What one tick did: counts by name, and the runs that are wanted."""
+
+    counts: Counter[str]
+    deliveries: Sequence[Delivery]
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """Follows a consumer with a run for each partition.
+
+    Attributes:
+        engine: the consumer.
+        owner: names the leases of this follower among those of the consumer.
+        runs: where runs are looked up.
+        at_once: at most so many partitions have a run that has not ended.
+        where: which partitions.
+    """
+
+    engine: ConsumerEngine
+    owner: str
+    runs: FollowedRuns
+    at_once: int = 10
+    where: Where | None = None
+    _registered: bool = field(default=False)
+
+    def tick(self) -> Followed:
+        """One round: settles what has ended, renews what goes on, takes what is new.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer; the next tick goes on from there.
+        """
+        if not self._registered:
+            self.engine.register()
+            self._registered = True
+        counts: Counter[str] = Counter()
+        wanted: list[Delivery] = []
+        held = self._held()
+        found = self.runs.runs_by_tag(RUN_KEY_TAG, [one.run_key for one in held]) if held else {}
+        going_on: list[tuple[Delivery, bool]] = []
+        for one in held:
+            runs = [run for run in found.get(one.run_key, ()) if run.submitted]
+            if runs and runs[0].status.ended:
+                self._end(one, runs[0], counts)
+            else:
+                going_on.append((one, bool(runs)))
+        still = self._renewed([one for one, _ in going_on])
+        for one, is_running in going_on:
+            if one.token not in still:
+                counts["lost"] += 1
+            elif is_running:
+                counts["running"] += 1
+            else:
+                wanted.append(one)
+        reads = True
+        room = self.at_once - len(going_on)
+        while room > 0:
+            taking = self.engine.take(limit=1, where=self.where, owner=self.owner, reads=reads)
+            if taking is None:
+                break
+            taken, reads = taking.taken, False
+            room -= 1
+            wanted.append(_delivery(taken.partitions[0], taken.token, taken.taken_at))
+            counts["new"] += 1
+        counts["asked for"] = len(wanted)
+        return Followed(counts=counts, deliveries=wanted)
+
+    def refuse(self, delivery: Delivery, reason: str) -> None:
+        """Lets a partition fail whose run cannot be asked for, if it is still this follower's."""
+        with contextlib.suppress(LeaseLost):
+            self._settle(delivery, {delivery.partition.key: reason})
+
+    def _end(self, one: Delivery, run: FollowedRun, counts: Counter[str]) -> None:
+        failed = {}
+        if run.status is not RunStatus.SUCCESS:
+            failed[one.partition.key] = f"run {run.run_id} ended: {run.status.value}"
+        try:
+            self._settle(one, failed)
+        except LeaseLost:
+            # Another one has taken over since this tick looked.
+            counts["lost"] += 1
+            return
+        counts["failed" if failed else "acknowledged"] += 1
+
+    def _settle(self, one: Delivery, failed: Mapping[str, str]) -> None:
+        with self.engine.database.begin() as tx:
+            id = self.engine.seen(tx).id
+            partition_leases.settle(tx, id, one.token, failed=failed, time=self.engine.time)
+
+    def _renewed(self, going_on: Sequence[Delivery]) -> set[int]:
+        """Renews the leases of what goes on; the tokens of those that are still this follower's."""
+        if not going_on:
+            return set()
+        life, time = self.engine.spec.lease, self.engine.time
+        with self.engine.database.begin() as tx:
+            id = self.engine.seen(tx).id
+            return {
+                one.token
+                for one in going_on
+                if partition_leases.renew(tx, id, one.token, life=life, time=time)
+            }
+
+    def _held(self) -> list[Delivery]:
+        """What this follower has, in the order in which it was taken."""
+        here, leases = consumer_partitions.c, consumer_leases.c
+        with self.engine.database.read() as tx:
+            known = store.found(tx, self.engine.cluster, self.engine.spec.name)
+            if known is None:
+                # It was deleted: the next taking makes it anew.
+                return []
+            query = (
+                sa.select(consumer_partitions, leases.taken_at)
+                .join(
+                    consumer_leases,
+                    (leases.consumer_id == here.consumer_id) & (leases.token == here.token),
+                )
+                .where(
+                    leases.consumer_id == known.id,
+                    leases.state == partition_leases.LIVE,
+                    leases.owner == self.owner,
+                )
+                .order_by(leases.token)
+            )
+            rows = tx.execute(query).all()
+        name = self.engine.spec.name
+        return [
+            _delivery(ConsumedPartition.from_row(row, name), row.token, row.taken_at)
+            for row in rows
+        ]
+
+
+def _delivery(partition: ConsumedPartition, token: int, taken_at: Any) -> Delivery:
+    moment = int(taken_at.timestamp() * 1000)
+    return Delivery(
+        partition=partition,
+        token=token,
+        run_key=f"{partition.delivery}:{partition.attempt}:{token}:{moment}",
+    )

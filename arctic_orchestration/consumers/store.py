@@ -1,0 +1,218 @@
+"""The rows of consumers: one for each name in a cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.consumers.specification import FROM_NOW, ConsumerSpec, format_start
+from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.consumer_tables import consumers
+
+#: the asset of a deleted consumer: its row is kept, so that no id, token or name of a delivery is
+#: given out a second time
+DELETED = ""
+
+#: whether a row is that of a consumer, and not what is left of one that was deleted
+IS_THERE = consumers.c.asset != DELETED
+
+#: what tells the moment: the database's time, in tests a clock that stands
+Time = Callable[[sa.Connection], datetime]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Consumer:
+    """The row of a consumer, as a transaction saw it."""
+
+    id: int
+    cluster: str
+    name: str
+    asset: str
+    start: str
+    since: datetime | None
+    until: datetime | None
+    storage_id: str | None
+    position: str | None
+    version: int
+    at_end: bool
+    read_at: datetime | None
+    next_number: int
+    next_token: int
+    max_attempts: int
+    retry_seconds: float
+    lease_seconds: float
+    working_set: int
+    passed_over: int
+    passed_over_reason: str | None
+    created_at: datetime
+
+    @property
+    def retry_after(self) -> timedelta:
+        """How long a partition rests after an attempt that failed."""
+        return timedelta(seconds=self.retry_seconds)
+
+    @classmethod
+    def from_row(cls, row: Any) -> "Consumer":
+        """The consumer that a row of ``arctic_consumers`` holds."""
+        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
+
+
+def found(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
+    """The consumer of that name, if it was registered and is not deleted."""
+    if dialect.storable(name) != name:
+        # No database can be asked for it.
+        return None
+    here = consumers.c
+    query = sa.select(consumers).where(here.cluster == cluster, here.name == name, IS_THERE)
+    row = tx.execute(query).one_or_none()
+    return None if row is None else Consumer.from_row(row)
+
+
+def named(tx: sa.Connection, cluster: str, name: str) -> Consumer:
+    """The consumer of that name.
+
+    Errors:
+        NotFound: there is none; the message has those that are there.
+    """
+    one = found(tx, cluster, name)
+    if one is None:
+        known = ", ".join(other.name for other in all_of(tx, cluster)) or "none"
+        lost = dialect.storable(name)
+        raise NotFound(f"cluster {cluster} has no consumer {lost}; it has: {known}")
+    return one
+
+
+def all_of(tx: sa.Connection, cluster: str) -> list[Consumer]:
+    """The consumers of a cluster, by name."""
+    here = consumers.c
+    query = sa.select(consumers).where(here.cluster == cluster, IS_THERE).order_by(here.name)
+    return [Consumer.from_row(row) for row in tx.execute(query)]
+
+
+def locked(tx: sa.Connection, id: int) -> Consumer:
+    """Locks a consumer's row until the transaction ends: nobody else changes its working set.
+
+    Errors:
+        NotFound: it was deleted.
+    """
+    query = sa.select(consumers).where(consumers.c.id == id).with_for_update()
+    row = tx.execute(query).one()
+    if row.asset == DELETED:
+        raise NotFound(f"consumer {row.name} was deleted")
+    return Consumer.from_row(row)
+
+
+def register(
+    tx: sa.Connection,
+    spec: ConsumerSpec,
+    cluster: str,
+    *,
+    storage_id: str,
+    position: str | None,
+    now: datetime,
+) -> Consumer | None:
+    """Makes a consumer that is not there; of one that is, what the code says of it is noted.
+
+    Args:
+        tx: the transaction.
+        spec: what the code says.
+        cluster: whose event log it reads.
+        storage_id: of that log.
+        position: where a new one begins to read, or one that was deleted; none: at the beginning.
+        now: the moment.
+
+    Returns:
+        none: it was deleted since ``position`` was asked for, which is to be done again.
+
+    Errors:
+        InvalidInput: one of this name reads another asset, or has read and ends earlier.
+            Nothing was changed.
+        ConfigurationError: it has read another event log. Nothing was changed.
+    """
+    declared: dict[str, Any] = {
+        "max_attempts": spec.attempts,
+        "retry_seconds": spec.retry_after.total_seconds(),
+        "lease_seconds": spec.lease.total_seconds(),
+        "working_set": spec.working_set,
+        "until": spec.until,
+    }
+    begins = {
+        "asset": spec.asset, "start": format_start(spec.start), "since": spec.since,
+        "storage_id": storage_id, "position": position, "created_at": now, **declared,
+    }  # fmt: skip
+    new = dialect.insert(tx, consumers).values(cluster=cluster, name=spec.name, **begins)
+    tx.execute(new.on_conflict_do_nothing(index_elements=["cluster", "name"]))
+    if found(tx, cluster, spec.name) is None:
+        if spec.start == FROM_NOW and position is None:
+            return None
+        here = consumers.c
+        deleted = (here.cluster == cluster, here.name == spec.name, ~IS_THERE)
+        tx.execute(sa.update(consumers).where(*deleted).values(begins))
+    one = named(tx, cluster, spec.name)
+    check(one, spec, storage_id)
+    # One that was reset belongs to the log that reads it next.
+    declared["storage_id"] = storage_id
+    if {name: getattr(one, name) for name in declared} != declared:
+        _check_end(locked(tx, one.id), spec)
+        tx.execute(sa.update(consumers).where(consumers.c.id == one.id).values(declared))
+        one = named(tx, cluster, spec.name)
+    return one
+
+
+def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
+    """Whether a consumer that is there is the one that the code means.
+
+    Errors:
+        InvalidInput: it reads another asset.
+        ConfigurationError: it has read another event log.
+    """
+    if one.asset != spec.asset:
+        raise InvalidInput(
+            f"PartitionConsumer({spec.name}).asset",
+            spec.asset,
+            f"{one.asset}, which the consumer of this name reads; take another name, or let it "
+            f"begin anew with: arctic consumers reset {spec.name} --start from_beginning "
+            f"--asset {spec.asset}",
+        )
+    if one.storage_id not in (None, storage_id):
+        raise ConfigurationError(
+            f"Consumer {spec.name} has read another event log (storage {one.storage_id}, this is "
+            f"{storage_id}). Its position means nothing here: let it begin anew with: "
+            f"arctic consumers reset {spec.name} --start from_now, or another start"
+        )
+
+
+def _check_end(one: Consumer, spec: ConsumerSpec) -> None:
+    """Whether a consumer may end where the code says.
+
+    Errors:
+        InvalidInput: later than before, though what came in between may have been passed over.
+    """
+    if one.until is None or one.read_at is None:
+        return
+    if spec.until is None or spec.until > one.until:
+        raise InvalidInput(
+            f"PartitionConsumer({spec.name}).until",
+            None if spec.until is None else spec.until.isoformat(),
+            f"{one.until.isoformat()} or earlier: what arrived later was passed over when the "
+            f"log was read; take another name, or let it begin anew with: "
+            f"arctic consumers reset {spec.name} --start from_beginning",
+        )
+
+
+def moved(tx: sa.Connection, seen: Consumer, position: str, *, at_end: bool, now: datetime) -> bool:
+    """Moves a consumer's position, if nobody has since it was seen; locks its row.
+
+    Returns:
+        false: another one has read the same, and what was read is to be dropped.
+    """
+    here = consumers.c
+    changed = tx.execute(
+        sa.update(consumers)
+        .where(here.id == seen.id, here.version == seen.version)
+        .values(position=position, version=here.version + 1, at_end=at_end, read_at=now)
+    )
+    return changed.rowcount == 1

@@ -1,0 +1,342 @@
+"""The working set of a consumer: how arrivals become rows, and which rows leave it.
+
+All of this happens while the consumer's row is locked by the transaction, so that rows which were
+read are still what they were when they are written.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic_core import to_json
+
+from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
+
+#: Which of some partition keys Dagster has among the asset's partitions.
+Existing = Callable[[Sequence[str]], Collection[str]]
+
+#: The longest key that an index of Postgres holds in any case, in bytes.
+_LONGEST_KEY = 2_000
+_PENDING = (PartitionState.WAITING.value, PartitionState.LEASED.value)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Entry:
+    """A row of the working set while arrivals are written into it."""
+
+    partition: str
+    state: str
+    state_at: datetime
+    reason: str
+    place: int
+    number: int
+    arrivals: int
+    first_at: datetime
+    at: datetime
+    details: str
+    next_number: int | None = None
+    next_arrivals: int | None = None
+    next_first_at: datetime | None = None
+    next_at: datetime | None = None
+    next_details: str | None = None
+    event_id: int
+    event_at: datetime
+    attempts: int = 0
+    not_before: datetime | None = None
+    existed: bool = False
+    held: bool = False
+
+    def knows(self, event: Event, *, ids_ascend: bool) -> bool:
+        """Whether an arrival was read before, and is told again."""
+        if ids_ascend:
+            return event.storage_id <= self.event_id and event.at <= self.event_at
+        return (event.storage_id, event.at) == (self.event_id, self.event_at)
+
+    def arrive(self, event: Event, number: int, now: datetime) -> None:
+        """The partition has arrived again."""
+        self.event_id, self.event_at = event.storage_id, event.at
+        details = _details(event)
+        if self.state == PartitionState.LEASED:
+            # Whoever has it may have read what was there before: it comes again, after that.
+            self.next_arrivals = (self.next_arrivals or 0) + 1
+            self.next_first_at = self.next_first_at or event.at
+            self.next_number, self.next_at, self.next_details = number, event.at, details
+            return
+        if self.state == PartitionState.WAITING:
+            if self.held:
+                # It is held anew, for as long as the first time.
+                self.state_at = now
+            self.arrivals += 1
+            self.first_at = min(self.first_at, event.at)
+        else:
+            self.state, self.state_at = PartitionState.WAITING.value, now
+            self.place, self.arrivals, self.first_at = number, 1, event.at
+            self.held = False
+        # What failed before was something else.
+        self.attempts, self.not_before, self.reason = 0, None, ""
+        # And what was deleted before it is to be added anew: until then this is held.
+        self.existed = False
+        self.number, self.at, self.details = number, event.at, details
+
+
+_FIELDS = tuple(field.name for field in fields(_Entry))
+_COLUMNS = ("consumer_id", *_FIELDS)
+
+
+def take_in(
+    tx: sa.Connection,
+    consumer: Consumer,
+    events: Iterable[Event],
+    now: datetime,
+    *,
+    ids_ascend: bool = False,
+) -> int:
+    """Writes arrivals into the working set of a consumer whose row is locked.
+
+    Args:
+        tx: the transaction that also moved the position.
+        consumer: as it was seen before that.
+        events: what was read, of any asset.
+        now: the moment.
+        ids_ascend: whether the log gives its ids in the order of commits, as SQLite does. Then
+            what lies below the newest known arrival of a partition, and is not younger, is told
+            again: a log whose newest rows were deleted does that. An id alone may be given out
+            again.
+
+    Returns:
+        how many arrivals were the consumer's.
+    """
+    own, passed_over, reason = [], 0, None
+    for event in events:
+        if event.kind is not EventKind.PARTITION or event.subject != consumer.asset:
+            continue
+        if not _within(consumer, event.at):
+            continue
+        problem = _problem(event.partition)
+        if problem is None:
+            own.append(event)
+        else:
+            passed_over, reason = passed_over + 1, problem
+    entries, known = _entries(tx, consumer, {str(event.partition) for event in own})
+    number = consumer.next_number
+    changed: dict[str, _Entry] = {}
+    for event in own:
+        key = str(event.partition)
+        entry = entries.get(key)
+        if entry is None:
+            entries[key] = entry = _new(event, number, now)
+        elif entry.knows(event, ids_ascend=ids_ascend):
+            continue
+        else:
+            entry.arrive(event, number, now)
+        changed[key] = entry
+        number += 1
+    _write(tx, consumer, changed, known)
+    if number != consumer.next_number or passed_over:
+        here = consumers.c
+        values: dict[str, Any] = {"next_number": number}
+        if passed_over:
+            values |= {
+                "passed_over": here.passed_over + passed_over,
+                "passed_over_reason": reason,
+            }
+        tx.execute(sa.update(consumers).where(here.id == consumer.id).values(values))
+    return len(changed)
+
+
+def keep(
+    tx: sa.Connection,
+    consumer_id: int,
+    existing: Existing,
+    now: datetime,
+    *,
+    held_for: timedelta,
+    after: int = 0,
+) -> Mapping[str, str]:
+    """Takes out what Dagster had among the asset's partitions and has no more.
+
+    What it has not had yet is held until it does: who announces a partition before adding it
+    does not lose it. After ``held_for`` it is discarded: it may have been deleted before anybody
+    looked. What somebody has at the moment stays until it is given back.
+
+    Args:
+        tx: the transaction, which has locked the consumer's row.
+        consumer_id: of the consumer.
+        existing: asks Dagster; it must be asked under that lock, so that no older answer comes
+            after a newer one.
+        now: the moment.
+        held_for: how long something is held.
+        after: only partitions behind this place, where one has looked at all before it.
+
+    Returns:
+        why, by the key of each that was discarded.
+    """
+    here = consumer_partitions.c
+    mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
+    # What was held for too long is not asked for again.
+    pending = sa.or_(
+        here.state == PartitionState.WAITING.value,
+        sa.and_(here.state == PartitionState.DISCARDED.value, here.held.is_(False)),
+    )
+    # There may be thousands, at every taking: their moments are compared where they are.
+    late_now = sa.and_(here.held.is_(True), here.state_at <= now - held_for).label("late")
+    query = sa.select(here.partition, here.existed, here.held, late_now).where(mine, pending)
+    rows = tx.execute(query).all()
+    if not rows:
+        return {}
+    there = existing([row.partition for row in rows])
+    gone = [row.partition for row in rows if row.existed and row.partition not in there]
+    new = [row.partition for row in rows if not row.existed and row.partition in there]
+    held = [
+        row.partition for row in rows
+        if not row.existed and not row.held and row.partition not in there
+    ]  # fmt: skip
+    late = [row.partition for row in rows if row.late and row.partition not in there]
+
+    def those(keys: Sequence[str]) -> tuple[sa.ColumnElement[bool], ...]:
+        return mine, pending, dialect.among(tx, here.partition, keys)
+
+    if gone:
+        tx.execute(sa.delete(consumer_partitions).where(*those(gone)))
+    reason = f"it was not added in Dagster for {format_duration(held_for)}"
+    given_up = {"state": PartitionState.DISCARDED.value, "reason": reason}
+    changes: tuple[tuple[list[str], dict[str, Any]], ...] = (
+        (new, {"existed": True, "held": False}), (held, {"held": True}), (late, given_up),
+    )  # fmt: skip
+    for keys, values in changes:
+        if keys:
+            update = sa.update(consumer_partitions).where(*those(keys))
+            tx.execute(update.values({**values, "state_at": now}))
+    return dict.fromkeys(late, reason)
+
+
+def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
+    """How many partitions can be taken: neither rest nor are held until Dagster has them."""
+    here = consumer_partitions.c
+    query = sa.select(sa.func.count()).where(
+        here.consumer_id == consumer_id,
+        here.state == sa.literal_column(f"'{PartitionState.WAITING.value}'"),
+        here.held.is_(False),
+        sa.or_(here.not_before.is_(None), here.not_before <= now),
+    )
+    return int(tx.execute(query).scalar_one())
+
+
+def pending_keys(tx: sa.Connection, consumer_id: int) -> set[str]:
+    """The partitions that wait or are somebody's."""
+    here = consumer_partitions.c
+    query = sa.select(here.partition).where(
+        here.consumer_id == consumer_id, here.state.in_(_PENDING)
+    )
+    return set(tx.execute(query).scalars())
+
+
+def is_own(consumer: Consumer, event: Event) -> bool:
+    """Whether an event is an arrival that the consumer takes."""
+    return (
+        event.kind is EventKind.PARTITION
+        and event.subject == consumer.asset
+        and _within(consumer, event.at)
+        and _problem(event.partition) is None
+    )
+
+
+def _within(consumer: Consumer, at: datetime) -> bool:
+    if consumer.since is not None and at < consumer.since:
+        return False
+    return consumer.until is None or at < consumer.until
+
+
+def _problem(partition: str | None) -> str | None:
+    """Why an arrival cannot be delivered; none: it can."""
+    if partition is None:
+        return "it named no partition"
+    if dialect.storable(partition) != partition or len(partition.encode()) > _LONGEST_KEY:
+        return f"the database cannot hold the key {partition[:80]!r}"
+    return None
+
+
+def _details(event: Event) -> str:
+    return to_json(event.to_json()).decode()
+
+
+def _new(event: Event, number: int, now: datetime) -> _Entry:
+    return _Entry(
+        partition=str(event.partition), state=PartitionState.WAITING.value, state_at=now, reason="",
+        place=number, number=number, arrivals=1, first_at=event.at, at=event.at,
+        details=_details(event), event_id=event.storage_id, event_at=event.at,
+    )  # fmt: skip
+
+
+def _entries(
+    tx: sa.Connection, consumer: Consumer, keys: set[str]
+) -> tuple[dict[str, _Entry], frozenset[str]]:
+    """The rows of some partitions, and the keys of those that are there."""
+    if not keys:
+        return {}, frozenset()
+    here = consumer_partitions.c
+    query = sa.select(*(here[name] for name in _FIELDS)).where(
+        here.consumer_id == consumer.id, dialect.among(tx, here.partition, sorted(keys))
+    )
+    rows = tx.execute(query).mappings()
+    entries = {row["partition"]: _Entry(**row) for row in rows}
+    return entries, frozenset(entries)
+
+
+def _write(
+    tx: sa.Connection, consumer: Consumer, changed: dict[str, _Entry], known: frozenset[str]
+) -> None:
+    new = [
+        (consumer.id, *(getattr(entry, name) for name in _FIELDS))
+        for key, entry in changed.items()
+        if key not in known
+    ]
+    dialect.insert_rows(tx, consumer_partitions, _COLUMNS, new)
+    old = [
+        {
+            "of_consumer": consumer.id,
+            "of_partition": key,
+            **{name: getattr(entry, name) for name in _FIELDS if name != "partition"},
+        }
+        for key, entry in changed.items()
+        if key in known
+    ]
+    if old:
+        tx.execute(_UPDATE, old)
+
+
+_UPDATE = (
+    sa.update(consumer_partitions)
+    .where(
+        consumer_partitions.c.consumer_id == sa.bindparam("of_consumer"),
+        consumer_partitions.c.partition == sa.bindparam("of_partition"),
+    )
+    .values({name: sa.bindparam(name) for name in _FIELDS if name != "partition"})
+)
+
+
+def partitions_of(
+    tx: sa.Connection,
+    consumer_id: int,
+    states: Collection[PartitionState] = (),
+    limit: int | None = None,
+) -> list[Any]:
+    """The rows of a consumer's partitions in the order of delivery, of some states or of all."""
+    here = consumer_partitions.c
+    query = sa.select(consumer_partitions).where(here.consumer_id == consumer_id)
+    if states:
+        query = query.where(here.state.in_([state.value for state in states]))
+    return list(tx.execute(query.order_by(here.place).limit(limit)))
+
+
+def event_of(row: Any) -> dict[str, Any]:
+    """The newest event of a row, as JSON values."""
+    return dict(json.loads(row.details))

@@ -1,0 +1,238 @@
+"""Events: durable facts that schedules wait for, and the keys by which they find schedules."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from arctic_orchestration.event_log.escaping import escaped
+
+
+class EventKind(StrEnum):
+    """What sort of fact an event is."""
+
+    #: A partition of an asset arrived: it was materialized, or observed from outside.
+    PARTITION = "partition"
+    #: A run reached a status.
+    RUN = "run"
+    #: A moment of a schedule's cron expression has come.
+    TICK = "tick"
+    #: An asset check was evaluated.
+    CHECK = "check"
+    #: The state of an asset's freshness policy changed.
+    FRESHNESS = "freshness"
+
+
+class RunStatus(StrEnum):
+    """How far a run has come."""
+
+    #: It waits for the run coordinator to let it start.
+    QUEUED = "queued"
+    #: Its process is being started.
+    STARTING = "starting"
+    #: It works.
+    STARTED = "started"
+    #: It ended, and all its steps succeeded.
+    SUCCESS = "success"
+    #: It ended with an error, or its process was lost.
+    FAILURE = "failure"
+    #: It was ended by a person or a program before it was done.
+    CANCELED = "canceled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether no other status follows."""
+        return self in _ENDED
+
+
+_ENDED = frozenset({RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED})
+
+
+class EventKey(str):
+    """The string by which the schedules that an event concerns are found.
+
+    ========================================  ==============================================
+    ``partition:<asset/key>``                 a partition of the asset arrived
+    ``run:<location>:job:<job>:<status>``     a run of the job reached the status
+    ``run:<location>:asset:<key>:<status>``   a run that was to materialize the asset did
+    ``check:<asset/key>``                     a check of the asset was evaluated
+    ``freshness:<asset/key>``                 the asset's freshness policy changed its state
+    ========================================  ==============================================
+
+    What databases cannot hold stands in it escaped, as in events.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of_partition(cls, asset: str) -> "EventKey":
+        """The key of arrivals at an asset, given as ``raw/flights``."""
+        return _partition_key(asset)
+
+    @classmethod
+    def of_job_run(cls, location: str | None, job: str, status: RunStatus) -> "EventKey":
+        """The key of a job's runs; ``location`` is the code location's name, if it is known."""
+        return cls(escaped(f"run:{location or ''}:job:{job}:{status.value}"))
+
+    @classmethod
+    def of_asset_run(cls, location: str | None, asset: str, status: RunStatus) -> "EventKey":
+        """The key of the runs that were to materialize an asset."""
+        return cls(escaped(f"run:{location or ''}:asset:{asset}:{status.value}"))
+
+    @classmethod
+    def of_check(cls, asset: str) -> "EventKey":
+        """The key of the evaluations of all checks of an asset."""
+        return cls(escaped(f"check:{asset}"))
+
+    @classmethod
+    def of_freshness(cls, asset: str) -> "EventKey":
+        """The key of the state changes of an asset's freshness policy."""
+        return cls(escaped(f"freshness:{asset}"))
+
+
+@lru_cache(maxsize=65_536)
+def _partition_key(asset: str) -> EventKey:
+    return EventKey(escaped(f"partition:{asset}"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One durable fact.
+
+    Attributes:
+        kind: the sort of fact.
+        subject: the asset key as ``raw/flights``, the job's name, or for ticks the schedule's.
+        at: when it happened, aware UTC.
+        storage_id: the id in Dagster's event log; 0 for ticks.
+        run_id: the run that wrote it or that it is about; None for what was reported without one.
+        partition: the partition key: PARTITION events: if the asset is partitioned; RUN events: of
+            a run of one partition, as its tag ``dagster/partition`` says; CHECK events: the
+            partition that was checked, or that of the materialization that was.
+        bytes: how much arrived, if the metadata says it.
+        rows: how many rows arrived, if the metadata says it.
+        status: RUN events: the status reached.
+        location: RUN events: the code location of the run, under the name by which its state is
+            kept; if its record names one.
+        assets: RUN events: the assets that the run was to materialize.
+        tags: RUN events: the run's tags.
+        started: RUN events: the run got beyond the queue; its record has a start time.
+        metadata: PARTITION and CHECK events: label to a JSON value.
+        data_version: PARTITION events: the asset's data version, if Dagster stored one.
+        check: CHECK events: the name of the check.
+        passed: CHECK events: whether the check passed; None: the row does not say it.
+        severity: CHECK events: ``error`` or ``warn``.
+        blocking: CHECK events: whether a failure stops the steps downstream.
+        target_id: CHECK events: the storage id of the materialization that was checked.
+        state: FRESHNESS events: ``pass``, ``warn``, ``fail``, ``unknown`` or ``not_applicable``.
+        previous_state: FRESHNESS events: the state before.
+        problem: what could not be understood: field, value and what was expected.
+    """
+
+    kind: EventKind
+    subject: str
+    at: datetime
+    storage_id: int = 0
+    run_id: str | None = None
+    partition: str | None = None
+    bytes: int | None = None
+    rows: int | None = None
+    status: RunStatus | None = None
+    location: str | None = None
+    assets: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    started: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    data_version: str | None = None
+    check: str | None = None
+    passed: bool | None = None
+    severity: str | None = None
+    blocking: bool | None = None
+    target_id: int | None = None
+    state: str | None = None
+    previous_state: str | None = None
+    problem: str | None = None
+
+    @property
+    def keys(self) -> tuple[EventKey, ...]:
+        """The keys under which schedules are looked up; none for ticks."""
+        if self.kind is EventKind.PARTITION:
+            return (_partition_key(self.subject),)
+        if self.kind is EventKind.RUN and self.status is not None:
+            status, location = self.status, self.location
+            return (
+                EventKey.of_job_run(location, self.subject, status),
+                *(EventKey.of_asset_run(location, asset, status) for asset in self.assets),
+            )
+        if self.kind is EventKind.CHECK:
+            return (EventKey.of_check(self.subject),)
+        if self.kind is EventKind.FRESHNESS:
+            return (EventKey.of_freshness(self.subject),)
+        return ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as JSON values; fields that say nothing are left out."""
+        document: dict[str, Any] = {
+            "kind": self.kind.value,
+            "subject": self.subject,
+            "at": self.at.astimezone(UTC).isoformat(),
+        }
+        for name in _PLAIN_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                document[name] = value
+        if self.storage_id:
+            document["storage_id"] = self.storage_id
+        if self.status is not None:
+            document["status"] = self.status.value
+        if self.assets:
+            document["assets"] = list(self.assets)
+        if self.tags:
+            document["tags"] = dict(self.tags)
+        if self.started:
+            document["started"] = True
+        if self.metadata:
+            document["metadata"] = dict(self.metadata)
+        return document
+
+    @classmethod
+    def parse(cls, details: str) -> "Event":
+        """The event that a row of ``arctic_events`` holds."""
+        return cls.from_json(json.loads(details))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Event":
+        """The event that ``to_json`` described."""
+        status = document.get("status")
+        return cls(
+            kind=EventKind(document["kind"]),
+            subject=document["subject"],
+            at=datetime.fromisoformat(document["at"]),
+            storage_id=document.get("storage_id", 0),
+            status=RunStatus(status) if status is not None else None,
+            assets=tuple(document.get("assets", ())),
+            tags=document.get("tags", {}),
+            started=document.get("started", False),
+            metadata=document.get("metadata", {}),
+            **{name: document.get(name) for name in _PLAIN_FIELDS},
+        )
+
+
+_PLAIN_FIELDS = (
+    "run_id",
+    "partition",
+    "bytes",
+    "rows",
+    "location",
+    "data_version",
+    "check",
+    "passed",
+    "severity",
+    "blocking",
+    "target_id",
+    "state",
+    "previous_state",
+    "problem",
+)

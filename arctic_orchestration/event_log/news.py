@@ -1,0 +1,126 @@
+"""Notices that something was written to Dagster's event log, within milliseconds.
+
+A hint and never the truth: what it misses is found by whoever looks anyway, every few seconds.
+"""
+
+import logging
+import select
+from contextlib import suppress
+from typing import Any, Protocol
+
+import sqlalchemy
+from dagster import DagsterInstance
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+    INDEX_SHARD_NAME,
+    SqliteEventLogStorage,
+)
+
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.event_log.dagster_log import event_storage_of
+from arctic_orchestration.event_log.sqlite_log import SqliteSql
+
+#: how often SQLite is looked at, a few microseconds each
+_SQLITE_SECONDS = 0.05
+#: Not all writers notify: batches do not, nor do connections through some poolers.
+_POSTGRES_SECONDS = 1.0
+#: the channel to which dagster-postgres sends the id of each event that it stores
+_CHANNEL = "run_events"
+_SINCE = "select max(id), dagster_event_type from event_logs where id > {} group by 2"
+_LAST = "select coalesce(max(id), 0) from event_logs"
+
+_log = logging.getLogger("dagster.daemon.arctic")
+
+
+class LogNews(Protocol):
+    """What is new in an event log."""
+
+    def wait(self, stop: Any) -> frozenset[str]:
+        """The types of events that came since the last call; empty after a while without any.
+
+        Errors:
+            DatabaseUnavailable: the log cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Closes all connections."""
+        ...
+
+
+def news_of(instance: DagsterInstance) -> LogNews | None:
+    """The news of an instance's event log, if it is in SQLite or Postgres."""
+    storage = event_storage_of(instance)
+    if isinstance(storage, SqliteEventLogStorage):
+        return _SqliteNews(SqliteSql(storage.path_for_shard(INDEX_SHARD_NAME)))
+    if hasattr(storage, "postgres_url"):
+        return _PostgresNews(storage)
+    return None
+
+
+class _SqliteNews:
+    def __init__(self, sql: SqliteSql) -> None:
+        self._sql = sql
+        self._version: object = None
+        self._last: int | None = None
+
+    def wait(self, stop: Any) -> frozenset[str]:
+        stop.wait(_SQLITE_SECONDS)
+        version = self._sql.version()
+        if version == self._version:
+            return frozenset()
+        self._version = version
+        with self._sql.session() as run:
+            if self._last is None:
+                self._last = int(run(_LAST)[0][0])
+            found = run(_SINCE.format("?"), (self._last,))
+        self._last = max((row[0] for row in found), default=self._last)
+        return frozenset(row[1] for row in found)
+
+    def close(self) -> None:
+        self._sql.close()
+
+
+class _PostgresNews:
+    def __init__(self, storage: Any) -> None:
+        from dagster_postgres.utils import create_pg_engine
+
+        self._engine = create_pg_engine(
+            storage.postgres_url,
+            getattr(storage, "_token_provider", None),
+            isolation_level="AUTOCOMMIT",
+            poolclass=sqlalchemy.pool.NullPool,
+        )
+        self._connection: Any = None
+        self._last: int | None = None
+
+    def wait(self, stop: Any) -> frozenset[str]:
+        try:
+            raw = self._listening()
+            if self._last is not None:
+                select.select([raw], [], [], _POSTGRES_SECONDS)
+            raw.poll()
+            raw.notifies.clear()
+            with raw.cursor() as cursor:
+                if self._last is None:
+                    cursor.execute(_LAST)
+                    self._last = int(cursor.fetchone()[0])
+                cursor.execute(_SINCE.format("%s"), (self._last,))
+                found = cursor.fetchall()
+        except Exception as error:
+            self.close()
+            raise DatabaseUnavailable(f"Dagster's Postgres: {error}") from error
+        self._last = max((row[0] for row in found), default=self._last)
+        return frozenset(row[1] for row in found if row[1] is not None)
+
+    def _listening(self) -> Any:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            with self._connection.connection.cursor() as cursor:
+                cursor.execute(f"listen {_CHANNEL}")
+        return self._connection.connection.dbapi_connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()

@@ -1,0 +1,322 @@
+"""Dagster's event log in Postgres: the statements behind the questions of ``settled``."""
+
+import time
+import zlib
+from collections.abc import Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy
+from dagster_postgres.event_log import PostgresEventLogStorage
+from dagster_postgres.run_storage import PostgresRunStorage
+from dagster_postgres.utils import create_pg_engine
+from sqlalchemy.exc import DBAPIError
+
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
+from arctic_orchestration.event_log import settled
+from arctic_orchestration.event_log.feed import FeedMode
+from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
+from arctic_orchestration.event_log.ranges import IdRanges
+from arctic_orchestration.event_log.settled import Row, SettledState
+
+#: In lagged mode, how long a late commit is waited for.
+LAG = timedelta(minutes=2)
+_BUCKETS = 4
+_PAUSE_SECONDS = 0.005
+
+_HEAD = "select coalesce(max(id), 0) from event_logs"
+_HOLDERS = """
+    select array(
+        select virtualtransaction from pg_locks
+        where locktype = 'relation' and granted and relation = 'event_logs'::regclass
+          and database = (select oid from pg_database where datname = current_database())
+          and mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+                       'AccessExclusiveLock')),
+        pg_postmaster_start_time()::text, pg_is_in_recovery(),
+        extract(epoch from clock_timestamp())
+"""
+_PRECONDITIONS = """
+    select s.seqcache, s.seqincrement, s.seqcycle, pg_is_in_recovery(), c.relkind::text
+    from pg_class c left join pg_sequence s
+      on s.seqrelid = pg_get_serial_sequence('event_logs', 'id')::regclass
+    where c.oid = 'event_logs'::regclass
+"""
+_SEQUENCE = """
+    select pg_get_serial_sequence('event_logs', 'id'),
+           has_sequence_privilege(pg_get_serial_sequence('event_logs', 'id'), 'SELECT')
+"""
+_VISIBLE = """
+    select min(id), max(id) from (
+        select id, id - row_number() over (order by id) as island from (
+            select id from event_logs where id > %s and id <= %s order by id limit %s
+        ) as numbers
+    ) as numbered
+    group by island
+"""
+_ROWS_OF_ONE_RANGE = f"""
+    select {COLUMNS} from event_logs
+    where id >= %s and id <= %s and dagster_event_type = any(%s) order by id limit %s
+"""
+_ROWS = f"""
+    select {COLUMNS} from unnest(%s::bigint[], %s::bigint[]) as piece(low, high)
+    join event_logs on id >= low and id <= high
+    where dagster_event_type = any(%s) order by id limit %s
+"""
+
+
+#: how many of the last rows are remembered, to notice that ids were given out again
+_TAIL = 8
+_MARKED = """
+    select id, run_id, dagster_event_type, extract(epoch from "timestamp")::text, asset_key,
+           "partition" from event_logs
+"""
+_LAST = f"{_MARKED} where id <= %s order by id desc limit %s"
+_SAME = f"{_MARKED} where id = any(%s)"
+#: id and fingerprint of a row
+Mark = tuple[int, int]
+_SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
+
+
+class PostgresSql:
+    """Statements to one Postgres database, each a transaction of its own on the primary."""
+
+    placeholder = "%s"
+
+    def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:
+        # Dagster's own engine opens a connection for each statement; this one keeps one.
+        self._engine = create_pg_engine(
+            storage.postgres_url,
+            getattr(storage, "_token_provider", None),
+            isolation_level="AUTOCOMMIT",
+            pool_size=1,
+            max_overflow=4,
+            pool_pre_ping=True,
+            pool_recycle=1800,
+        )
+
+    @contextmanager
+    def session(self) -> Any:
+        """A function that runs a statement and returns its rows, on one connection.
+
+        Errors:
+            DatabaseUnavailable: the server did not answer, or ended the connection.
+        """
+        try:
+            with self._engine.connect() as connection:
+                raw: Any = connection.connection
+
+                def run(statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+                    with raw.cursor() as cursor:
+                        cursor.execute(statement, parameters)
+                        return list(cursor.fetchall())
+
+                try:
+                    yield run
+                except raw.dbapi_connection.Error as error:
+                    connection.invalidate()
+                    raise DatabaseUnavailable(f"Dagster's Postgres: {error}") from error
+        except (DBAPIError, sqlalchemy.exc.TimeoutError) as error:
+            raise DatabaseUnavailable(f"Dagster's Postgres: {error}") from error
+
+    def rows_in(self, statement: str, values: Sequence[str], *before: Any) -> list[Row]:
+        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        with self.session() as run:
+            return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
+
+    @staticmethod
+    def table_of(values: Sequence[Any]) -> tuple[str, Any]:
+        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        kind = "bigint" if values and isinstance(values[0], int) else "text"
+        return f"(select value from unnest(%s::{kind}[]) as given(value))", list(values)
+
+    @staticmethod
+    def version() -> object:
+        """Never equal to one of before: Postgres has no cheap answer to whether rows changed."""
+        return object()
+
+    @staticmethod
+    def moment_before(at: datetime) -> datetime:
+        """A moment as Dagster's columns of timestamps hold it, or an earlier one.
+
+        They have no zone, and what Dagster writes into them is cast by the zone of its session:
+        in New York they are five hours behind UTC.
+        """
+        return at.astimezone(UTC).replace(tzinfo=None) - timedelta(days=1)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._engine.dispose()
+
+
+class PostgresLog:
+    """Reads ``event_logs`` in Postgres, exactly where the server allows it."""
+
+    kind = "postgres"
+
+    def __init__(self, storage: PostgresEventLogStorage, *, lag: timedelta = LAG) -> None:
+        self.sql = PostgresSql(storage)
+        self._lag = lag
+        self._inexact_because: str | None = None
+        self._checked = ""
+
+    @property
+    def mode(self) -> FeedMode:
+        """Whether the exact method can be used; asks the server the first time."""
+        if not self._checked:
+            with self.sql.session() as run:
+                self._holders(run)
+        return FeedMode.LAGGED if self._inexact_because else FeedMode.EXACT
+
+    @property
+    def mode_reason(self) -> str:
+        """Why, as a sentence."""
+        if self.mode is FeedMode.EXACT:
+            return "ids are handed out one by one and the locks of writers are visible"
+        seconds = int(self._lag.total_seconds())
+        return (
+            f"{self._inexact_because}; what is committed more than {seconds} s after later "
+            f"rows may be missed"
+        )
+
+    @property
+    def lag(self) -> timedelta | None:
+        """How long a late commit is waited for; None when there is no limit."""
+        return self._lag if self._inexact_because else None
+
+    def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
+        """Rows, next state, and whether more is there now."""
+        start = SettledState.from_json(state) if state is not None else SettledState()
+        tail = _tail_of(state)
+        with self.sql.session() as run:
+            self._check_tail(run, tail)
+            outcome = self._converse(run, settled.poll(start, limit))
+            if outcome.state.top != start.top or not tail:
+                tail = _tail(run, outcome.state.top)
+        return list(outcome.rows), _state_of(outcome.state, tail), outcome.more
+
+    def end(self) -> dict[str, Any]:
+        """The state "from now on"."""
+        with self.sql.session() as run:
+            state: SettledState = self._converse(run, settled.from_now())
+            return _state_of(state, _tail(run, state.top))
+
+    def before(self, event_id: int) -> dict[str, Any]:
+        """The state after which the event with this id is the first."""
+        with self.sql.session() as run:
+            state = SettledState(settled=max(event_id - 1, 0))
+            return _state_of(state, _tail(run, state.settled))
+
+    def delivered(self, state: Any) -> tuple[int, IdRanges]:
+        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        reached = SettledState.from_json(state) if state is not None else SettledState()
+        return reached.settled, reached.seen
+
+    def first_since(self, moment: datetime) -> int | None:
+        """The id of the first event that is not older than a moment; none: all are."""
+        with self.sql.session() as run:
+            found = run(_SINCE, (moment,))[0][0]
+        return None if found is None else int(found)
+
+    def _check_tail(self, run: Any, tail: Sequence[Mark]) -> None:
+        """Whether the last rows are still what they were, as far as they are there.
+
+        An id is never given out a second time, unless the sequence went back. A row that is
+        missing was wiped, or deleted with its run.
+
+        Errors:
+            LogWentBack: one of them is another one.
+        """
+        if not tail:
+            return
+        known = dict(tail)
+        for row in run(_SAME, (list(known),)):
+            if _mark(row)[1] != known[row[0]]:
+                raise LogWentBack(f"the event with id {row[0]} is not the one that was read")
+
+    def _converse(self, run: Any, dialogue: Any) -> Any:
+        try:
+            question = next(dialogue)
+            while True:
+                question = dialogue.send(self._answer(run, question))
+        except StopIteration as end:
+            return end.value
+
+    def _answer(self, run: Any, question: Any) -> Any:
+        match question:
+            case settled.AskHead():
+                return run(_HEAD)[0][0]
+            case settled.AskHolders():
+                return self._holders(run)
+            case settled.AskVisible(after, upto, limit):
+                return IdRanges(run(_VISIBLE, (after, upto, limit)))
+            case settled.AskRows(ranges, limit):
+                return self._rows(run, list(ranges), limit)
+            case settled.AskLastIssued():
+                return self._last_issued(run)
+            case settled.AskPause():
+                time.sleep(_PAUSE_SECONDS)
+        return None
+
+    def _rows(self, run: Any, ranges: list[tuple[int, int]], limit: int) -> Any:
+        if len(ranges) == 1:
+            low, high = ranges[0]
+            return run(_ROWS_OF_ONE_RANGE, (low, high, list(TYPES), limit))
+        lows, highs = [low for low, _ in ranges], [high for _, high in ranges]
+        return run(_ROWS, (lows, highs, list(TYPES), limit))
+
+    def _holders(self, run: Any) -> settled.Holders:
+        names, boot, in_recovery, now = run(_HOLDERS)[0]
+        if self._checked != f"{boot}/{in_recovery}":
+            self._inexact_because = _why_inexact(run)
+            self._checked = f"{boot}/{in_recovery}"
+        if not self._inexact_because:
+            return settled.Holders(basis=boot, present=frozenset(names))
+        # Spans of time stand in for transactions: each is "held" until the lag is over.
+        current = int(float(now) / self._lag.total_seconds() * _BUCKETS)
+        spans = frozenset(f"span {current - age}" for age in range(_BUCKETS + 1))
+        return settled.Holders(basis="lagged", present=spans, complete=False)
+
+    def _last_issued(self, run: Any) -> int | None:
+        name, readable = run(_SEQUENCE)[0]
+        if not name or not readable:
+            return None
+        value, is_called = run(f"select last_value, is_called from {name}")[0]
+        return int(value) if is_called else int(value) - 1
+
+
+def _mark(row: Row) -> Mark:
+    return row[0], zlib.crc32(repr(tuple(row)).encode())
+
+
+def _tail(run: Any, top: int) -> list[Mark]:
+    """The last rows up to an id, of any type."""
+    return [_mark(row) for row in run(_LAST, (top, _TAIL))]
+
+
+def _state_of(state: SettledState, tail: Sequence[Mark]) -> dict[str, Any]:
+    return {**state.to_json(), "tail": [list(mark) for mark in tail]}
+
+
+def _tail_of(state: Any) -> list[Mark]:
+    found = state.get("tail", ()) if state is not None else ()
+    return [(int(number), int(fingerprint)) for number, fingerprint in found]
+
+
+def _why_inexact(run: Any) -> str | None:
+    found = run(_PRECONDITIONS)
+    if not found:
+        raise ConfigurationError("Dagster's Postgres has no table event_logs; run dagster once")
+    cache, increment, cycle, in_recovery, relkind = found[0]
+    if in_recovery:
+        return "the server is a standby, which does not see the locks of its primary"
+    if relkind != "r":
+        return f"event_logs is not an ordinary table (relkind {relkind})"
+    if cache is None:
+        return "the ids of event_logs do not come from a sequence"
+    if cache != 1 or increment != 1 or cycle:
+        return (
+            f"the sequence of event_logs has cache {cache}, increment {increment}"
+            f"{' and cycles' if cycle else ''}, so ids are not handed out in order"
+        )
+    return None

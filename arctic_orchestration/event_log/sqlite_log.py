@@ -1,0 +1,327 @@
+"""Dagster's event log in SQLite: the index database that all runs are mirrored into.
+
+SQLite has one writer at a time and gives a new row the largest id plus one, so ids are in the
+order of commits and a plain cursor misses nothing. But when the newest rows are deleted
+(``wipe_asset``, ``delete_run``), their ids are given out again, and a plain cursor skips what
+comes under them.
+
+The guard. Because a new row always gets an id above all others, the rows that are left are, at
+any time, in the order in which they came: first what was delivered, then what was not. A position
+therefore remembers fingerprints of rows it delivered: of the last 256, of one among 1,024 ids for
+the 65,536 ids before, and of one among 65,536 ids for four million more. If the row at the
+position is still the one that was delivered, then so is everything below it, and reading goes on
+above. If it is not there or is another one, the newest remembered row that is unchanged is looked
+for, and reading goes on above that. Then
+
+* nothing that came under a reused id is missed;
+* nothing is delivered twice, as long as one of the last 256 delivered rows is left;
+* otherwise, when rows of wiped assets are all that is gone, of the rows that were delivered and
+  not wiped, those above the newest unchanged mark are delivered a second time; when no mark is
+  left, all that is in the log counts as new.
+
+A restored log. It lacks its newest rows, too, and its ids are given out again as well. It differs
+from a log in which assets were wiped or runs deleted: those take all rows of the asset or the run.
+So of the last 16 rows that were delivered, asset, run and moment are remembered. If one is gone
+or replaced, and its asset has older rows and its run has rows left, then the log was restored, and
+reading stops with ``LogWentBack``. What a restored log has lost with all rows of their runs looks
+like deleted runs: reading goes on above the newest unchanged row, which is right for both, as long
+as one of the last 256 is left. If none is, and older events would come again, it stops, too.
+"""
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidInput,
+    LogWentBack,
+)
+from arctic_orchestration.event_log.feed import FeedMode
+from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
+from arctic_orchestration.event_log.ranges import IdRanges
+from arctic_orchestration.event_log.settled import Row
+
+#: How many of the last delivered rows a position remembers one by one.
+TRAIL = 256
+#: Below them, one row among so many ids is remembered, for so many times as many ids.
+MARK_EVERY = 1_024
+MARKS = 64
+#: Of so many of the last delivered rows, a position remembers what they were about.
+TAIL = 16
+
+_LARGEST_ID = 2**63 - 1
+
+_BUSY_SECONDS = 60
+_CHUNK = 500
+# Not the text of the event: Dagster's migrations may write it anew in another form.
+_MARKED = 'id, run_id, dagster_event_type, cast("timestamp" as text), asset_key, "partition"'
+
+
+class SqliteSql:
+    """Statements to one SQLite file, which is only read."""
+
+    placeholder = "?"
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._watched: tuple[sqlite3.Connection, tuple[int, int]] | None = None
+
+    def version(self) -> object:
+        """Equal to the one of before as long as nobody has written to the file since.
+
+        The connection that is watched with is held open: SQLite counts the changes by others for
+        each connection (``PRAGMA data_version``).
+
+        Errors:
+            DatabaseUnavailable: the file cannot be read.
+        """
+        try:
+            found = os.stat(self.path)
+            file = (found.st_dev, found.st_ino)
+            if self._watched is None or self._watched[1] != file:
+                self.close()
+                connection = sqlite3.connect(
+                    self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                self._watched = (connection, file)
+            connection = self._watched[0]
+            return connection, connection.execute("pragma data_version").fetchone()[0]
+        except (OSError, sqlite3.Error) as error:
+            raise DatabaseUnavailable(f"Dagster's storage {self.path}: {error}") from error
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """A function that runs a statement and returns its rows, all in one snapshot.
+
+        Errors:
+            DatabaseUnavailable: the file is locked for too long or cannot be read.
+        """
+        if not self.path.exists():
+            raise ConfigurationError(f"Dagster's storage {self.path} does not exist")
+        try:
+            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                # A text that is no UTF-8 must not keep what follows it from being read.
+                connection.text_factory = _text
+                connection.execute("begin")
+
+                def run(statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+                    return connection.execute(statement, parameters).fetchall()
+
+                yield run
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"Dagster's storage {self.path}: {error}") from error
+
+    def rows_in(self, statement: str, values: Sequence[str], *before: Any) -> list[Row]:
+        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        found: list[Row] = []
+        with self.session() as run:
+            for start in range(0, len(values), _CHUNK):
+                chunk = values[start : start + _CHUNK]
+                marks = ", ".join("?" * len(chunk))
+                found += run(statement.replace("{in}", f"in ({marks})"), [*before, *chunk])
+        return found
+
+    @staticmethod
+    def table_of(values: Sequence[Any]) -> tuple[str, Any]:
+        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        return "(select value from json_each(?))", json.dumps(list(values))
+
+    @staticmethod
+    def moment_before(at: datetime) -> str:
+        """A moment as Dagster's columns of timestamps hold it, or an earlier one."""
+        return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+    def close(self) -> None:
+        """Closes the connection that changes are watched with."""
+        if self._watched is not None:
+            self._watched[0].close()
+        self._watched = None
+
+
+class SqliteLog:
+    """Reads the index database of Dagster's SQLite storage."""
+
+    kind = "sqlite"
+    mode = FeedMode.EXACT
+    mode_reason = "SQLite has one writer at a time, so ids are in the order of commits"
+    lag: timedelta | None = None
+
+    def __init__(self, path: str) -> None:
+        self.sql = SqliteSql(path)
+
+    def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
+        """Rows, next state, and whether more is there now."""
+        trail = _trail_of(state)
+        marks = ", ".join("?" * len(TYPES))
+        with self.sql.session() as run:
+            kept = _still_true(run, trail)
+            tail = _tail_of(state)
+            if len(kept) < len(trail):
+                _check_went_back(run, tail, trail, kept)
+                still = {number for number, _ in kept}
+                tail = [witness for witness in tail if witness[0] in still]
+            trail = kept
+            after = trail[-1][0] if trail else 0
+            rows = run(
+                f"select {COLUMNS} from event_logs "
+                f"where id > ? and dagster_event_type in ({marks}) order by id limit ?",
+                (after, *TYPES, limit),
+            )
+        more = len(rows) >= limit
+        added = [_mark_of_row(row) for row in _remembered(rows)]
+        tail = [*tail, *map(_witness_of_row, rows[-TAIL:])][-TAIL:]
+        return rows, _state_of([*trail, *added], tail), more
+
+    def end(self) -> dict[str, Any]:
+        """The state "from now on"."""
+        return self.before(_LARGEST_ID)
+
+    def before(self, event_id: int) -> dict[str, Any]:
+        """The state after which the event with this id is the first."""
+        marks = ", ".join("?" * len(TYPES))
+        below = f"id < {int(event_id)}"
+        wanted = f"from event_logs where {below} and dagster_event_type in ({marks})"
+        with self.sql.session() as run:
+            spaced = run(
+                f"select {_MARKED} from event_logs where id in "
+                f"(select max(id) {wanted} group by id / {MARK_EVERY}) order by id",
+                TYPES,
+            )
+            last = run(f"select {_MARKED} {wanted} order by id desc limit ?", (*TYPES, TRAIL))
+        older = [row for row in spaced if row[0] < last[-1][0]] if last else []
+        tail = [_witness(row) for row in reversed(last[:TAIL])]
+        return _state_of([_mark(row) for row in (*older, *reversed(last))], tail)
+
+    def delivered(self, state: Any) -> tuple[int, IdRanges]:
+        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        with self.sql.session() as run:
+            kept = _still_true(run, _trail_of(state))
+        return (kept[-1][0] if kept else 0), IdRanges()
+
+    def first_since(self, moment: datetime) -> int | None:
+        """The id of the first event that is not older than a moment; none: all are."""
+        query = 'select min(id) from event_logs where "timestamp" >= ?'
+        with self.sql.session() as run:
+            found = run(query, (self.sql.moment_before(moment),))[0][0]
+        return None if found is None else int(found)
+
+
+Mark = tuple[int, int]
+#: id, asset key, run id and time of a row
+Witness = tuple[int, str | None, str | None, str]
+
+
+def _check_went_back(
+    run: Any, tail: Sequence[Witness], trail: Sequence[Mark], kept: Sequence[Mark]
+) -> None:
+    """Whether what is gone of the last rows was wiped or deleted; see the head of this file.
+
+    Errors:
+        LogWentBack: it was not.
+    """
+    known = dict(trail)
+    there = {mark[0] for mark in kept}
+    by_runs = False
+    for number, asset, run_id, stamp in tail:
+        if number in there or number not in known:
+            continue
+        is_wiped = bool(asset) and not _has_rows(run, "asset_key", asset, stamp)
+        if not is_wiped and not (run_id and not _has_rows(run, "run_id", run_id, stamp)):
+            raise LogWentBack(f"the event with id {number} is not the one that was read")
+        by_runs |= not is_wiped
+    recent = {mark[0] for mark in trail[-TRAIL:]}
+    if by_runs and not recent & there and _is_old_left(run, max(there, default=0), tail[0][3]):
+        raise LogWentBack(f"more than {TRAIL} of the events that were read last are gone")
+
+
+def _is_old_left(run: Any, above: int, stamp: str) -> bool:
+    """Whether there are wanted rows above an id that are not younger than a moment."""
+    marks = ", ".join("?" * len(TYPES))
+    query = (
+        f'select 1 from event_logs where id > ? and "timestamp" <= ? '
+        f"and dagster_event_type in ({marks}) limit 1"
+    )
+    return bool(run(query, (above, stamp, *TYPES)))
+
+
+def _has_rows(run: Any, column: str, value: str | None, stamp: str) -> bool:
+    """Whether there are rows of an asset or a run that are not younger than a moment."""
+    query = f'select 1 from event_logs where {column} = ? and "timestamp" <= ? limit 1'
+    return bool(run(query, (value, stamp)))
+
+
+def _still_true(run: Any, trail: list[Mark]) -> list[Mark]:
+    """The remembered rows up to the newest that is still what it was."""
+    for index in range(len(trail) - 1, -1, -1):
+        number, fingerprint = trail[index]
+        found = run(f"select {_MARKED} from event_logs where id = ?", (number,))
+        if found and _mark(found[0])[1] == fingerprint:
+            return trail[: index + 1]
+    return []
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def _mark(row: Row) -> Mark:
+    return row[0], zlib.crc32(repr(row).encode())
+
+
+def _witness(row: Row) -> Witness:
+    return row[0], row[4], row[1], row[3]
+
+
+def _witness_of_row(row: Row) -> Witness:
+    return row[0], row[3], row[5], row[2]
+
+
+def _mark_of_row(row: Row) -> Mark:
+    number, kind, stamp, asset, partition, run_id, _ = row
+    return _mark((number, run_id, kind, stamp, asset, partition))
+
+
+def _remembered(rows: Sequence[Row]) -> list[Row]:
+    """Those rows whose fingerprints a position may need."""
+    cut = max(0, len(rows) - TRAIL)
+    return [*_one_in(rows[:cut], MARK_EVERY), *rows[cut:]]
+
+
+def _one_in(rows: Sequence[Any], span: int) -> list[Any]:
+    """The last row of each span of ids."""
+    return list({row[0] // span: row for row in rows}.values())
+
+
+def _state_of(marks: Sequence[Mark], tail: Sequence[Witness]) -> dict[str, Any]:
+    recent = marks[-TRAIL:]
+    spaced = _one_in(marks[:-TRAIL], MARK_EVERY)
+    sparse = _one_in(spaced[:-MARKS], MARK_EVERY * MARKS)[-MARKS:]
+    return {
+        "marks": [list(mark) for mark in (*sparse, *spaced[-MARKS:], *recent)],
+        "tail": [list(witness) for witness in tail],
+    }
+
+
+def _tail_of(state: Any) -> list[Witness]:
+    found = state.get("tail", ()) if state is not None else ()
+    return [(int(number), asset, run_id, stamp) for number, asset, run_id, stamp in found]
+
+
+def _trail_of(state: Any) -> list[Mark]:
+    if state is None:
+        return []
+    try:
+        return [(int(number), int(fingerprint)) for number, fingerprint in state["marks"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("position", state, "a position of a SQLite log") from error

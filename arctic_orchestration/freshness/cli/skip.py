@@ -1,0 +1,45 @@
+"""``arctic tasks skip`` and ``unskip``: the list of tasks that are not to be made for now."""
+
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.console.display import console, print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.freshness import skip_list
+from arctic_orchestration.freshness.cli.context import TaskArgument, opened_tasks
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.state import audit
+
+
+def skip(
+    task: TaskArgument,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who reads it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Puts a task on the skip list of all clusters; what runs goes on.
+
+    Its submissions end as skipped, and people are told. Its children go by its last success: as
+    long as that is fresh enough for them they run, and then they fail, naming it.
+    """
+    with opened_tasks() as opened, opened.database.begin() as tx:
+        by = opened.actor
+        done = skip_list.skip(tx, task, reason, by=by.name, cluster=by.cluster)
+        audit.record(tx, by, "tasks", "skip", task, reason=reason)
+    if as_json:
+        print_json({"task": done.task, "reason": done.reason, "by": done.by, "at": iso(done.at)})
+    else:
+        console().print(f"{escape(task)} is on the skip list: {escape(reason)}")
+
+
+def unskip(task: TaskArgument, as_json: JsonOption = False) -> None:
+    """Takes a task off the skip list; nothing is submitted."""
+    with opened_tasks() as opened, opened.database.begin() as tx:
+        by = opened.actor
+        skip_list.unskip(tx, task, by=by.name, cluster=by.cluster)
+        audit.record(tx, by, "tasks", "unskip", task)
+    if as_json:
+        print_json({"task": task})
+    else:
+        console().print(f"{escape(task)} is off the skip list")

@@ -1,0 +1,185 @@
+"""The assets that are made of the tasks of batch files.
+
+``@dg.asset`` inspects the signature of each function again and again. The tasks of a batch have
+one function in common, so their definitions are put together here without that, from parts that
+equal tasks share: a location of thousands of tasks is loaded by each of its processes.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, lru_cache
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.utils import check_valid_name
+
+from arctic_orchestration.freshness.batch_file import Batch, BatchTask
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.dagster.fresh_parents import checked, entry_of
+from arctic_orchestration.freshness.dagster.materialization import SPARK, Function, TaskRun, make
+from arctic_orchestration.freshness.dagster.submission_history import history_link
+from arctic_orchestration.freshness.dagster.task_run import guard_partition
+from arctic_orchestration.freshness.graph import TaskGraph
+
+#: Dagster takes no shorter window.
+_SHORTEST_WINDOW = timedelta(minutes=1)
+_RESULT = "result"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A task of a batch file, with the place where it stands."""
+
+    batch: Batch
+    task: BatchTask
+    spec: TaskSpec
+    path: str
+
+
+@dataclass(frozen=True)
+class BatchAssets:
+    """Makes assets of the tasks of batches.
+
+    Args:
+        known: all tasks of the location, and those of other locations as far as they are known.
+        graph: the same with their edges.
+    """
+
+    known: Mapping[str, TaskSpec]
+    graph: TaskGraph
+    _days: dict[tuple[str, str], dg.DailyPartitionsDefinition] = field(default_factory=dict)
+    _deps: dict[tuple[dg.AssetKey, bool], dg.AssetDep] = field(default_factory=dict)
+    _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
+
+    def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
+        """The asset of a task, with a partition for each day."""
+        batch, task, key = one.batch, one.task, dg.AssetKey.from_user_string(one.task.name)
+        deps = [
+            self._dependency(parent.name, one.spec)
+            for parent in one.spec.parents
+            if self.known.get(parent.name, one.spec).kind == "asset"
+        ]
+        # By number: names of tasks need not be names in Python, nor be different as such.
+        inputs = [_input(number) for number in range(len(deps))]
+        # Of ops that differ in nothing else, a copy: to make one takes as long as the asset does.
+        op = copy.copy(self._template(len(deps), tuple({**batch.tags, **task.tags}.items())))
+        op._name = check_valid_name(key.to_python_identifier())
+        op._description = task.description or None
+        op._compute_fn = _computing(one, function)
+        spec = dg.AssetSpec(
+            key=key,
+            deps=deps,
+            partitions_def=self._days_of(batch, one.spec.timezone),
+            group_name=batch.name,
+            description=task.description or None,
+            kinds={"spark", "iceberg"} if task.table is not None else {"python"},
+            metadata={**_metadata(batch, task), **entry_of(one.spec), **history_link(one.spec)},
+            freshness_policy=freshness_policy(self.graph.strictest_need(one.spec.name)),
+        )
+        return dg.AssetsDefinition(
+            keys_by_input_name={
+                one.name: dep.asset_key for one, dep in zip(inputs, deps, strict=True)
+            },
+            keys_by_output_name={_RESULT: key},
+            node_def=op,
+            specs=[spec],
+        )
+
+    def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
+        """An op without a function, for so many parents."""
+        form = (parents, tags)
+        if form not in self._templates:
+            self._templates[form] = dg.OpDefinition(
+                compute_fn=_nothing,
+                name="template",
+                ins={found.name: found for found in map(_input, range(parents))},
+                outs={_RESULT: dg.Out()},
+                required_resource_keys={SPARK},
+                tags=dict(tags),
+            )
+        return self._templates[form]
+
+    def _days_of(self, batch: Batch, timezone: str) -> dg.DailyPartitionsDefinition:
+        start = batch.partitions_start.isoformat()
+        found = self._days.get((start, timezone))
+        if found is None:
+            # Today's partition is there from its first moment: a task is of the day it is made.
+            found = dg.DailyPartitionsDefinition(start, timezone=timezone, end_offset=1)
+            self._days[start, timezone] = found
+        return found
+
+    def _dependency(self, parent: str, spec: TaskSpec) -> dg.AssetDep:
+        """The edge in Dagster's graph.
+
+        Partitions of one batch, or of another one with the same days, are of the same day. What
+        else there may be is not known here, or cut another way: the newest of it is meant.
+        """
+        other = self.known.get(parent)
+        # A task may have another name than its asset.
+        key = _key(other.target if other is not None else parent)
+        same_day = other is not None and other.batch == spec.batch
+        dep = self._deps.get((key, same_day))
+        if dep is None:
+            mapping = None if same_day else dg.LastPartitionMapping()
+            dep = self._deps[key, same_day] = dg.AssetDep(key, partition_mapping=mapping)
+        return dep
+
+
+#: Parents of many tasks are few.
+_key = lru_cache(maxsize=65_536)(dg.AssetKey.from_user_string)
+
+
+@cache
+def _input(number: int) -> Any:
+    """The input for a parent, of which nothing but the order is passed on; the same for all ops."""
+    return dg.In(dg.Nothing).to_definition(f"parent_{number}")
+
+
+@cache
+def freshness_policy(need: timedelta) -> dg.FreshnessPolicy:
+    """Dagster's policy of an asset that may become so old."""
+    return dg.FreshnessPolicy.time_window(fail_window=max(need, _SHORTEST_WINDOW))
+
+
+def run_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, task: BatchTask) -> TaskRun:
+    """What the function of a task is called with."""
+    partition = None
+    if isinstance(context, dg.AssetExecutionContext):
+        # One key, or a range of one: the guard has seen to it.
+        partition = context.partition_time_window.start.date()
+    spark = getattr(context.resources, SPARK)
+    return TaskRun(
+        name=task.name,
+        partition=partition,
+        tags=dict(context.run.tags),
+        log=context.log,
+        _session=lambda: spark.spark_session,
+    )
+
+
+def _nothing(context: dg.AssetExecutionContext, inputs: Mapping[str, Any]) -> None: ...
+
+
+def _computing(one: Written, function: Function | None) -> Any:
+    def compute(context: dg.AssetExecutionContext, inputs: Mapping[str, Any]) -> Iterator[Any]:
+        with guard_partition(context, one.spec) as held, checked(held):
+            metadata = make(one.task, function, run_of(context, one.task))
+            # What is stored of it cannot be taken back when it turns out to be another's.
+            held.show()
+            yield dg.MaterializeResult(metadata=metadata)
+
+    return compute
+
+
+def _metadata(batch: Batch, task: BatchTask) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"batch": batch.name}
+    if task.sql is not None:
+        metadata["sql"] = dg.MetadataValue.md(f"```sql\n{task.sql}\n```")
+    if task.table is not None:
+        # By this name compaction knows the table whose asset has arrived.
+        metadata["arctic/table"] = task.table
+    if task.python is not None:
+        metadata["python"] = task.python
+    return metadata

@@ -1,0 +1,68 @@
+"""A job that is a task: each of its ops shows the run's token, and renews the lease.
+
+The ops of a job know nothing of tasks, and its success is published by the ticks of its location,
+which renew its lease between its ops. But a run that begins, or goes on with its next op, after
+another one has taken the task over, ends there; and an op that works is not taken for silent while
+there are no ticks.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+
+from arctic_orchestration.freshness.dagster.fresh_parents import checked
+from arctic_orchestration.freshness.dagster.task_run import holding
+
+_MARK = "__arctic_shows_token__"
+
+
+def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
+    """The same job, whose ops show the token; in runs that are no task's that does nothing.
+
+    Ops whose functions are async, or that are not made of one function, are left as they are.
+    """
+    for node in job.all_node_defs:
+        if not isinstance(node, dg.OpDefinition):
+            continue
+        function = node.compute_fn
+        if not isinstance(function, DecoratedOpFunction):
+            continue
+        inner = function.decorated_fn
+        is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+        # An op may be in several jobs.
+        if not is_async and not hasattr(inner, _MARK):
+            node._compute_fn = DecoratedOpFunction(_showing(inner))
+    return job
+
+
+def _showing(inner: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(inner)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        with _held():
+            return inner(*args, **kwargs)
+
+    @functools.wraps(inner)
+    def generating(*args: Any, **kwargs: Any) -> Any:
+        with _held():
+            yield from inner(*args, **kwargs)
+
+    made = generating if inspect.isgeneratorfunction(inner) else outer
+    setattr(made, _MARK, True)
+    return made
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        # Called directly, as in a test of the function.
+        yield
+        return
+    with holding(context) as held, checked(held):
+        yield

@@ -1,0 +1,238 @@
+"""The sensor ``arctic_tasks``: looks after the tasks of a code location, and asks for their runs.
+
+A tick never raises for a database that is away: nothing new begins then, nothing is lost, and the
+next tick goes on. All that has to be remembered is in the state database; Dagster's cursor only
+shows people what the last tick did.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.definitions.target import AutomationTarget
+from dagster._core.execution.api import create_execution_plan
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, newest_partition
+from arctic_orchestration.freshness.dagster.submission_history import Histories
+from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
+from arctic_orchestration.notifications.notifier import Notifier
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+#: Dagster's own job for runs of assets; it exists where there are assets to run.
+ASSET_JOB = "__ASSET_JOB"
+
+#: Dagster's: on an asset that it made up, since another one depends on it
+_STUB = "dagster/auto_created_stub_asset"
+
+_log = logging.getLogger("arctic.freshness.sensor")
+
+
+class InstanceAssets:
+    """What a Dagster instance knows of assets that are no tasks."""
+
+    def __init__(self, log: DagsterLog, repository: RepositoryDefinition) -> None:
+        self._log = log
+        graph = repository.asset_graph
+        # What others only depend on is in the graph too, whether there is such an asset or not.
+        self._here = frozenset(
+            key.to_user_string()
+            for key in graph.get_all_asset_keys()
+            if not graph.get(key).metadata.get(_STUB)
+        )
+
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+        """By Dagster's event log, whose moments are those of the processes that wrote them."""
+        return self._log.materialized_at(assets)
+
+    def known(self, assets: Sequence[str]) -> frozenset[str]:
+        """Assets of this location; those of others are known once they were materialized."""
+        return self._here & frozenset(assets)
+
+
+@dataclass
+class _Place:
+    """What is kept from tick to tick, for one state database and instance."""
+
+    lifecycle: Lifecycle
+    histories: Histories
+    notifier: Notifier | None
+
+
+class TaskSensor(dg.SensorDefinition):
+    """A sensor that may request runs of the location's assets, and of the jobs it is told of.
+
+    Args:
+        name: its name.
+        interval_seconds: the least time between two ticks.
+        location: the name under which tasks are registered; none: that of the code location.
+        jobs: the names of jobs that are tasks.
+        assets: whether assets are tasks.
+        settings: none: read from the environment by each tick.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        interval_seconds: int = 10,
+        location: str | None = None,
+        jobs: Sequence[str] = (),
+        assets: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
+        self._location_name = location
+        self._settings = settings
+        self._places: dict[tuple[str, ...], _Place] = {}
+        super().__init__(
+            name=name,
+            evaluation_fn=self._evaluate,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description="Brings submitted tasks to life: waits for their parents, acquires them "
+            "once for all clusters, asks for their runs.",
+        )
+        # By name only: Dagster binds the location's resources to the jobs it was given itself.
+        names = [*dict.fromkeys(jobs), *([ASSET_JOB] if assets else [])]
+        self._targets = [AutomationTarget(job) for job in names]
+
+    def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            place = self._place(context)
+            result = place.lifecycle.tick()
+        except Exception as error:
+            text = f"nothing new was begun: {str(error) or type(error).__name__}"
+            context.log.warning(text, exc_info=error)
+            return dg.SensorResult(skip_reason=text, cursor=context.cursor)
+        if place.notifier is not None:
+            place.notifier.wake()
+        if result.trouble is not None:
+            context.log.error(f"the tasks of this location are not registered: {result.trouble}")
+        requests = []
+        for request in result.requests:
+            # One request that Dagster refuses would fail the tick, and all ticks after it.
+            try:
+                requests.append(_run_request(request, context, result.now))
+            except Exception as error:
+                context.log.error(f"task {request.task}: Dagster refuses its run: {error}")
+                self._refuse(place.lifecycle, request, error)
+        result.counts["reported"] += place.histories.report(context)
+        counts = {name: count for name, count in sorted(result.counts.items()) if count}
+        if requests:
+            return dg.SensorResult(run_requests=requests, cursor=json.dumps(counts))
+        return dg.SensorResult(skip_reason=_told(result, counts), cursor=json.dumps(counts))
+
+    @staticmethod
+    def _refuse(lifecycle: Lifecycle, request: TaskRequest, error: Exception) -> None:
+        try:
+            lifecycle.refuse(request.submission, str(error))
+        except ArcticError as problem:
+            # It is handed out again by the next tick, and refused then.
+            _log.warning("task %s could not be refused: %s", request.task, problem)
+
+    def _place(self, context: dg.SensorEvaluationContext) -> _Place:
+        settings = self._settings or Settings.from_environment()
+        origin = context.code_location_origin
+        location = self._location_name or (origin.location_name if origin else "local")
+        repository = context.repository_def
+        assert repository is not None
+        # The instance is made when it is first asked for, and costs more than an idle tick.
+        reference = context.instance_ref or context.instance.get_ref()
+        key = (settings.database_url, settings.cluster, location, str(reference.event_storage_data))
+        if key not in self._places:
+            # The instance of a tick ends with it; the log has connections of its own.
+            log = DagsterLog(context.instance)
+            self._places[key] = _place(settings, location, repository, log)
+        return self._places[key]
+
+
+def _place(
+    settings: Settings, location: str, repository: RepositoryDefinition, log: DagsterLog
+) -> _Place:
+    database = Database.open(settings.database_url)
+    notifier = None
+    if settings.notifications is not None:
+        notifier = Notifier(
+            database,
+            cluster=settings.cluster,
+            location=location,
+            path=settings.notifications,
+            clock=utc_now,
+        )
+    declared = declared_tasks(repository)
+    lifecycle = Lifecycle(
+        database=database,
+        cluster=settings.cluster,
+        location=location,
+        declared=declared,
+        runs=log,
+        assets=InstanceAssets(log, repository),
+        storage_id=log.storage_id,
+    )
+    histories = Histories(
+        database=database,
+        cluster=settings.cluster,
+        location=location,
+        tasks={spec.name: spec for spec in declared},
+    )
+    return _Place(lifecycle=lifecycle, histories=histories, notifier=notifier)
+
+
+def _run_request(
+    request: TaskRequest, context: dg.SensorEvaluationContext, now: datetime
+) -> dg.RunRequest:
+    """What Dagster is asked for; of an asset with partitions, the newest one.
+
+    Errors:
+        Those of Dagster for a run that it could not make. In the daemon they would end the tick,
+        and each one after it, with the requests of all other tasks.
+    """
+    repository = context.repository_def
+    assert repository is not None
+    is_asset = request.kind == "asset"
+    partitions: dg.PartitionsDefinition[Any] | None
+    if is_asset:
+        key = dg.AssetKey.from_user_string(request.target)
+        partitions = repository.asset_graph.get(key).partitions_def
+    else:
+        partitions = repository.get_job(request.target).partitions_def
+    partition = newest_partition(partitions, now)
+    if partitions is not None and partition is None:
+        expected = "windows of time, of which one has begun: a run is for the newest"
+        found = type(partitions).__name__
+        raise InvalidInput(f"the partitions of {request.target}", found, expected)
+    job = ASSET_JOB if is_asset else request.target
+    selection = [dg.AssetKey.from_user_string(request.target)] if is_asset else None
+    made = dg.RunRequest(
+        run_key=request.run_key,
+        job_name=job,
+        asset_selection=selection,
+        partition_key=partition,
+        tags=dict(request.tags),
+    )
+    if partition is not None:
+        made = made.with_resolved_tags_and_config(
+            target_definition=repository.get_job(job),
+            dynamic_partitions_requests=[],
+            dynamic_partitions_store=context.instance,
+        )
+    whole = repository.get_maybe_subset_job_def(
+        job, asset_selection=frozenset(selection) if selection is not None else None
+    )
+    # As the daemon does when it makes the run: it is refused where configuration is missing.
+    create_execution_plan(whole, run_config=made.run_config)
+    return made
+
+
+def _told(result: TickResult, counts: Mapping[str, int]) -> str:
+    if result.trouble is not None:
+        return f"not registered: {result.trouble}"
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "nothing is due"

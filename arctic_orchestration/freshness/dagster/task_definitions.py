@@ -1,0 +1,266 @@
+"""`task_definitions`: the tasks of a code location as Dagster definitions."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
+from dagster._core.definitions.unresolved_asset_job_definition import (
+    UnresolvedAssetJobDefinition,
+)
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.freshness.batch_file import Batch, load_batch
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.dagster.batch_assets import (
+    BatchAssets,
+    Written,
+    freshness_policy,
+    run_of,
+)
+from arctic_orchestration.freshness.dagster.fresh_parents import declared, guarded, spec_of
+from arctic_orchestration.freshness.dagster.job_tokens import showing_tokens
+from arctic_orchestration.freshness.dagster.materialization import (
+    SPARK,
+    Function,
+    function_of,
+    make,
+)
+from arctic_orchestration.freshness.dagster.sensor import TaskSensor
+from arctic_orchestration.freshness.dagster.submission_history import (
+    history_asset,
+    history_link,
+    with_history,
+)
+from arctic_orchestration.freshness.dagster.task_run import guard
+from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
+from arctic_orchestration.freshness.ownership import LEASE
+from arctic_orchestration.settings import Settings
+
+SENSOR = "arctic_tasks"
+
+Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
+
+#: Ticks renew the leases of runs that have not begun, and of jobs: each at a third of its life.
+_LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
+
+
+def task_definitions(
+    *,
+    batches: Sequence[str | Path] = (),
+    tasks: Sequence[Declared] = (),
+    elsewhere: Sequence[str | Path] = (),
+    interval_seconds: int = 10,
+) -> dg.Definitions:
+    """Assets and jobs of batch files, decorated ones, and the sensor ``arctic_tasks``.
+
+    Each task has, besides, an asset ``arctic/tasks/NAME``, to which the sensor reports how its
+    submissions ended.
+
+    ::
+
+        defs = dg.Definitions.merge(my_definitions, task_definitions(batches=["delays.json"]))
+
+    Touches no database and starts no Spark. Batches with tasks that use Spark need the resource
+    ``pyspark``, as :func:`arctic_orchestration.lake.spark_resource.pyspark_resource` makes it.
+
+    Args:
+        batches: JSON files; each task becomes an asset with a partition a day, or a job, and
+            each batch a job of its own name that runs all of its assets.
+        tasks: assets and jobs under ``fresh_parents``; they are not to be listed in the other
+            definitions too.
+        elsewhere: the batch files of other locations. What they need of tasks here counts for
+            freshness policies, and cycles with them are refused here.
+        interval_seconds: the least time between two ticks of the sensor; at most a third of a
+            lease, which is renewed by them.
+
+    Each asset gets a ``FreshnessPolicy``: the strictest of its own need and its children's.
+
+    Errors:
+        InvalidInput: a file cannot be read, or is no JSON.
+        InvalidDefinition: names every place that cannot be used, with the file, a name that two
+            tasks have, or a cycle.
+    """
+    allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
+    if type(interval_seconds) is not int or interval_seconds not in allowed:
+        expected = (
+            f"a whole number from 1 to {allowed[-1]}: ticks renew leases of "
+            f"{LEASE.total_seconds():g} seconds"
+        )
+        raise InvalidDefinition([InvalidInput("interval_seconds", interval_seconds, expected)])
+    timezone = Settings.from_environment().timezone
+    loaded = [(_named(path), load_named(path)) for path in _listed("batches", batches)]
+    others = [load_named(path) for path in _listed("elsewhere", elsewhere)]
+    written = [
+        Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
+        for name, batch in loaded
+        for number, (task, spec) in enumerate(
+            zip(batch.tasks, batch.specs(timezone=timezone), strict=True)
+        )
+    ]
+    given = [(one, _declared_spec(number, one)) for number, one in enumerate(tasks)]
+    _require_different_names(written, given, [batch for _, batch in loaded])
+    known = [one.spec for one in written] + [spec for _, spec in given]
+    known += [spec for batch in others for spec in batch.specs(timezone=timezone)]
+    graph = TaskGraph(known)
+    cycle = graph.cycle()
+    if cycle is not None:
+        raise InvalidDefinition([cycle_problem("tasks", cycle)])
+    functions = _functions(written)
+
+    assets: list[AssetsDefinition] = []
+    batch_assets = BatchAssets({spec.name: spec for spec in known}, graph)
+    jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = []
+    for one in written:
+        function = functions[one.spec.name]
+        if one.spec.kind == "job":
+            jobs.append(with_history(declared(_job(one, function), one.spec), one.spec))
+        else:
+            assets.append(batch_assets.asset(one, function))
+    for definition, spec in given:
+        if isinstance(definition, AssetsDefinition):
+            assets.append(_finished(definition, spec, graph))
+        elif isinstance(definition, dg.JobDefinition):
+            jobs.append(with_history(showing_tokens(definition), spec))
+        else:
+            jobs.append(with_history(definition, spec))
+    sensor = TaskSensor(
+        name=SENSOR,
+        interval_seconds=interval_seconds,
+        # Only those that are tasks: a batch's own job is nobody's to ask for.
+        jobs=[job.name for job in jobs],
+        assets=bool(assets),
+    )
+    jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
+    own = [one.spec for one in written] + [spec for _, spec in given]
+    histories = [history_asset(spec) for spec in own]
+    return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
+
+
+def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
+    """The job that runs all assets of a batch; none: it has none."""
+    keys = [dg.AssetKey.from_user_string(task.name) for task in batch.tasks if task.kind == "asset"]
+    if not keys:
+        return None
+    return dg.define_asset_job(
+        batch.name,
+        selection=dg.AssetSelection.assets(*keys),
+        description=batch.description or f"All assets of the batch {batch.name}.",
+        tags=dict(batch.tags),
+    )
+
+
+def load_named(path: str | Path) -> Batch:
+    """The batch of a file; what is wrong with it is told with the file's name.
+
+    Errors:
+        As ``load_batch``.
+    """
+    try:
+        return load_batch(path)
+    except InvalidDefinition as error:
+        name = _named(path)
+        raise InvalidDefinition(
+            [
+                InvalidInput(f"{name}: {one.field}", one.value, one.expected)
+                for one in error.problems
+            ]
+        ) from error
+
+
+def _finished(definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph) -> AssetsDefinition:
+    """A decorated asset as a task: its policy, its history, and what surrounds its making."""
+    policy = freshness_policy(graph.strictest_need(spec.name))
+    specs = [
+        one.replace_attributes(freshness_policy=policy).merge_attributes(
+            metadata=history_link(spec)
+        )
+        for one in definition.specs
+    ]
+    return guarded(definition, spec, guard, specs=specs)
+
+
+def _job(one: Written, function: Function | None) -> dg.JobDefinition:
+    task, batch = one.task, one.batch
+
+    @dg.op(
+        name=f"{task.name}_task",
+        description=task.description or None,
+        required_resource_keys={SPARK},
+        out=dg.Out(dg.Nothing),
+    )
+    def made(context: dg.OpExecutionContext) -> None:
+        with guard(context, one.spec):
+            context.add_output_metadata(make(task, function, run_of(context, task)))
+
+    @dg.job(
+        name=task.name,
+        description=task.description or None,
+        tags={**batch.tags, **task.tags},
+        metadata={"batch": batch.name, "python": str(task.python)},
+    )
+    def whole() -> None:
+        made()
+
+    return whole
+
+
+def _declared_spec(number: int, definition: object) -> TaskSpec:
+    spec = (
+        spec_of(definition)
+        if isinstance(
+            definition, (AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition)
+        )
+        else None
+    )
+    if spec is None:
+        expected = "an asset or a job under fresh_parents"
+        raise InvalidDefinition([InvalidInput(f"tasks[{number}]", definition, expected)])
+    return spec
+
+
+def _functions(written: Iterable[Written]) -> dict[str, Function | None]:
+    functions: dict[str, Function | None] = {}
+    problems: list[InvalidInput] = []
+    for one in written:
+        try:
+            functions[one.spec.name] = function_of(one.task, one.path)
+        except InvalidDefinition as error:
+            problems += error.problems
+    if problems:
+        raise InvalidDefinition(problems)
+    return functions
+
+
+def _require_different_names(
+    written: Sequence[Written],
+    given: Sequence[tuple[Declared, TaskSpec]],
+    batches: Sequence[Batch],
+) -> None:
+    places: dict[str, str] = {}
+    problems = []
+    everything = [(one.spec.name, f"{one.path}.name") for one in written]
+    everything += [(spec.name, f"tasks[{number}]") for number, (_, spec) in enumerate(given)]
+    for name, path in everything:
+        if places.setdefault(name, path) != path:
+            problems.append(InvalidInput(path, name, f"another name: {places[name]} has it"))
+    jobs = {one.spec.name for one in written if one.spec.kind == "job"}
+    jobs |= {spec.target for _, spec in given if spec.kind == "job"}
+    seen: set[str] = set()
+    for batch in batches:
+        if batch.name in jobs or batch.name in seen:
+            expected = "a name that no other batch and no job has: it becomes a job"
+            problems.append(InvalidInput("batch", batch.name, expected))
+        seen.add(batch.name)
+    if problems:
+        raise InvalidDefinition(problems)
+
+
+def _listed(field: str, paths: object) -> Sequence[str | Path]:
+    if isinstance(paths, (list, tuple)) and all(isinstance(one, (str, Path)) for one in paths):
+        return paths
+    raise InvalidDefinition([InvalidInput(field, paths, "a list of paths of batch files")])
+
+
+def _named(path: str | Path) -> str:
+    return Path(path).name

@@ -1,0 +1,264 @@
+"""What surrounds the making of a task: of an asset, or in the op of a job.
+
+The run of a submission shows its token before anything is touched; one that a person started in
+Dagster acquires the task for itself, or fails saying whose run is in the way. The lease is renewed
+while the asset is made, and its success is published once Dagster has stored what came of it.
+
+A task is as fresh as its newest partition: a run that a person started for others has nothing to do
+with it, and acquires and publishes nothing.
+"""
+
+import time as steady
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from functools import cache
+
+import dagster as dg
+
+from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
+from arctic_orchestration.freshness import ownership
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.dagster.fresh_parents import Held, Shown, newest_partition
+from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.ownership import LEASE
+from arctic_orchestration.freshness.run_reconciler import NOWHERE, SUBMISSION_TAG
+from arctic_orchestration.freshness.run_requests import TASK_TAG, TOKEN_TAG
+from arctic_orchestration.freshness.run_start import acquired_by_hand, begun, insist, step_begun
+from arctic_orchestration.freshness.status import events_of
+from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+
+#: Dagster's: set on a run that was started again from another one, whose tags it has
+_PARENT_TAG = "dagster/parent_run_id"
+#: Dagster's: on a run that a sensor has asked for
+_RUN_KEY_TAG = "dagster/run_key"
+
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+
+
+class _Free:
+    """What a run has that is no task's: nothing that it could lose."""
+
+    def check(self) -> None:
+        """Always returns."""
+
+    def show(self) -> None:
+        """Always returns."""
+
+
+@contextmanager
+def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
+    """The task, for as long as it is made; published at the end of the block.
+
+    Errors:
+        dg.Failure: the run is not, or no more, the task's; its text says why. It is not repeated.
+    """
+    if context.run.tags.get(TASK_TAG) == spec.name:
+        with _made(context, spec, _asked_for(context)) as held:
+            yield held
+        return
+    # The run may be another task's: that of the job which this asset is a part of.
+    with holding(context), _made(context, spec, None) as held:
+        yield held
+
+
+@contextmanager
+def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -> Iterator[Shown]:
+    database = _state()
+    if asked_for is None and _is_of_another_partition(context, database):
+        context.log.info(
+            f"task {spec.name}: this run is not for its newest partition alone; whatever comes of "
+            "it, the task is as fresh as before"
+        )
+        yield _Free()
+        return
+    try:
+        with _begun(context, spec, database, asked_for) as running:
+            _tell(context, running)
+            yield running
+            at = running.publish()
+            context.log.info(f"task {spec.name} is published at {at}, token {running.token}")
+    except (Refused, LeaseLost) as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+
+
+@contextmanager
+def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator[Shown]:
+    """As :func:`guard`, of an asset that is made one partition at a time.
+
+    Errors:
+        dg.Failure: the run is for none or for several; nothing was acquired. As ``guard`` besides.
+    """
+    if _partition_of(context) is None:
+        got = "a run without partition"
+        if context.op_execution_context.has_partition_key_range:
+            asked = context.partition_key_range
+            got = f"a run for the partitions {asked.start} to {asked.end}"
+        raise dg.Failure(
+            description=f"task {spec.name}: got {got}, expected a run for one partition: its rows "
+            "take the place of those of this partition; start one run for each",
+            allow_retries=False,
+        )
+    with guard(context, spec) as held:
+        yield held
+
+
+def _partition_of(context: dg.AssetExecutionContext) -> str | None:
+    """The one partition that the run of an asset is for; none: it is for none or for several."""
+    op_context = context.op_execution_context
+    if not op_context.has_partition_key and not op_context.has_partition_key_range:
+        return None
+    asked = context.partition_key_range
+    return asked.start if asked.start == asked.end else None
+
+
+def _is_of_another_partition(context: Context, database: Database) -> bool:
+    """Whether a run makes something else of an asset than the partition that a task is for."""
+    if not isinstance(context, dg.AssetExecutionContext):
+        return False
+    partitions = context.assets_def.partitions_def
+    if partitions is None:
+        return False
+    newest = newest_partition(partitions, insist(lambda: _now(database)))
+    return newest is None or _partition_of(context) != newest
+
+
+def _now(database: Database) -> datetime:
+    with database.read() as tx:
+        return database_time(tx)
+
+
+def _asked_for(context: Context) -> tuple[str, int] | None:
+    """The submission that a run was asked for, and its token; none: a person started it.
+
+    Runs that a person started get such tags too, for others who read them; the run key is that of
+    the sensor's request alone.
+    """
+    tags = context.run.tags
+    submission, token = tags.get(SUBMISSION_TAG, ""), tags.get(TOKEN_TAG, "")
+    asked_by = tags.get(_RUN_KEY_TAG, "").rpartition("-")[0]
+    if not submission or asked_by != submission or not token.isdigit() or _PARENT_TAG in tags:
+        return None
+    return submission, int(token)
+
+
+def _begun(
+    context: Context, spec: TaskSpec, database: Database, asked_for: tuple[str, int] | None
+) -> AbstractContextManager[Running]:
+    if asked_for is not None:
+        submission, token = asked_for
+        return begun(
+            database,
+            task=spec.name,
+            submission=submission,
+            token=token,
+            run_id=context.run.run_id,
+        )
+    return acquired_by_hand(
+        database,
+        task=spec.name,
+        cluster=Settings.from_environment().cluster,
+        location=location_of(context.run),
+        run_id=context.run.run_id,
+    )
+
+
+@contextmanager
+def holding(context: Context) -> Iterator[Held]:
+    """The task that a run was asked for, while one step of it is made; published by nobody here.
+
+    The step of a run that was asked for shows its token first, and renews the lease until it ends:
+    between the steps of a job, and after them, the ticks of its location do. In other runs it does
+    nothing.
+
+    Errors:
+        dg.Failure: another one has taken the task over; its text says who.
+    """
+    asked_for = _asked_for(context)
+    if asked_for is None:
+        yield _Free()
+        return
+    submission, token = asked_for
+    database = _state()
+    # The run key is the owner's name: of one attempt of one submission.
+    task, owner = context.run.tags[TASK_TAG], context.run.tags[_RUN_KEY_TAG]
+    asked_at = 0.0
+
+    def renew() -> bool:
+        with database.begin() as tx:
+            return ownership.renew(tx, task, owner, token, life=LEASE)
+
+    def show() -> str | None:
+        nonlocal asked_at
+        asked_at = steady.monotonic()
+        return step_begun(
+            database, submission=submission, token=token, run_id=context.run.run_id, life=LEASE
+        )
+
+    problem = insist(show)
+    if problem is not None:
+        raise dg.Failure(description=problem, allow_retries=False)
+    for step in _history(database, submission):
+        context.log.info(step)
+    lease = Lease.taken(owner=owner, token=token, asked=asked_at, life=LEASE)
+    try:
+        with Renewal(lease, renew, life=LEASE, what=f"task {task}, token {token}") as renewal:
+            yield renewal
+    except LeaseLost as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+
+
+def _history(database: Database, submission: str) -> list[str]:
+    """The steps of a submission up to here, for the log of its run; none if it is away."""
+    try:
+        with database.read() as tx:
+            found = events_of(tx, submission=submission)
+    except DatabaseUnavailable:
+        return []
+    return [f"{one.at.isoformat()} {one.step.value}: {one.reason}" for _, one in found]
+
+
+def location_of(run: dg.DagsterRun) -> str:
+    """The code location that a run is of; ``local`` for one that none was named for."""
+    origin = run.remote_job_origin
+    return origin.location_name if origin is not None else NOWHERE
+
+
+def _tell(context: Context, running: Running) -> None:
+    """Says on the run and on the asset which submission this is, its token and its way here."""
+    asked = running.asked
+    tags = {TASK_TAG: asked.task, SUBMISSION_TAG: asked.id, TOKEN_TAG: str(running.token)}
+    # By its tags the run of a submission is found again, even though others are made in it too.
+    if _asked_for(context) is None and any(
+        context.run.tags.get(name) != value for name, value in tags.items()
+    ):
+        # A run of several tasks keeps those of the last.
+        context.instance.add_run_tags(context.run.run_id, tags)
+    history = running.history()
+    for step in history:
+        context.log.info(f"{step['at']} {step['step']}: {step['reason']}")
+    if isinstance(context, dg.AssetExecutionContext):
+        context.add_asset_metadata(
+            {
+                "arctic/task": asked.task,
+                "arctic/submission": asked.id,
+                "arctic/token": running.token,
+                "arctic/submitted_by": asked.by,
+                "arctic/attempt": asked.attempt,
+                "arctic/history": dg.MetadataValue.json(history),
+            }
+        )
+
+
+def _state() -> Database:
+    """The state database, once it answers."""
+    return insist(lambda: _database(Settings.from_environment().database_url))
+
+
+@cache
+def _database(url: str) -> Database:
+    """One for the process: its steps may run one after another in it."""
+    return Database.open(url)

@@ -1,0 +1,211 @@
+"""A run that has its task: renews the lease while it works, publishes; see ``beginning``.
+
+With the database away it goes on for as long as it may trust its lease, and what it cannot publish
+until then is published by nobody.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
+from arctic_orchestration.freshness import ownership, submissions
+from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
+from arctic_orchestration.freshness.run_reconciler import RAISED, SILENT
+from arctic_orchestration.freshness.status import events_of
+from arctic_orchestration.freshness.submission import Submission, owner_of
+from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import task_publications
+
+_log = logging.getLogger("arctic.freshness")
+
+_AGAIN_SECONDS = 1.0
+#: letters of what was raised that are kept
+_LETTERS = 1_000
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A run that has a task, until its block ends."""
+
+    database: Database
+    asked: Submission
+    lease: Lease
+    outcomes: Outcomes
+    renewal: Renewal = field(init=False)
+    published_at: datetime | None = field(default=None, init=False)
+    _uncertain: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        what = f"task {self.asked.task}, token {self.lease.token}"
+        life = self.outcomes.life
+        self.renewal = Renewal(self.lease, self._renew, life=life, what=what)
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+        return self.lease.token
+
+    def check(self) -> None:
+        """Returns while the lease may be trusted.
+
+        Errors:
+            LeaseLost: another one has taken over, or the database was away for too long.
+        """
+        self.renewal.check()
+
+    def show(self) -> None:
+        """Returns while the token is the task's by the database; with that away, as ``check``.
+
+        Asked before something is stored elsewhere that nobody takes back. What is decided between
+        this and the storing is seen by the publication alone.
+
+        Errors:
+            Refused: the token is not the task's any more.
+            LeaseLost: as ``check``.
+        """
+        self.check()
+        try:
+            problem = token_problem(self.database, self.asked.id, self.token)
+        except DatabaseUnavailable:
+            return
+        if problem is not None:
+            self._tell_refused(problem)
+            raise Refused(problem)
+
+    def history(self) -> list[dict[str, str]]:
+        """The steps of the submission up to here, as JSON can hold them; none if it is away."""
+        try:
+            with self.database.read() as tx:
+                found = events_of(tx, submission=self.asked.id)
+        except DatabaseUnavailable as error:
+            _log.warning("the history of task %s is not known: %s", self.asked.task, error)
+            return []
+        return [
+            {"at": one.at.isoformat(), "step": one.step.value, "reason": one.reason}
+            for _, one in found
+        ]
+
+    def publish(self) -> datetime:
+        """Writes the success, and gives the task back; again and again while the lease holds.
+
+        Returns:
+            the moment of the success, by the database's time.
+
+        Errors:
+            Refused: the token is not the task's any more, or its lease is over. Nothing was
+                written.
+            LeaseLost: the database was away until the lease could not be trusted any more.
+        """
+        try:
+            while self.published_at is None:
+                self.check()
+                try:
+                    self.published_at = self._publish()
+                except DatabaseUnavailable as error:
+                    # The answer may be what was lost.
+                    self._uncertain = True
+                    _log.warning("task %s is published in a moment: %s", self.asked.task, error)
+                    self.renewal.lost.wait(_AGAIN_SECONDS)
+        except Refused as error:
+            self._tell_refused(str(error))
+            raise
+        self._wake()
+        return self.published_at
+
+    def failed(self, error: BaseException) -> None:
+        """Notes what was raised.
+
+        A run that was asked for keeps its task until its end is seen: its step may be repeated in
+        it, or it may be run again. One that a person started gives it back at once.
+        """
+        text = f"{RAISED}{type(error).__name__}: {error}"[:_LETTERS]
+        if isinstance(error, Refused):
+            # With the database away for long; what the task does is not to blame.
+            text = f"{SILENT}{error}"[:_LETTERS]
+        elif isinstance(error, GeneratorExit):
+            text = f"{RAISED}what it made could not be stored"
+        try:
+            with self.database.begin() as tx:
+                asked = submissions.by_id(tx, self.asked.id, lock=True)
+                if asked is None or not asked.state.owns or asked.token != self.token:
+                    return
+                if not asked.by_hand:
+                    submissions.update(tx, asked.id, reason=text)
+                    return
+                reason = f"run {asked.run_id} {text}"
+                if isinstance(error, Exception | GeneratorExit):
+                    self.outcomes.failed(tx, asked, reason)
+                else:
+                    self.outcomes.canceled(tx, asked, reason)
+        except Exception as problem:
+            _log.warning("why task %s failed could not be noted: %s", self.asked.task, problem)
+            return
+        self._wake()
+
+    def _publish(self) -> datetime:
+        with self.database.begin() as tx:
+            asked = submissions.by_id(tx, self.asked.id, lock=True)
+            if asked is None:
+                raise Refused(f"task {self.asked.task}: submission {self.asked.id} is gone")
+            try:
+                return self.outcomes.published(tx, asked, token=self.token, owner=self.lease.owner)
+            except Refused:
+                at = self._published_before(tx) if self._uncertain else None
+                if at is None:
+                    raise
+                return at
+
+    def _published_before(self, tx: sa.Connection) -> datetime | None:
+        here = task_publications.c
+        query = sa.select(here.at).where(
+            here.task == self.asked.task, here.token == self.token,
+            here.submission == self.asked.id,
+        )  # fmt: skip
+        found: datetime | None = tx.execute(query).scalar()
+        return found
+
+    def _renew(self) -> bool:
+        with self.database.begin() as tx:
+            return ownership.renew(
+                tx, self.asked.task, self.lease.owner, self.token, life=self.outcomes.life,
+                time=self.outcomes.time,
+            )  # fmt: skip
+
+    def _tell_refused(self, reason: str) -> None:
+        try:
+            with self.database.begin() as tx:
+                self.outcomes.refused(tx, self.asked, self.token, reason)
+        except Exception as error:
+            _log.warning("it could not be noted that %s: %s", reason, error)
+
+    def _wake(self) -> None:
+        try:
+            with self.database.begin() as tx:
+                wake(tx, self.asked.task, self.asked.batch, self.outcomes.time(tx))
+        except Exception as error:
+            # Those who wait look again by themselves.
+            _log.warning("nobody was woken by task %s: %s", self.asked.task, error)
+
+
+def token_problem(database: Database, submission: str, token: int) -> str | None:
+    """Why a run that was asked for is not its task's any more; none: it is.
+
+    Errors:
+        DatabaseUnavailable: it did not answer.
+    """
+    with database.read() as tx:
+        asked = submissions.by_id(tx, submission)
+        if asked is None:
+            return f"there is no submission {submission}: nothing was done"
+        row = ownership.row_of(tx, asked.task)
+        if row.owner == asked.owner and row.token == token == asked.token:
+            return None
+        problem = ownership.why_not(
+            row, owner_of(submission, asked.attempt), token, database_time(tx)
+        )
+        return problem or f"token {token} is over: submission {submission} is {asked.state.value}"

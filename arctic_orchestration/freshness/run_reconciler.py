@@ -1,0 +1,312 @@
+"""What Dagster's runs mean for the submissions they were asked for.
+
+A run that has begun as a task tells itself how it ends, and renews its own lease. Until then, and
+for jobs, whose code knows nothing of tasks, the ticks of the location do both. A run that can tell
+no more, since its process was killed, is recognised by what Dagster says of it, or by its lease.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import definitions, ownership, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.ownership import TaskRow
+from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
+from arctic_orchestration.freshness.status import Step
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions
+
+_log = logging.getLogger("arctic.freshness")
+
+SUBMISSION_TAG = "arctic/submission"
+_RUN_KEY_TAG = "dagster/run_key"
+
+#: the location of a run that was started in none
+NOWHERE = "local"
+#: how a run says what was raised in it, as the reason of its submission, before it ends
+RAISED = "failed: "
+#: and how it says that it could not renew its lease
+SILENT = "fell silent: "
+#: how long the run of an asset may take, since it was seen to have started, to begin as a task
+BEGINS_WITHIN = timedelta(minutes=15)
+
+
+class RunView(Protocol):
+    """What is known of a run in Dagster's storage."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def status(self) -> RunStatus | None: ...
+    @property
+    def started(self) -> bool: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+
+class RunLookup(Protocol):
+    """Where runs are looked up."""
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
+        """The runs with these ids; those that are gone are left out."""
+        ...
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
+        """The runs that carry a tag with one of the values, by value."""
+        ...
+
+    def why_failed(self, run_id: str) -> str | None:
+        """Why a run failed, in Dagster's own words; none: it does not say."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settler:
+    """Settles what has become of runs, for one code location."""
+
+    database: Database
+    cluster: str
+    location: str
+    outcomes: Outcomes
+
+    def settle(self, runs: RunLookup, counts: Counter[str]) -> None:
+        """Looks up the runs of all submissions that own their task.
+
+        Cost: two statements of the state database and at most two of Dagster's, and a transaction
+        for each submission about which there is something new.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer.
+        """
+        given = {"cluster_": self.cluster, "location_": self.location}
+        with self.database.read() as tx:
+            owning_ones = [Submission.from_row(row) for row in tx.execute(_OWN, given).mappings()]
+            if not owning_ones:
+                return
+            now = self.outcomes.time(tx)
+            rows = ownership.rows_of(tx, sorted({one.task for one in owning_ones}))
+        seen = _looked_up(owning_ones, runs)
+        for asked in owning_ones:
+            run = seen.get(asked.id)
+            row = rows.get(asked.task) or TaskRow(task=asked.task)
+            if not self._has_news(asked, row, run, now):
+                continue
+            try:
+                self._settle(asked, run, _why_failed(run, runs), counts)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                # The others have their news too; this one is tried again by the next tick.
+                _log.warning("submission %s could not be settled", asked.id, exc_info=error)
+                counts["troubled"] += 1
+
+    def _has_news(
+        self, asked: Submission, row: TaskRow, run: RunView | None, now: datetime
+    ) -> bool:
+        """Whether something is to be written; looked at again once the rows are locked."""
+        if row.owner != asked.owner or row.token != asked.token or row.expires_at is None:
+            return True
+        if row.expires_at - now <= self.outcomes.life * 2 / 3 and row.begun_at is None:
+            return True
+        if row.expires_at <= now:
+            return True
+        if run is None:
+            return _is_gone(asked, row)
+        if run.status is None:
+            return False
+        return run.status.ended or asked.run_id is None
+
+    def _settle(
+        self, before: Submission, run: RunView | None, why: str | None, counts: Counter[str]
+    ) -> None:
+        with self.database.begin() as tx:
+            asked = submissions.by_id(tx, before.id, lock=True)
+            if asked is None or not asked.state.owns or asked.token is None:
+                # The run was quicker to tell.
+                return
+            if run is not None and not _is_its(asked, run):
+                return
+            if run is None and asked.run_id != before.run_id:
+                # It has told of itself since it was looked up in vain.
+                return
+            what = self._apply(tx, asked, run, why)
+            counts[what] += 1
+        if what not in _STILL:
+            with self.database.begin() as tx:
+                wake(tx, asked.task, asked.batch, self.outcomes.time(tx))
+
+    def _apply(
+        self, tx: sa.Connection, asked: Submission, run: RunView | None, why: str | None
+    ) -> str:
+        out, now = self.outcomes, self.outcomes.time(tx)
+        row = ownership.row_of(tx, asked.task)
+        mine = row.owner == asked.owner and row.token == asked.token
+        spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
+        begun = row.begun_at is not None
+        late = row.expires_at is None or row.expires_at <= now
+        ended = run is not None and run.status is not None and run.status.ended
+        if not mine:
+            out.silent(tx, asked)
+            return "lost"
+        if run is not None and ended:
+            # A job is not begun by its run, and goes on without the database.
+            silent = late and (begun or (spec is not None and spec.kind == "asset"))
+            return self._run_ended(tx, asked, run, spec, why, begun=begun, silent=silent)
+        if late and begun:
+            return self._silent(tx, asked)
+        if begun:
+            return "running"
+        if run is None and _is_gone(asked, row):
+            gone = f"run {asked.run_id} is gone from Dagster's storage"
+            return _counted(out.failed(tx, asked, gone, spec))
+        given_up = asked.deadline_at is not None and now >= asked.deadline_at
+        # With nobody there to renew the lease, the run could not begin either: it is given time.
+        if run is not None and given_up and not late:
+            text = f"run {run.run_id} has not begun as a task"
+            return _counted(out.failed(tx, asked, text, spec))
+        # Until it has begun, nobody else says that somebody is on the way.
+        seen: dict[str, Any] = {}
+        if run is not None and asked.run_id is None:
+            seen["run_id"] = run.run_id
+            submissions.update(tx, asked.id, run_id=run.run_id)
+        if asked.deadline_at is None and _is_to_begin(run, spec):
+            # By the database's time, since Dagster's are those of the processes.
+            submissions.update(tx, asked.id, deadline_at=now + BEGINS_WITHIN)
+        assert asked.token is not None
+        ownership.renew(
+            tx, asked.task, asked.owner, asked.token, life=out.life, time=out.time, **seen
+        )
+        return "renewed"
+
+    def _run_ended(
+        self,
+        tx: sa.Connection,
+        asked: Submission,
+        run: RunView,
+        spec: TaskSpec | None,
+        why: str | None,
+        *,
+        begun: bool,
+        silent: bool,
+    ) -> str:
+        out = self.outcomes
+        token = asked.token
+        assert token is not None
+        if asked.run_id is None:
+            submissions.update(tx, asked.id, run_id=run.run_id)
+            asked = replace(asked, run_id=run.run_id)
+        if run.status is RunStatus.SUCCESS:
+            if begun and silent:
+                return self._silent(tx, asked)
+            # Nobody has taken it over, so that it is still this run's to publish.
+            ownership.renew(
+                tx, asked.task, asked.owner, token, life=out.life, time=out.time,
+                run_id=run.run_id,
+            )  # fmt: skip
+            try:
+                out.published(tx, asked, token=token, owner=asked.owner)
+            except Refused as error:
+                out.tell(tx, asked, Step.REFUSED, str(error), out.time(tx))
+                return "lost"
+            return "published"
+        if run.status is RunStatus.CANCELED:
+            out.canceled(tx, asked, f"run {run.run_id} was canceled")
+            return "canceled"
+        if not run.started and not begun:
+            text = f"run {run.run_id} could not start" + (f": {why}" if why else "")
+            return _counted(out.not_started(tx, asked, text))
+        raised = asked.reason.startswith(RAISED)
+        if asked.reason.startswith(SILENT) or (silent and not raised):
+            # It could not renew its lease, or could not even begin.
+            return self._silent(tx, asked)
+        if why is not None:
+            text = f"{RAISED}{why}"
+        else:
+            text = asked.reason if raised else "failed"
+        return _counted(out.failed(tx, asked, f"run {run.run_id} {text}", spec))
+
+    def _silent(self, tx: sa.Connection, asked: Submission) -> str:
+        return "repeated" if self.outcomes.silent(tx, asked) else "lost"
+
+
+def _why_failed(run: RunView | None, runs: RunLookup) -> str | None:
+    if run is None or run.status is not RunStatus.FAILURE:
+        return None
+    try:
+        return runs.why_failed(run.run_id)
+    except Exception as error:
+        # That it failed is what matters.
+        _log.warning("why run %s failed could not be read: %s", run.run_id, error)
+        return None
+
+
+def _counted(state: SubmissionState) -> str:
+    """As what a failure is counted."""
+    return "repeated" if state is SubmissionState.ACQUIRED else state.value
+
+
+def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
+    """Whether a run has started whose asset begins as a task; a job knows nothing of that."""
+    if run is None or spec is None or spec.kind != "asset":
+        return False
+    return run.status is RunStatus.STARTED
+
+
+def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, RunView]:
+    """The run of each submission that has one in Dagster's storage."""
+    asked_for = [one.id for one in owning_ones if not one.by_hand]
+    tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
+    seen: dict[str, RunView] = {}
+    for one in owning_ones:
+        run = _of_attempt(one, tagged.get(one.id, ()))
+        if run is not None and not one.by_hand:
+            seen[one.id] = run
+    # Those of people have no tags of ours, and those of others may have lost them.
+    ids = {one.run_id: one.id for one in owning_ones if one.run_id and one.id not in seen}
+    found = runs.run_statuses(list(ids)) if ids else {}
+    seen.update((ids[id], run) for id, run in found.items())
+    return seen
+
+
+def _is_gone(asked: Submission, row: TaskRow) -> bool:
+    """Whether a run that is not found was seen before, and cannot say anything itself."""
+    return asked.run_id is not None and row.begun_at is None
+
+
+def _is_its(asked: Submission, run: RunView) -> bool:
+    """Whether a run is that of the present attempt, by its id or by its tags."""
+    if asked.run_id == run.run_id or asked.by_hand:
+        return True
+    return _of_attempt(asked, (run,)) is not None
+
+
+def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:
+    """The run of the present attempt; what a person started anew from it is another one."""
+    for run in runs:
+        if run.tags.get(_RUN_KEY_TAG) == asked.run_key and _PARENT_TAG not in run.tags:
+            return run
+    return None
+
+
+_PARENT_TAG = "dagster/parent_run_id"
+
+#: nobody waits for these
+_STILL = frozenset({"renewed", "running", "repeated"})
+
+_OWN = sa.select(task_submissions).where(
+    task_submissions.c.cluster == sa.bindparam("cluster_"),
+    (task_submissions.c.location == sa.bindparam("location_"))
+    # Runs that a person started outside of any location: nobody else looks after them.
+    | (task_submissions.c.by_hand & (task_submissions.c.location == NOWHERE)),
+    is_live,
+    task_submissions.c.state.in_(["acquired", "running"]),
+)

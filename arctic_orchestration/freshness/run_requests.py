@@ -1,0 +1,103 @@
+"""The runs that Dagster is asked for, again and again until they are seen.
+
+A request names submission and attempt in its run key, so Dagster makes one run of it however often
+it is handed out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from arctic_orchestration.freshness import definitions, submissions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.run_outcomes import Outcomes
+from arctic_orchestration.freshness.run_reconciler import SUBMISSION_TAG
+from arctic_orchestration.freshness.status import Step
+from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions
+
+TASK_TAG = "arctic/task"
+TOKEN_TAG = "arctic/token"
+
+#: Dagster stores all requests of a tick in one row, and creates their runs one by one.
+_REQUESTED_AT_ONCE = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRequest:
+    """A run that Dagster is asked for."""
+
+    run_key: str
+    submission: str
+    task: str
+    kind: Literal["asset", "job"]
+    #: the asset's key with slashes, or the job's name
+    target: str
+    tags: Mapping[str, str]
+
+
+def has_some(tx: sa.Connection, cluster: str, location: str) -> bool:
+    """Whether there is an acquired task whose run was not seen yet; only reads."""
+    given = {"cluster_": cluster, "location_": location}
+    return tx.execute(_TO_REQUEST.limit(1), given).first() is not None
+
+
+def hand_out(
+    tx: sa.Connection, cluster: str, location: str, outcomes: Outcomes
+) -> tuple[list[TaskRequest], list[str]]:
+    """The requests of a location's acquired tasks whose run was not seen yet.
+
+    Returns:
+        them, and the submissions of tasks that the location does not declare any more.
+    """
+    given = {"cluster_": cluster, "location_": location}
+    found = [Submission.from_row(row) for row in tx.execute(_TO_REQUEST, given).mappings()]
+    requests: list[TaskRequest] = []
+    gone: list[str] = []
+    for asked in found:
+        spec = definitions.spec_of(tx, asked.task, cluster, location)
+        if spec is None:
+            gone.append(asked.id)
+            continue
+        if asked.next_check_at is None:
+            # That it is set says that the run was asked for.
+            now, text = outcomes.time(tx), "its run is asked for"
+            details = {"run_key": asked.run_key, "token": asked.token}
+            outcomes.tell(tx, asked, Step.REQUESTED, text, now, details)
+            submissions.update(tx, asked.id, next_check_at=now)
+        requests.append(_request(asked, spec))
+    return requests, gone
+
+
+def _request(asked: Submission, spec: TaskSpec) -> TaskRequest:
+    return TaskRequest(
+        run_key=asked.run_key,
+        submission=asked.id,
+        task=asked.task,
+        kind=spec.kind,
+        target=spec.target,
+        tags={
+            **spec.tags,
+            TASK_TAG: asked.task,
+            SUBMISSION_TAG: asked.id,
+            TOKEN_TAG: str(asked.token),
+            # Runs are repeated by us, under a new token; Dagster's own retry would have the old.
+            "dagster/max_retries": "0",
+        },
+    )
+
+
+_TO_REQUEST = (
+    sa.select(task_submissions)
+    .where(
+        task_submissions.c.cluster == sa.bindparam("cluster_"),
+        task_submissions.c.location == sa.bindparam("location_"),
+        is_live,
+        task_submissions.c.state == "acquired",
+        task_submissions.c.run_id.is_(None),
+    )
+    .order_by(task_submissions.c.state_at, task_submissions.c.id)
+    .limit(_REQUESTED_AT_ONCE)
+)

@@ -1,0 +1,282 @@
+"""How a run that makes a task begins: by the token that it was asked for with, or by hand.
+
+::
+
+    with begun(database, task="delays", submission=id, token=7, run_id=run) as running:
+        ...
+        running.check()         # LeaseLost, once another one has taken over
+        ...
+        running.publish()       # Refused, when the token is not the task's any more
+
+A run that begins with a token that is not the task's any more ends before it has touched anything.
+With the database away, a run that has not begun waits for it. A job that is a task knows nothing of
+that: its steps show the token one by one, and it publishes nothing.
+"""
+
+import logging
+import time as steady
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
+from arctic_orchestration.freshness import definitions, ownership, submissions
+from arctic_orchestration.freshness.owned_run import Running, token_problem
+from arctic_orchestration.freshness.ownership import LEASE, Acquired, Holder, Time
+from arctic_orchestration.freshness.run_outcomes import Outcomes
+from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
+from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.leases import Lease
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import task_submissions
+
+_log = logging.getLogger("arctic.freshness")
+
+#: how long a run that has not begun waits for the database
+_BEGINS_FOR = timedelta(minutes=10)
+_AGAIN_SECONDS = 1.0
+
+_Answer = TypeVar("_Answer")
+
+
+@contextmanager
+def begun(
+    database: Database,
+    *,
+    task: str,
+    submission: str,
+    token: int,
+    run_id: str,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+    patience: timedelta = _BEGINS_FOR,
+) -> Iterator[Running]:
+    """A run that was asked for begins; its lease is renewed while the block runs.
+
+    Args:
+        database: the state database.
+        task: the task's name.
+        submission: of the run's tags.
+        token: of the run's tags.
+        run_id: Dagster's.
+        life: how long the lease holds until it is renewed.
+        time: what tells the moment.
+        sinks: who is told of steps.
+        patience: how long the database is waited for.
+
+    Errors:
+        Refused: the token is not the task's any more. Nothing was touched.
+        DatabaseUnavailable: it did not answer for all its patience.
+    """
+    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    asked_at = 0.0
+
+    def begin() -> Submission:
+        nonlocal asked_at
+        asked_at = steady.monotonic()
+        return _begin(database, outcomes, task, submission, token, run_id)
+
+    asked = insist(begin, patience)
+    lease = Lease.taken(owner=asked.owner, token=token, asked=asked_at, life=life)
+    yield from _renewed(database, asked, lease, outcomes)
+
+
+@contextmanager
+def acquired_by_hand(
+    database: Database,
+    *,
+    task: str,
+    cluster: str,
+    location: str,
+    run_id: str,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+    patience: timedelta = _BEGINS_FOR,
+) -> Iterator[Running]:
+    """A run that a person started in Dagster acquires its task for itself, however fresh it is.
+
+    Errors:
+        Refused: another run has the task; the message says whose.
+        DatabaseUnavailable: it did not answer for all its patience.
+    """
+    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    asked_at = 0.0
+
+    def begin() -> Submission:
+        nonlocal asked_at
+        asked_at = steady.monotonic()
+        return _acquire(database, outcomes, task, Holder(cluster=cluster, location=location,
+                        run_id=run_id))  # fmt: skip
+
+    asked = insist(begin, patience)
+    assert asked.token is not None
+    lease = Lease.taken(owner=asked.owner, token=asked.token, asked=asked_at, life=life)
+    yield from _renewed(database, asked, lease, outcomes)
+
+
+def _renewed(
+    database: Database, asked: Submission, lease: Lease, outcomes: Outcomes
+) -> Iterator[Running]:
+    running = Running(database=database, asked=asked, lease=lease, outcomes=outcomes)
+    with running.renewal:
+        try:
+            yield running
+        except BaseException as error:
+            if running.published_at is None:
+                running.failed(error)
+            raise
+
+
+def _begin(
+    database: Database, outcomes: Outcomes, task: str, id: str, token: int, run_id: str
+) -> Submission:
+    with database.begin() as tx:
+        asked = submissions.by_id(tx, id, lock=True)
+        if asked is None or asked.task != task:
+            raise Refused(f"task {task} has no submission {id}: nothing was begun")
+        now, problem = outcomes.time(tx), None
+        if not asked.state.owns or asked.token != token or asked.by_hand:
+            problem = (
+                f"task {task}: token {token} is over: its submission {id} is "
+                f"{asked.state.value} ({asked.reason})"
+            )
+        elif _has_another_run(asked, run_id):
+            problem = f"task {task}: token {token} is used by run {asked.run_id}"
+        elif not ownership.renew(
+            tx, task, asked.owner, token, life=outcomes.life, time=outcomes.time,
+            run_id=run_id, begun_at=now,
+        ):  # fmt: skip
+            row = ownership.row_of(tx, task)
+            problem = ownership.why_not(row, asked.owner, token, now)
+        if problem is None:
+            return _with_run(tx, outcomes, asked, token, run_id, now)
+        outcomes.refused(tx, asked, token, f"run {run_id} began in vain: {problem}")
+    raise Refused(problem)
+
+
+def _has_another_run(asked: Submission, run_id: str) -> bool:
+    """Such as one that somebody has executed again, with its tags, before it had ended."""
+    return asked.state is SubmissionState.RUNNING and asked.run_id != run_id
+
+
+def _with_run(
+    tx: sa.Connection,
+    outcomes: Outcomes,
+    asked: Submission,
+    token: int,
+    run_id: str,
+    now: datetime,
+) -> Submission:
+    """The submission with its run, which has begun; that is told once."""
+    mine = replace(asked, run_id=run_id)
+    if asked.state is not SubmissionState.RUNNING:
+        outcomes.move(
+            tx, mine, SubmissionState.RUNNING, Step.BEGUN, f"run {run_id} has begun", now,
+            run_id=run_id, token=token, deadline_at=None,
+        )  # fmt: skip
+    return mine
+
+
+def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Holder) -> Submission:
+    with database.begin() as tx:
+        now = outcomes.time(tx)
+        id = new_id(now)
+        spec = definitions.spec_of(tx, task, holder.cluster, holder.location)
+        found = ownership.acquire(
+            tx, task, owner_of(id, 1), replace(holder, submission=id), since=now, force=True,
+            life=outcomes.life, time=outcomes.time,
+        )  # fmt: skip
+        if not isinstance(found, Acquired):
+            row = found.row
+            # Not locked: the statement above may hold the task's row, and submissions come first.
+            again = submissions.by_id(tx, row.submission or "")
+            if (
+                again is not None
+                and again.by_hand
+                and again.run_id == holder.run_id
+                and ownership.renew(
+                    tx, task, again.owner, row.token, life=outcomes.life, time=outcomes.time
+                )
+            ):
+                # A step that is repeated in its run, or an answer that was lost.
+                return again
+            raise Refused(
+                f"task {task} is being made by {row.holder} (submission {row.submission}, token "
+                f"{row.token}): two runs of it at once could publish each other's leftovers"
+            )
+        text = f"run {holder.run_id} was started in Dagster"
+        asked = Submission(
+            id=id, task=task, cluster=holder.cluster, location=holder.location,
+            batch=spec.batch if spec else None, group_id=id, by=f"run {holder.run_id}",
+            state=SubmissionState.RUNNING, reason=text, state_at=now, required_since=now,
+            force=True, by_hand=True, submitted_at=now, attempt=1, token=found.token,
+            run_id=holder.run_id,
+        )  # fmt: skip
+        tx.execute(sa.insert(task_submissions).values(asked.as_row()))
+        ownership.renew(
+            tx, task, asked.owner, found.token, life=outcomes.life, time=outcomes.time,
+            begun_at=now,
+        )  # fmt: skip
+        outcomes.tell(tx, asked, Step.BEGUN, text, now, {"token": found.token})
+        return asked
+
+
+def step_begun(
+    database: Database,
+    *,
+    submission: str,
+    token: int,
+    run_id: str,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+) -> str | None:
+    """A step of a run that was asked for shows its token, and renews the lease; once for each run
+    it is told that this has begun.
+
+    The run's success is published by the ticks of its location, which go on renewing its lease.
+
+    Returns:
+        why the run is not the task's any more; none: it is.
+
+    Errors:
+        DatabaseUnavailable: it did not answer.
+    """
+    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    with database.begin() as tx:
+        asked = submissions.by_id(tx, submission, lock=True)
+        if asked is not None and asked.state.owns and asked.token == token:
+            if _has_another_run(asked, run_id):
+                return f"task {asked.task}: token {token} is used by run {asked.run_id}"
+            if ownership.renew(
+                tx, asked.task, asked.owner, token, life=life, time=time, run_id=run_id
+            ):
+                _with_run(tx, outcomes, asked, token, run_id, time(tx))
+                return None
+    problem = token_problem(database, submission, token)
+    return problem or f"token {token} of submission {submission} is over"
+
+
+def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _Answer:
+    """What ``begin`` answers, once the database does.
+
+    Errors:
+        DatabaseUnavailable: it did not for all the patience.
+    """
+    give_up_at = steady.monotonic() + patience.total_seconds()
+    while True:
+        try:
+            return begin()
+        except DatabaseUnavailable as error:
+            if steady.monotonic() > give_up_at:
+                raise
+            _log.warning("the run begins as soon as the state database answers: %s", error)
+            steady.sleep(_AGAIN_SECONDS)

@@ -1,0 +1,92 @@
+"""The skip list: tasks that people do not want to be made for now, in any cluster.
+
+A submission of a skipped task ends at once, and people are told. Its children go by its own last
+success alone: as long as that is fresh enough for them they run, and then they fail, naming it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness.ownership import Time
+from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import skipped_tasks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skip:
+    """A task on the skip list."""
+
+    task: str
+    reason: str
+    by: str
+    at: datetime
+
+
+def skip(
+    tx: sa.Connection,
+    task: str,
+    reason: str,
+    *,
+    by: str,
+    cluster: str,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+) -> Skip:
+    """Puts a task on the skip list, or gives it another reason there. What runs goes on.
+
+    Errors:
+        NotFound: no location of any cluster declares it.
+        InvalidInput: no reason.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        raise InvalidInput("reason", reason, "why it is not to be made, as text")
+    if not definitions.declared(tx, [task]):
+        raise definitions.unknown(tx, "task", task)
+    now = time(tx)
+    values = {"reason": reason, "by": by, "at": now}
+    new = dialect.insert(tx, skipped_tasks).values(task=task, **values)
+    tx.execute(new.on_conflict_do_update(index_elements=["task"], set_=values))
+    text = f"put on the skip list by {by}: {reason}"
+    event = StatusEvent(task=task, step=Step.SKIP_SET, reason=text, at=now, cluster=cluster)
+    tell(tx, [event], sinks)
+    return Skip(task=task, reason=reason, by=by, at=now)
+
+
+def unskip(
+    tx: sa.Connection,
+    task: str,
+    *,
+    by: str,
+    cluster: str,
+    time: Time = database_time,
+    sinks: Sequence[StatusSink] = SINKS,
+) -> None:
+    """Takes a task off the skip list.
+
+    Errors:
+        NotFound: it is not on it.
+    """
+    gone = tx.execute(sa.delete(skipped_tasks).where(skipped_tasks.c.task == task))
+    if not gone.rowcount:
+        listed = ", ".join(one.task for one in skips(tx)) or "nothing"
+        raise NotFound(f"task {task} is not on the skip list, which has: {listed}")
+    text = f"taken off the skip list by {by}"
+    event = StatusEvent(task=task, step=Step.SKIP_LIFTED, reason=text, at=time(tx), cluster=cluster)
+    tell(tx, [event], sinks)
+
+
+def skips(tx: sa.Connection, names: Sequence[str] | None = None) -> list[Skip]:
+    """The skip list, or what it has of some tasks, by name."""
+    query = sa.select(skipped_tasks).order_by(skipped_tasks.c.task)
+    if names is not None:
+        query = query.where(dialect.among(tx, skipped_tasks.c.task, names))
+    return [
+        Skip(task=row.task, reason=row.reason, by=row.by, at=row.at) for row in tx.execute(query)
+    ]

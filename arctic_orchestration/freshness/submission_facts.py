@@ -1,0 +1,253 @@
+"""Gathers what is known about a submission, for the rules that decide what is to be done."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.freshness import definitions, ownership, skip_list, submissions
+from arctic_orchestration.freshness.criteria import Parent, TaskSpec
+from arctic_orchestration.freshness.decision import LATE, Facts, ParentFacts
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits, tasks
+
+#: An owner whose lease has been over for so long is gone with its cluster, and so is its place in
+#: its batch; until then its location may only have been started anew.
+_GONE = timedelta(minutes=5)
+
+
+class Assets(Protocol):
+    """What a Dagster instance knows of assets that are no tasks."""
+
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+        """When each of some assets was materialized last; those that never were are left out."""
+        ...
+
+    def known(self, assets: Sequence[str]) -> frozenset[str]:
+        """Those of some names that are assets of the instance."""
+        ...
+
+
+class _NoAssets:
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+        return {}
+
+    def known(self, assets: Sequence[str]) -> frozenset[str]:
+        return frozenset()
+
+
+#: where there is no Dagster instance
+NO_ASSETS: Assets = _NoAssets()
+
+
+def facts_of(
+    tx: sa.Connection,
+    asked: Submission,
+    assets: Assets,
+    now: datetime,
+    *,
+    only_look: bool = False,
+) -> Facts:
+    """What is known of a submission that nobody makes yet; its row is locked.
+
+    Places of a batch are counted under a lock, unless one is ``only_look``ing.
+
+    Cost: one statement of the state database for a task that is fresh, else about ten.
+    """
+    row = ownership.row_of(tx, asked.task)
+    shared = submissions.by_id(tx, asked.shares) if asked.shares is not None else None
+    if row.is_fresh(asked.required_since, force=asked.force):
+        return Facts(submission=asked, spec=None, row=row, shared=shared)
+    spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
+    if spec is None:
+        return Facts(submission=asked, spec=None, row=row, shared=shared)
+    skipped = {
+        one.task: f"{one.reason} (by {one.by})"
+        for one in skip_list.skips(tx, [asked.task, *(parent.name for parent in spec.parents)])
+    }
+    running = 0
+    if spec.concurrency is not None and spec.batch is not None:
+        if not only_look:
+            definitions.take_turn_in(tx, spec.batch)
+        running = _running_of(tx, spec.batch, now, besides=asked.task)
+    missed, retrying = _last(tx, asked, row, now)
+    return Facts(
+        submission=asked,
+        spec=spec,
+        row=row,
+        skipped=skipped.get(asked.task) or spec.skip,
+        parents=parents_of(tx, asked, spec, skipped, assets),
+        shared=shared,
+        missed=missed,
+        retrying=retrying,
+        running=running,
+    )
+
+
+def parents_of(
+    tx: sa.Connection,
+    asked: Submission,
+    spec: TaskSpec,
+    skipped: Mapping[str, str],
+    assets: Assets,
+) -> list[ParentFacts]:
+    """What is known of each parent of a task."""
+    if not spec.parents:
+        return []
+    names = [parent.name for parent in spec.parents]
+    rows = ownership.rows_of(tx, names)
+    declared = definitions.definitions(tx, names)
+    live = submissions.live_of(tx, names)
+    others = sorted(set(names) - {one.spec.name for one in declared})
+    made = assets.materialized_at(others) if others else {}
+    known = assets.known(others) if others else frozenset()
+    here = (asked.cluster, asked.location)
+    strangers = {one.spec.name for one in declared} - {
+        one.spec.name for one in declared if _is_near(one, here, spec.batch)
+    }
+    together = _placed_together(tx, asked, sorted(strangers))
+    # Only who waits has rows of what it waits for.
+    waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
+    # Where several places have a parent that is of none of ours: one that was seen lately.
+    crowded = len({one.spec.name for one in declared}) < len(declared)
+    seen = definitions.seen_lately(tx, asked.submitted_at) if crowded else frozenset()
+
+    def seen_at(cluster: str, location: str) -> datetime | None:
+        if (cluster, location) == here:
+            return None
+        place = definitions.location_of(tx, cluster, location)
+        return (place.ticked_at if place is not None else None) or asked.submitted_at
+
+    def facts_of_parent(parent: Parent) -> ParentFacts:
+        name = parent.name
+        places = [one for one in declared if one.spec.name == name]
+        ours = _ours(places, here, spec.batch, seen, together.get(name))
+        row = rows.get(name)
+        before = waited.get(name)
+        deciding = [ours] if ours is not None else places
+        reasons = [one.spec.skip for one in deciding]
+        waits_for = _to_wait_for(live.get(name, []), asked, row)
+        maker = waits_for or ours
+        return ParentFacts(
+            parent=parent,
+            last_success_at=(row.last_success_at if row else None) if places else made.get(name),
+            exists=bool(places) or name in known or name in made,
+            ours=ours,
+            # A definition elsewhere that skips it says so for everybody if all of them do.
+            skipped=skipped.get(name) or (reasons[0] if reasons and all(reasons) else None),
+            live=waits_for,
+            seen_at=seen_at(maker.cluster, maker.location) if maker is not None else None,
+            ended=before if before is not None and before.state.ended else None,
+        )
+
+    return [facts_of_parent(parent) for parent in spec.parents]
+
+
+def _ours(
+    places: Sequence[definitions.Definition],
+    here: tuple[str, str],
+    batch: str | None,
+    seen: Collection[tuple[str, str]],
+    together: tuple[str, str] | None,
+) -> definitions.Definition | None:
+    """The declaration of a parent that its child may submit: of its own location, or batch.
+
+    Or that by which it was submitted ``together`` with its child: it has grown too old since.
+    """
+    near = [one for one in places if (one.cluster, one.location) == here]
+    if not near:
+        same = [one for one in places if _is_near(one, here, batch)]
+        same = [one for one in same if (one.cluster, one.location) in seen] or same
+        near = [one for one in same if one.cluster == here[0]] or same
+    if not near:
+        near = [one for one in places if (one.cluster, one.location) == together]
+    return near[0] if near else None
+
+
+def _is_near(one: definitions.Definition, here: tuple[str, str], batch: str | None) -> bool:
+    """Whether a declaration is of a place, or of a batch."""
+    return (one.cluster, one.location) == here or (batch is not None and one.spec.batch == batch)
+
+
+def _placed_together(
+    tx: sa.Connection, asked: Submission, names: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """Cluster and location of those of some tasks that were submitted together with another."""
+    if not names:
+        return {}
+    here = task_submissions.c
+    query = sa.select(here.task, here.cluster, here.location).where(
+        here.group_id == asked.group_id, dialect.among(tx, here.task, names)
+    )
+    return {row.task: (row.cluster, row.location) for row in tx.execute(query)}
+
+
+def _to_wait_for(
+    live: Sequence[Submission], asked: Submission, row: ownership.TaskRow | None
+) -> Submission | None:
+    """Of a parent's live submissions, the one that a submission waits for; none with no work."""
+    live = [one for one in live if submissions.has_work(one, row)]
+    for one in live:
+        if one.group_id == asked.group_id:
+            return one
+    for one in live:
+        if (one.cluster, one.location) == (asked.cluster, asked.location):
+            return one
+    return None
+
+
+def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
+    """The submissions of parents that a submission was waiting for, by task."""
+    query = (
+        sa.select(task_submissions)
+        .join(task_waits, task_waits.c.parent_submission == task_submissions.c.id)
+        .where(task_waits.c.submission == id, task_waits.c.kind == "task")
+    )
+    return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
+
+
+def _last(
+    tx: sa.Connection, asked: Submission, row: ownership.TaskRow, now: datetime
+) -> tuple[Submission | None, Submission | None]:
+    """The submission that had the task last, if another one would share its run, or its next one.
+
+    Returns:
+        it, if its run ended since ``asked`` was last looked at, which was ready for it: which only
+        waited for a place, or was not looked at yet; and it, if it is about to be tried again.
+    """
+    if row.owner is not None or row.submission is None or row.submission == asked.id:
+        return None, None
+    last = submissions.by_id(tx, row.submission)
+    if last is None:
+        return None, None
+    if last.state is SubmissionState.RETRYING and last.next_check_at is not None:
+        # One whose location is away is not waited for.
+        return None, last if now <= last.next_check_at + LATE else None
+    if last.ended_at is None or last.ended_at <= asked.state_at:
+        return None, None
+    ready = asked.state is SubmissionState.SUBMITTED or _waits_for_place(tx, asked.id)
+    return last if ready else None, None
+
+
+def _waits_for_place(tx: sa.Connection, id: str) -> bool:
+    here = task_waits.c
+    query = sa.select(here.name).where(here.submission == id, here.kind == "batch")
+    return tx.execute(query).first() is not None
+
+
+def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -> int:
+    """How many tasks of a batch are being made, in all clusters, by somebody who is there.
+
+    The task ``besides`` is not counted: to take it over takes no other place.
+    """
+    here = task_submissions.c
+    query = (
+        sa.select(sa.func.count())
+        .select_from(task_submissions)
+        .join(tasks, (tasks.c.task == here.task) & (tasks.c.submission == here.id))
+        .where(is_live, here.batch == batch, here.state.in_(["acquired", "running"]))
+        .where(tasks.c.expires_at > now - _GONE, here.task != besides)
+    )
+    return int(tx.execute(query).scalar_one())

@@ -1,0 +1,133 @@
+"""Which data files the deletes of a delete file are for, in whatever form it has their paths."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.delete_index import partition_key
+from arctic_orchestration.lake.replacing.manifest_writing import REFERENCED_PLACE
+from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key
+from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
+
+#: The id that the specification reserves for the column with the paths of data files.
+_PATH_ID = 2147483546
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDelete:
+    """A delete file of a snapshot."""
+
+    file: DataFile
+    manifest: str
+    sequence_number: int
+    #: its spec has no partitions: deletes by value are for the whole table
+    everywhere: bool
+    partition: Hashable
+
+    @property
+    def path(self) -> str:
+        return self.file.file_path
+
+    @property
+    def is_position(self) -> bool:
+        return self.file.content == DataFileContent.POSITION_DELETES
+
+    def may_delete_by_value(self, partition: Hashable, sequence_number: int) -> bool:
+        """Whether an equality delete applies to equal rows of a data file."""
+        if sequence_number >= self.sequence_number:
+            return False
+        return self.everywhere or self.partition == partition
+
+
+def partition_of(file: DataFile) -> Hashable:
+    """Equal for files of one partition, and for these only."""
+    values = file.partition
+    return partition_key(file.spec_id, tuple(values[place] for place in range(len(values))))
+
+
+class Reach:
+    """Tells which data files position deletes name; each delete file is read once at most.
+
+    A file may be named in any form, see :mod:`~arctic_orchestration.lake.replacing.path_matching`.
+    """
+
+    def __init__(self, io: FileIO, known: str) -> None:
+        """``known`` is the path of a file that can be read if the storage answers."""
+        self._io = io
+        self._known = known
+        self._named: dict[str, frozenset[str] | None] = {}
+        self._only: dict[str, str | None] = {}
+        self._keys: dict[str, frozenset[str]] = {}
+
+    def only(self, file: DataFile) -> str | None:
+        """The key of the one data file of the deletes, if the manifest says that there is one."""
+        if file.file_path not in self._only:
+            path = _only_path(file)
+            self._only[file.file_path] = None if path is None else file_key(path)
+        return self._only[file.file_path]
+
+    def names(self, file: DataFile, path: str) -> bool:
+        """Whether the deletes are for a data file, or that cannot be told.
+
+        Errors:
+            LakeError: the storage does not answer.
+        """
+        if (only := self.only(file)) is not None:
+            return only == file_key(path)
+        if not PathBounds.of(*_bounds(file)).may_hold(path):
+            return False
+        named = self.named(file)
+        if named is None:
+            return True
+        if file.file_path not in self._keys:
+            self._keys[file.file_path] = frozenset(map(file_key, named))
+        return file_key(path) in self._keys[file.file_path]
+
+    def named(self, file: DataFile) -> frozenset[str] | None:
+        """All data files that the deletes are for, as they write them; None: it cannot be told.
+
+        Errors:
+            LakeError: the storage does not answer.
+        """
+        if (only := _only_path(file)) is not None:
+            return frozenset({only})
+        if file.file_path not in self._named:
+            self._named[file.file_path] = self._read(file)
+        return self._named[file.file_path]
+
+    def _read(self, file: DataFile) -> frozenset[str] | None:
+        if file.file_format != FileFormat.PARQUET:
+            return None
+        path = file.file_path
+        found: set[str] = set()
+        try:
+            with self._io.new_input(path).open() as stream:
+                batches = pq.ParquetFile(stream).iter_batches(columns=["file_path"])
+                for batch in batches:
+                    found.update(pc.unique(batch.column("file_path")).to_pylist())
+        except (KeyError, pa.ArrowInvalid):
+            return None
+        except OSError as error:
+            if why_unreadable(self._io, path, error, others=(self._known,)) is Why.STORAGE:
+                raise LakeError(f"{path} cannot be read: {error}") from error
+            return None
+        return frozenset(found)
+
+
+def _only_path(file: DataFile) -> str | None:
+    """The one data file of the deletes, if the manifest says that there is one."""
+    if referenced := file[REFERENCED_PLACE]:
+        return str(referenced)
+    lower, upper = _bounds(file)
+    return lower.decode() if lower is not None and lower == upper else None
+
+
+def _bounds(file: DataFile) -> tuple[bytes | None, bytes | None]:
+    """The smallest and greatest path, both perhaps cut off, in a way that keeps the order."""
+    return (file.lower_bounds or {}).get(_PATH_ID), (file.upper_bounds or {}).get(_PATH_ID)

@@ -1,0 +1,132 @@
+"""A channel at work: it sends in a thread of its own, within its limit."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from arctic_orchestration.notifications.channels import Channel, Limit
+from arctic_orchestration.notifications.messages import Message, Sender, messages_of
+from arctic_orchestration.notifications.outbox import StoredNotice
+from arctic_orchestration.quantities import format_duration
+
+
+class SentMessages:
+    """When a channel was asked to send, as far back as its limit looks."""
+
+    def __init__(self, limit: Limit, before: Sequence[datetime] = ()) -> None:
+        self._limit = limit
+        self._at: deque[datetime] = deque(before)
+
+    def allowed(self, now: datetime) -> int:
+        """How many messages may be sent now."""
+        while self._at and self._at[0] <= now - self._limit.per:
+            self._at.popleft()
+        return max(self._limit.count - len(self._at), 0)
+
+    def note(self, now: datetime) -> None:
+        """One more message is sent."""
+        self._at.append(now)
+
+    def opens_at(self, now: datetime) -> datetime:
+        """When there is room for another message."""
+        return now if self.allowed(now) else self._at[0] + self._limit.per
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What became of the notices that one channel was to tell."""
+
+    sent: list[StoredNotice] = field(default_factory=list)
+    #: sent as well, but as a number in the message of another notice
+    counted: list[StoredNotice] = field(default_factory=list)
+    #: with the problem
+    failed: list[tuple[StoredNotice, str]] = field(default_factory=list)
+    #: with the moment at which to ask again
+    postponed: list[tuple[StoredNotice, datetime]] = field(default_factory=list)
+
+
+class Delivery:
+    """The messages of one channel in one round, on their way."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        #: the problem of each message that was answered for; none: it was sent
+        self.answers: list[str | None] = []
+        self.begun = 0
+        self.stopped = threading.Event()
+        self.done = threading.Event()
+
+    def outcome(self, give_up_at: float, patience: timedelta, now: datetime) -> Outcome:
+        """What became of it by ``give_up_at``, a moment of the monotonic clock."""
+        self.done.wait(max(give_up_at - time.monotonic(), 0))
+        self.stopped.set()
+        answers, begun = list(self.answers), self.begun
+        outcome = Outcome()
+        for index, message in enumerate(self.messages):
+            if index < len(answers):
+                problem = answers[index]
+            elif index < begun:
+                problem = f"no answer within {format_duration(patience)}"
+            else:
+                outcome.postponed += [(notice, now) for notice in message.notices]
+                continue
+            if problem is None:
+                outcome.sent.append(message.told)
+                outcome.counted += message.held_back
+            else:
+                outcome.failed += [(notice, problem) for notice in message.notices]
+        return outcome
+
+
+class Outlet:
+    """A channel, what it has sent, and the thread in which it sends."""
+
+    def __init__(self, channel: Channel, sender: Sender, before: Sequence[datetime] = ()) -> None:
+        """``before`` are the moments at which messages were sent by earlier processes."""
+        self.channel = channel
+        self._sender = sender
+        self._sent = SentMessages(channel.limit, before)
+        self._thread: threading.Thread | None = None
+
+    def wanted(self, notices: Sequence[StoredNotice]) -> list[StoredNotice]:
+        """Those its people are to be told of, and were not."""
+        name = self.channel.name
+        return [n for n in notices if self.channel.wants(n) and name not in n.sent_to]
+
+    def begin(
+        self, wanted: Sequence[StoredNotice], place: str, now: datetime
+    ) -> Delivery | Outcome:
+        """Begins to send, in the background; or says why it does not."""
+        if self._thread is not None and self._thread.is_alive():
+            problem = "it has not answered to an earlier message yet"
+            return Outcome(failed=[(notice, problem) for notice in wanted])
+        messages = messages_of(wanted, self._sent.allowed(now))
+        if not messages:
+            opens_at = self._sent.opens_at(now)
+            return Outcome(postponed=[(notice, opens_at) for notice in wanted])
+        delivery = Delivery(messages)
+        for _ in messages:
+            self._sent.note(now)
+        self._thread = threading.Thread(
+            target=self._send,
+            args=(delivery, place),
+            name=f"arctic-notices-{self.channel.name}",
+            daemon=True,
+        )
+        self._thread.start()
+        return delivery
+
+    def _send(self, delivery: Delivery, place: str) -> None:
+        for message in delivery.messages:
+            if delivery.stopped.is_set():
+                break
+            delivery.begun += 1
+            try:
+                self._sender.send(message, place)
+                delivery.answers.append(None)
+            except Exception as error:
+                delivery.answers.append(str(error) or repr(error))
+        delivery.done.set()

@@ -1,0 +1,171 @@
+"""Who is told what: the YAML file that ``ARCTIC_NOTIFICATIONS`` names.
+
+::
+
+    channels:
+    - url: mailto://robot:${MAIL_PASSWORD}@example.org?to=ops@example.org   # a URL of apprise
+      events: [job_timed_out, run_failed]     # all, unless it says otherwise
+      tags: {team: ops}                       # tags the schedule must have; none: any schedule
+      limit: {count: 10, per: 1h}             # messages in any span of that length
+    - url: json://hooks.example.org/arctic
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.notifications.outbox import Notice, StoredNotice
+from arctic_orchestration.quantities import Duration
+from arctic_orchestration.specification import Specification
+from arctic_orchestration.yaml_file import load
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Limit(Specification):
+    """At most ``count`` messages in any span of the length ``per``."""
+
+    count: int = Field(default=10, strict=True, ge=1, le=10_000)
+    per: Duration = timedelta(hours=1)
+
+    @field_validator("per")
+    @classmethod
+    def _some_time(cls, value: timedelta) -> timedelta:
+        if not value:
+            raise ValueError("a duration above zero")
+        return value
+
+
+class Channel(Specification):
+    """One way to tell somebody."""
+
+    #: as it is written, with the names of environment variables in place of secrets
+    url: str = Field(repr=False)
+    events: tuple[Notice, ...] = tuple(Notice)
+    tags: Mapping[str, str] = Field(default_factory=dict)
+    limit: Limit = Limit()
+    _address: str = PrivateAttr(default="")
+
+    @field_validator("events", mode="before")
+    @classmethod
+    def _known_events(cls, value: Any) -> Any:
+        if not isinstance(value, (list, tuple)) or not value:
+            raise ValueError(f"a list of {', '.join(Notice)}")
+        for event in value:
+            if event not in set(Notice):
+                raise ValueError(f"a list of {', '.join(Notice)}")
+        return value
+
+    @property
+    def name(self) -> str:
+        """What it is called in the database and in logs; its secrets cannot be read from it."""
+        digest = hashlib.sha256(self.model_dump_json(exclude={"limit"}).encode()).hexdigest()
+        return f"{scheme(self.url)}-{digest[:12]}"
+
+    @property
+    def address(self) -> str:
+        """The URL with its variables replaced."""
+        return self._address or self.url
+
+    def wants(self, notice: StoredNotice) -> bool:
+        """Whether its people are to be told."""
+        return notice.event in self.events and all(
+            notice.tags.get(key) == value for key, value in self.tags.items()
+        )
+
+    def addressed(self, environment: Mapping[str, str]) -> "Channel":
+        """This channel with the variables of its URL replaced.
+
+        Errors:
+            InvalidInput: a variable that is not set.
+        """
+        for name in _VARIABLE.findall(self.url):
+            if name not in environment:
+                raise InvalidInput("url", f"${{{name}}}", "an environment variable that is set")
+        found = self.model_copy()
+        found._address = _VARIABLE.sub(lambda match: environment[match[1]], self.url)
+        return found
+
+
+class Channels(Specification):
+    """The whole file."""
+
+    channels: tuple[Channel, ...]
+
+
+def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Channel, ...]:
+    """Reads the file, and asks apprise about each URL.
+
+    Errors:
+        InvalidInput: there is no such file, or it is no YAML.
+        InvalidDefinition: names each field, with the secrets of URLs left out.
+    """
+    import apprise
+
+    environment = os.environ if environment is None else environment
+    form = _form(path)
+    try:
+        written = Channels.parse(form)
+    except InvalidDefinition as error:
+        raise InvalidDefinition([_without_secrets(one) for one in error.problems]) from None
+    found: list[Channel] = []
+    problems: list[InvalidInput] = []
+    for index, channel in enumerate(written.channels):
+        field = f"channels[{index}].url"
+        try:
+            addressed = channel.addressed(environment)
+        except InvalidInput as error:
+            problems.append(InvalidInput(field, error.value, error.expected))
+            continue
+        if apprise.Apprise.instantiate(addressed.address) is None:
+            shown = f"{scheme(channel.url)}://…"
+            problems.append(InvalidInput(field, shown, "a URL that apprise knows"))
+        elif channel.name in {other.name for other in found}:
+            shown = f"{scheme(channel.url)}://…"
+            problems.append(InvalidInput(field, shown, "a channel that is not listed twice"))
+        found.append(addressed)
+    if problems:
+        raise InvalidDefinition(problems)
+    return tuple(found)
+
+
+def _form(path: Path) -> object:
+    """What the file holds; without what the reader quotes from it, which may be a secret.
+
+    Errors:
+        InvalidInput: there is no such file, it is no YAML, or aliases make it too large.
+    """
+    try:
+        return load(path.read_text(encoding="utf-8"), name="file")
+    except InvalidInput as error:
+        line = re.match(r"file:([0-9]+)", error.field)
+        large = error.expected if error.expected.startswith("at most") else "it is no YAML"
+        problem = f"{large} (line {line[1]})" if line else large
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        problem = "it is no text in UTF-8"
+    raise InvalidInput("ARCTIC_NOTIFICATIONS", str(path), f"a readable YAML file; {problem}")
+
+
+def scheme(url: str) -> str:
+    """What stands before the ``://`` of a URL."""
+    match = _SCHEME.match(url)
+    return match[1].lower() if match else "?"
+
+
+def _without_secrets(problem: InvalidInput) -> InvalidInput:
+    value = problem.value
+    if isinstance(value, (Mapping, list, tuple)):
+        value = f"a {type(value).__name__}"
+    elif isinstance(value, str) and (problem.field.endswith("url") or "://" in value):
+        value = f"{scheme(value)}://…"
+    return InvalidInput(problem.field, value, problem.expected)

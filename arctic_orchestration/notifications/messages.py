@@ -1,0 +1,131 @@
+"""What people read, and how apprise is asked to send it."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from arctic_orchestration.notifications.outbox import Notice, StoredNotice
+
+_TITLES = {
+    Notice.JOB_DISCARDED: "job discarded",
+    Notice.JOB_TIMED_OUT: "job timed out",
+    Notice.LAUNCH_FAILED: "launch failed",
+    Notice.RUN_FAILED: "run failed",
+    Notice.RUN_CANCELED: "run canceled",
+    Notice.PARENTS_STALE: "parents not fresh",
+    Notice.QUARANTINED: "quarantined",
+    Notice.SKIPPED: "skipped",
+}
+_FAILURES = {
+    Notice.LAUNCH_FAILED,
+    Notice.RUN_FAILED,
+    Notice.PARENTS_STALE,
+    Notice.QUARANTINED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message to one channel: the notice it tells, and those that it only counts."""
+
+    told: StoredNotice
+    held_back: tuple[StoredNotice, ...] = ()
+
+    @property
+    def notices(self) -> tuple[StoredNotice, ...]:
+        """All that need not be told again once it is sent."""
+        return self.told, *self.held_back
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it tells of something that failed, rather than of something left out."""
+        return any(notice.event in _FAILURES for notice in self.notices)
+
+    def title(self) -> str:
+        """One line."""
+        return f"{self.told.schedule}: {_TITLES[self.told.event]}"
+
+    def body(self, place: str) -> str:
+        """The rest; ``place`` is the cluster and code location it is about."""
+        notice = self.told
+        lines = [notice.reason, "", f"at {notice.at:%Y-%m-%d %H:%M:%S} UTC in {place}"]
+        if notice.job_id:
+            lines.append(f"job {notice.job_id}")
+        if notice.tags:
+            pairs = sorted(notice.tags.items())
+            lines.append("tags " + ", ".join(f"{key}={value}" for key, value in pairs))
+        if self.held_back:
+            kinds = Counter(notice.event.value for notice in self.held_back)
+            parts = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+            lines += ["", f"and {len(self.held_back)} more were held back ({parts})"]
+        return "\n".join(lines)
+
+
+def messages_of(wanted: Sequence[StoredNotice], allowed: int) -> list[Message]:
+    """The messages that tell of all of ``wanted`` in at most ``allowed``; of none, if that is 0."""
+    if allowed <= 0:
+        return []
+    messages = [Message(told=notice) for notice in wanted[:allowed]]
+    if len(wanted) > allowed:
+        messages[-1] = Message(told=wanted[allowed - 1], held_back=tuple(wanted[allowed:]))
+    return messages
+
+
+class SendFailed(Exception):
+    """A channel did not take a message; the text says why."""
+
+
+class Sender(Protocol):
+    """What takes messages."""
+
+    def send(self, message: Message, place: str) -> None:
+        """Sends, and returns when the channel has the message.
+
+        Errors:
+            Exception: any; it did not.
+        """
+        ...
+
+
+class AppriseSender:
+    """A channel that apprise knows how to reach."""
+
+    def __init__(self, address: str) -> None:
+        import apprise
+
+        self._service = apprise.Apprise.instantiate(address)
+        self._failure = apprise.NotifyType.FAILURE
+        self._warning = apprise.NotifyType.WARNING
+
+    def send(self, message: Message, place: str) -> None:
+        if self._service is None:
+            raise SendFailed("apprise does not know its URL")
+        remarks = _Remarks()
+        log = logging.getLogger("apprise")
+        log.addHandler(remarks)
+        try:
+            taken = self._service.notify(
+                body=message.body(place),
+                title=message.title(),
+                notify_type=self._failure if message.is_failure else self._warning,
+            )
+        finally:
+            log.removeHandler(remarks)
+        if not taken:
+            raise SendFailed("; ".join(remarks.texts) or "apprise could not send it")
+
+
+class _Remarks(logging.Handler):
+    """What apprise logs in this thread: its answer is only yes or no."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.WARNING)
+        self._thread = threading.get_ident()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread and len(self.texts) < 3:
+            self.texts.append(record.getMessage()[:300])

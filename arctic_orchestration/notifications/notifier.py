@@ -1,0 +1,197 @@
+"""The notifier: sends what is in the outbox, beside the ticks and never in them.
+
+A daemon thread of the process wakes after each tick. What is due is claimed in one short
+transaction; then each channel sends in a thread of its own, so that one that hangs delays neither
+the engine nor the others; then one transaction notes who was told. A channel that failed is
+asked again for what it has not taken, the others are not.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.channel_worker import Delivery, Outcome, Outlet
+from arctic_orchestration.notifications.channels import Channel, read_channels
+from arctic_orchestration.notifications.messages import AppriseSender, Sender
+from arctic_orchestration.notifications.outbox import StoredNotice
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
+
+_log = logging.getLogger(__name__)
+#: so many that a flood is told of in few messages
+_CLAIMED_AT_ONCE = 1_000
+#: how long one round waits for its channels; well within the lease of what they send
+_PATIENCE = timedelta(minutes=2)
+
+
+def reach(channel: Channel) -> Sender:
+    """The sender of a channel: apprise."""
+    return AppriseSender(channel.address)
+
+
+class Notifier:
+    """Sends the notices of one code location.
+
+    Args:
+        path: the YAML file of channels; read again when it changes. A file that is wrong stops
+            nothing: :attr:`problem` says what is wrong, and notices wait for a better one.
+        clock: tells the moment at which the background thread sends.
+        reach: makes the sender of a channel.
+        patience: how long a round waits for a channel that does not answer.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        cluster: str,
+        location: str,
+        path: Path,
+        clock: Callable[[], datetime],
+        reach: Callable[[Channel], Sender] = reach,
+        patience: timedelta = _PATIENCE,
+    ) -> None:
+        self._database = database
+        self._cluster = cluster
+        self._location = location
+        self._path = path
+        self._clock = clock
+        self._reach = reach
+        self._patience = patience
+        self._outlets: list[Outlet] = []
+        self._read: tuple[int, int] | str | None = None
+        self._work = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        #: why people are not told, if something is wrong with the file or the database
+        self.problem: str | None = None
+
+    def wake(self) -> None:
+        """Has the background thread look for something to send; returns at once."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="arctic-notices", daemon=True)
+            self._thread.start()
+        self._work.set()
+
+    def close(self) -> None:
+        """Ends the background thread after its round, which is not waited for."""
+        self._closed = True
+        self._work.set()
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._closed:
+                return
+            try:
+                self.send_due(self._clock())
+            except Exception as error:
+                # The next tick wakes it again; what was claimed is due after its lease.
+                _log.warning("notices could not be sent: %s", error)
+
+    def send_due(self, now: datetime) -> int:
+        """Sends what is due; returns how many notices nobody is left to be told of.
+
+        Returns once each channel has answered, or its patience is over.
+
+        Errors:
+            DatabaseUnavailable: what was sent meanwhile is sent again.
+        """
+        with self._database.read() as tx:
+            location_id = self._location_id(tx)
+            if location_id is None:
+                return 0
+            self._configure(tx, location_id, now)
+            if not self._outlets or not outbox.due(tx, location_id, now):
+                return 0
+        with self._database.begin() as tx:
+            claimed = outbox.claim(tx, location_id, now, _CLAIMED_AT_ONCE)
+        return self._note(claimed, self._send(claimed, now), now)
+
+    def _send(self, claimed: Sequence[StoredNotice], now: datetime) -> dict[str, Outcome]:
+        """What became of the notices, by the name of the channel."""
+        place = f"{self._cluster}/{self._location}"
+        begun: dict[str, Delivery | Outcome] = {}
+        for outlet in self._outlets:
+            wanted = outlet.wanted(claimed)
+            if wanted:
+                begun[outlet.channel.name] = outlet.begin(wanted, place, now)
+        give_up_at = time.monotonic() + self._patience.total_seconds()
+        return {
+            name: found.outcome(give_up_at, self._patience, now)
+            if isinstance(found, Delivery)
+            else found
+            for name, found in begun.items()
+        }
+
+    def _note(
+        self, claimed: Sequence[StoredNotice], outcomes: dict[str, Outcome], now: datetime
+    ) -> int:
+        sent_to = {notice.id: dict(notice.sent_to) for notice in claimed}
+        problems: dict[int, list[str]] = defaultdict(list)
+        again: dict[int, datetime] = {}
+        for name, outcome in outcomes.items():
+            for notice in outcome.sent:
+                sent_to[notice.id][name] = now
+            for notice in outcome.counted:
+                sent_to[notice.id][name] = None
+            for notice, problem in outcome.failed:
+                problems[notice.id].append(f"{name}: {problem}")
+            for notice, at in outcome.postponed:
+                again[notice.id] = min(at, again.get(notice.id, at))
+        left = problems.keys() | again.keys()
+        done = {id: told for id, told in sent_to.items() if id not in left}
+        with self._database.begin() as tx:
+            outbox.sent(tx, done)
+            for notice in claimed:
+                told = sent_to[notice.id]
+                if notice.id in problems:
+                    problem = "; ".join(problems[notice.id])
+                    if not outbox.failed(tx, notice, told, problem, now):
+                        _log.warning("notice %s is given up: %s", notice.id, problem)
+                elif notice.id in again:
+                    outbox.postponed(tx, notice, told, again[notice.id])
+        return len(done)
+
+    def _configure(self, tx: sa.Connection, location_id: int, now: datetime) -> None:
+        """Reads the channels if the file is another than the one that was read."""
+        try:
+            status = self._path.stat()
+            found: tuple[int, int] | str = (status.st_mtime_ns, status.st_size)
+        except OSError as error:
+            found = str(error)
+        if found == self._read:
+            return
+        self._read = found
+        # What has not changed keeps what it knows of its limit.
+        known, self._outlets = self._outlets, []
+        try:
+            channels = read_channels(self._path)
+        except InvalidInput as error:
+            self.problem = f"notifications are off: {error}"
+            _log.warning(self.problem)
+            return
+        self.problem = None
+        for channel in channels:
+            kept = next((outlet for outlet in known if outlet.channel == channel), None)
+            if kept is None:
+                # Code servers come and go; what the last one sent counts.
+                sent = outbox.messages_since(tx, location_id, now - channel.limit.per)
+                before = sent.get(channel.name, ())
+                kept = Outlet(channel, self._reach(channel), before)
+            self._outlets.append(kept)
+
+    def _location_id(self, tx: sa.Connection) -> int | None:
+        query = sa.select(locations.c.id).where(
+            locations.c.cluster == self._cluster, locations.c.name == self._location
+        )
+        return tx.execute(query).scalar()

@@ -1,0 +1,250 @@
+"""Opens the run queue for a command: Dagster's instance, its rules, and what the daemon noted.
+
+Dagster is imported when a queue is opened, so that other commands do not wait for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.state import state_database
+from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.run_queue import levels, pauses, waits
+from arctic_orchestration.run_queue.census import QueuedRun
+from arctic_orchestration.run_queue.explanation import Outlook
+from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import take_census
+from arctic_orchestration.run_queue.plan import HELD_BY_DAGSTER
+from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.run_queue.tags import PRIORITY
+from arctic_orchestration.run_queue.waits import LastPass
+from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+    from dagster._core.storage.dagster_run import RunRecord
+
+    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+
+#: the shortest beginning of a run's id that is taken for one
+SHORTEST_PART = 4
+#: A pass is noted every 30 s; a daemon that noted none for so long does not run.
+SILENT = timedelta(minutes=1)
+START_DAEMON = "start it: dagster-daemon run, or dagster dev"
+#: how many ids a message lists
+_LISTED = 8
+
+
+class Ruled(Protocol):
+    """A run coordinator that has rules."""
+
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def stock_limits(self) -> list[dict[str, Any]]: ...
+    @property
+    def max_concurrent_runs(self) -> int: ...
+    @property
+    def dequeue_interval_seconds(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """The run queue of one Dagster instance."""
+
+    instance: "DagsterInstance"
+    coordinator: Ruled
+    runs: "QueuedRuns"
+    database: Database
+    cluster: str
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of ``dagster.yaml``."""
+        return self.coordinator.rules
+
+    def last_pass(self) -> LastPass | None:
+        """The last pass of the daemon; none: there was none."""
+        with self.database.read() as tx:
+            return waits.last_pass(tx, self.cluster)
+
+    def outlook(self, now: datetime) -> Outlook:
+        """The queue as the next pass would find it now."""
+        with self.database.read() as tx:
+            paused = pauses.in_force(self.rules, pauses.said(tx, self.cluster))
+            told = waits.told_runs(tx, self.cluster)
+            wishes = levels.asked(tx, self.cluster)
+        stock = self.coordinator.stock_limits
+        heeded = frozenset(limit["key"] for limit in stock)
+        census = take_census(self.runs, self.rules, heeded, now)
+        gates = Gates(
+            rules=self.rules,
+            census=replace(census, queued=self._with_levels(census.queued, wishes)),
+            paused=paused,
+            windows=OpenWindows(),
+            now=now,
+            stock=stock,
+        )
+        return Outlook(
+            gates,
+            max_concurrent_runs=self.coordinator.max_concurrent_runs,
+            passed_over=[run for run, gate in told.items() if gate == HELD_BY_DAGSTER],
+        )
+
+    def _with_levels(
+        self, queued: Sequence[QueuedRun], wishes: Sequence[levels.Wish]
+    ) -> Sequence[QueuedRun]:
+        """Runs with the levels that the next pass will give them."""
+        asked = {wish.run_id: wish.level for wish in wishes}
+        records = self.records([run.run_id for run in queued if run.run_id in asked])
+        made_at = {record.dagster_run.run_id: record.create_timestamp for record in records}
+        runs = []
+        for run in queued:
+            if run.run_id in made_at:
+                level, at = asked[run.run_id], made_at[run.run_id]
+                tags = levels.tags_of(level, run.tags, at, self.rules)
+                number = int(tags[PRIORITY])
+                run = replace(run, tags={**run.tags, **tags}, priority=number)
+            runs.append(run)
+        return runs
+
+    def record(self, part: str) -> "RunRecord":
+        """The run that an id, or the beginning of one, stands for.
+
+        Runs that wait or are in progress come before those that ended: with many of these, some
+        will begin alike.
+
+        Errors:
+            InvalidInput: it is too short, or several runs begin with it.
+            NotFound: there is no such run.
+        """
+        wanted = part.strip()
+        whole = self.records([wanted])
+        if whole:
+            return whole[0]
+        if len(wanted) < SHORTEST_PART:
+            expected = f"a run's id, or the first {SHORTEST_PART} or more characters of it"
+            raise InvalidInput("RUN", part, expected)
+        found: Sequence[str] = self.runs.ids_like(wanted)
+        if not found:
+            ids = self.instance.run_storage.get_run_ids()
+            found = [run_id for run_id in ids if run_id.startswith(wanted)]
+        if not found:
+            raise NotFound(f"Dagster has no run {part} (see: arctic runs list)")
+        if len(found) > 1:
+            shown = ", ".join(found[:_LISTED]) + (" and more" if len(found) > _LISTED else "")
+            expected = f"more of an id; several runs begin with it: {shown}"
+            raise InvalidInput("RUN", part, expected)
+        records = self.records(found)
+        if not records:
+            raise NotFound(f"run {found[0]} was deleted just now")
+        return records[0]
+
+    def records(self, run_ids: Sequence[str]) -> "Sequence[RunRecord]":
+        """The runs with these ids, in no order; those that are not there are left out."""
+        from dagster import RunsFilter
+
+        # To Dagster, no ids are all.
+        if not run_ids:
+            return []
+        return self.instance.get_run_records(RunsFilter(run_ids=list(run_ids)))
+
+
+@contextmanager
+def opened_queue() -> Iterator[Opened]:
+    """The run queue of the Dagster instance that ``DAGSTER_HOME`` names.
+
+    Errors:
+        ConfigurationError: there is no instance, its run coordinator has no rules, or there is
+            no state database yet.
+        InvalidInput: a setting, or a rule of ``dagster.yaml``, cannot be used.
+    """
+    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+
+    with _instance() as instance:
+        coordinator = ruled_coordinator(instance)
+        settings = Settings.from_environment()
+        database = state_database(settings, made_by="Dagster's daemon")
+        runs = QueuedRuns(instance)
+        try:
+            yield Opened(
+                instance=instance,
+                coordinator=coordinator,
+                runs=runs,
+                database=database,
+                cluster=settings.cluster,
+            )
+        finally:
+            runs.close()
+            database.close()
+
+
+def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
+    """The run coordinator of an instance.
+
+    Errors:
+        ConfigurationError: it is another one than ours, or cannot be made.
+        InvalidInput: a rule of ``dagster.yaml`` cannot be used.
+    """
+    try:
+        coordinator = instance.run_coordinator
+    except ArcticError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"dagster.yaml: run_coordinator: {told_by_dagster(error)}"
+        ) from error
+    if not isinstance(getattr(coordinator, "rules", None), Rules):
+        raise ConfigurationError(
+            f"The run coordinator is {type(coordinator).__name__}, which has no queues and no "
+            "rules. In dagster.yaml:\n"
+            "  run_coordinator:\n"
+            "    module: arctic_orchestration.coordinator\n"
+            "    class: ArcticRunCoordinator\n"
+            "    config: {queues: {...}, groups: {...}}"
+        )
+    return cast(Ruled, coordinator)
+
+
+def daemon_trouble(
+    coordinator: Ruled, last: LastPass | None, now: datetime
+) -> tuple[str, str] | None:
+    """What is wrong with the daemon's passes, and what to do about it; none: nothing is."""
+    if coordinator.rules.are_none:
+        # Without rules there is nothing to work out, and no pass is noted.
+        return None
+    if last is None:
+        return "the daemon never went through the queue", START_DAEMON
+    if now - last.at > max(SILENT, 3 * timedelta(seconds=coordinator.dequeue_interval_seconds)):
+        return f"the daemon went through the queue last at {format_moment(last.at)}", START_DAEMON
+    if last.problem is not None:
+        return f"the daemon has trouble: {last.problem}", "see the daemon's log"
+    return None
+
+
+@contextmanager
+def _instance() -> "Iterator[DagsterInstance]":
+    from dagster import DagsterInstance
+    from dagster._core.errors import DagsterHomeNotSetError
+
+    try:
+        instance = DagsterInstance.get()
+    except DagsterHomeNotSetError:
+        raise ConfigurationError(
+            "DAGSTER_HOME is not set: set it to the folder that holds dagster.yaml"
+        ) from None
+    except Exception as error:
+        raise ConfigurationError(f"Dagster's instance: {told_by_dagster(error)}") from error
+    with instance:
+        yield instance
+
+
+def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:
+    """When a run was queued: as its tags say it, else when it was made."""
+    return queued_at or record.create_timestamp

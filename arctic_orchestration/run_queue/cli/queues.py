@@ -1,0 +1,255 @@
+"""``arctic queues``: the rules of the run queue as they are now, and pausing what they name."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import actor
+from arctic_orchestration.console.display import Rows, console, counted, print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.quantities import format_moment, iso
+from arctic_orchestration.run_queue import pauses
+from arctic_orchestration.run_queue.cli.context import daemon_trouble, opened_queue
+from arctic_orchestration.run_queue.cli.runs import print_trouble
+from arctic_orchestration.run_queue.overview import GroupNow, Overview, QueueNow, overview
+from arctic_orchestration.run_queue.pauses import Pausable, Pause
+from arctic_orchestration.state import audit
+
+app = typer.Typer(no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As it stands in dagster.yaml.")]
+GroupOption = Annotated[bool, typer.Option("--group", help="NAME is a group, not a queue.")]
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """Queues, groups and the other rules: what is in progress, what waits, what is shut."""
+    with opened_queue() as queue:
+        now = utc_now()
+        outlook = queue.outlook(now)
+        seen = overview(outlook)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
+    active = len(outlook.gates.census.active)
+    if as_json:
+        print_json(
+            {
+                "waiting": len(outlook.order),
+                "in_progress": active,
+                "max_concurrent_runs": outlook.limit,
+                **_json(seen),
+            }
+        )
+        return
+    print_trouble(trouble)
+    if not (seen.queues or seen.groups or seen.rules):
+        console().print("dagster.yaml has no queues, groups or other rules for runs")
+        return
+    _print_queues(seen, active, outlook.limit)
+    _print_groups(seen.groups)
+    _print_rules(seen)
+
+
+@app.command()
+def pause(
+    name: NameArgument,
+    group: GroupOption = False,
+    reason: Annotated[str, typer.Option(help="Why; people who look at a run read it.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Starts no more runs of a queue or group; those in progress go on."""
+    _say(_kind(group), name, True, reason, as_json)
+
+
+@app.command()
+def resume(name: NameArgument, group: GroupOption = False, as_json: JsonOption = False) -> None:
+    """Starts runs of a queue or group again, also of one that dagster.yaml has as paused."""
+    _say(_kind(group), name, False, "", as_json)
+
+
+def _kind(group: bool) -> Pausable:
+    return Pausable.GROUP if group else Pausable.QUEUE
+
+
+def _say(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) -> None:
+    with opened_queue() as queue:
+        pauses.check_known(queue.rules, kind, name)
+        now = utc_now()
+        with queue.database.begin() as tx:
+            before = pauses.in_force(queue.rules, pauses.said(tx, queue.cluster)).get((kind, name))
+            changed = (before is not None) != paused
+            by = actor(queue.cluster)
+            if changed and paused:
+                pauses.pause(tx, queue.cluster, kind, name, reason, now, actor=by.name)
+            elif changed:
+                configured = kind is Pausable.QUEUE and queue.rules.queues[name].paused
+                pauses.resume(
+                    tx, queue.cluster, kind, name, now, configured_as_paused=configured,
+                    actor=by.name,
+                )  # fmt: skip
+            if changed:
+                action = "pause" if paused else "resume"
+                audit.record(tx, by, "queues", action, name, kind=kind.value, reason=reason)
+        seen = overview(queue.outlook(now))
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
+    lines: list[QueueNow | GroupNow] = [*(seen.groups if kind is Pausable.GROUP else seen.queues)]
+    line = next(line for line in lines if line.name == name)
+    if as_json:
+        print_json(
+            {
+                kind.value: name,
+                "paused": _pause_json(line.pause),
+                "changed": changed,
+                "waiting": line.waiting,
+                "in_progress": line.in_progress,
+            }
+        )
+        return
+    out = console()
+    if not changed and before is not None:
+        out.print(escape(f"{before.text} already; nothing was changed"))
+    elif not changed:
+        out.print(escape(f"{kind} {name} is not paused; nothing was changed"))
+    elif paused:
+        out.print(escape(f"{kind} {name} is paused: from the next pass on no run of it starts"))
+    else:
+        out.print(escape(f"{kind} {name} is not paused any more: its runs start from the next "
+                         "pass on"))  # fmt: skip
+    waits = "1 run waits" if line.waiting == 1 else f"{line.waiting or 'no'} runs wait"
+    goes_on = "1 run is" if line.in_progress == 1 else f"{line.in_progress or 'no'} runs are"
+    goes_on += " in progress"
+    if line.in_progress and line.pause is not None:
+        goes_on += " and goes on" if line.in_progress == 1 else " and go on"
+    out.print(f"{waits} in it, {goes_on}")
+    print_trouble(trouble)
+
+
+def _print_queues(seen: Overview, active: int, limit: int | None) -> None:
+    if not seen.queues:
+        return
+    slots = f"{active} in progress" if limit is None else f"{active} of {limit} slots in use"
+    shown = Rows(
+        f"{counted(len(seen.queues), 'queue')}, {slots}",
+        *("queue", "level", "share", "in progress", "waiting", "paused"),
+        text="paused",
+    )
+    for queue in seen.queues:
+        shown.add(
+            escape(queue.name),
+            str(queue.level),
+            f"{queue.share:g}",
+            str(queue.in_progress or ""),
+            str(queue.waiting or ""),
+            _pause_text(queue.pause),
+        )
+    shown.print()
+    if seen.in_no_queue:
+        waits = "1 run waits" if seen.in_no_queue == 1 else f"{seen.in_no_queue} runs wait"
+        console().print(f"[dim]{waits} in no queue: they were queued before there were queues[/]")
+
+
+def _print_groups(groups: Sequence[GroupNow]) -> None:
+    if not groups:
+        return
+    console().print()
+    shown = Rows(
+        counted(len(groups), "group"),
+        *("group", "limit", "in progress", "waiting", "paused"),
+        text="paused",
+    )
+    for group in groups:
+        shown.add(
+            escape(group.name),
+            _limits(group),
+            str(group.in_progress or ""),
+            str(group.waiting or ""),
+            _pause_text(group.pause),
+        )
+    shown.print()
+
+
+def _limits(group: GroupNow) -> str:
+    both = ((group.limit, "at once"), (group.limit_per_program, "a program"))
+    return ", ".join(f"{limit} {what}" for limit, what in both if limit is not None)
+
+
+def _print_rules(seen: Overview) -> None:
+    if not seen.rules:
+        return
+    console().print()
+    shown = Rows("windows, rates and intervals", "", "name", "rule", "waiting", "now", text="now")
+    for rule in seen.rules:
+        color = {True: "green", False: "yellow", None: "default"}[rule.is_open]
+        shown.add(
+            rule.kind.value,
+            escape(rule.name),
+            escape(rule.rule),
+            str(rule.waiting or ""),
+            f"[{color}]{escape(rule.state)}[/]",
+        )
+    shown.print()
+
+
+def _pause_text(pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    since = f"since {format_moment(pause.at)}" if pause.at else "in dagster.yaml"
+    because = f": {pause.reason}" if pause.reason else ""
+    by = f" by {pause.actor}" if pause.actor else ""
+    return f"[yellow]{escape(since + by + because)}[/]"
+
+
+def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
+    return (
+        None
+        if pause is None
+        else {
+            "since": iso(pause.at),
+            "reason": pause.reason,
+            "by": pause.actor,
+        }
+    )
+
+
+def _json(seen: Overview) -> dict[str, Any]:
+    """The rules for programs; its keys do not change."""
+    return {
+        "in_no_queue": seen.in_no_queue,
+        "queues": [
+            {
+                "queue": queue.name,
+                "level": queue.level,
+                "share": queue.share,
+                "may_use": queue.may_use,
+                "in_progress": queue.in_progress,
+                "waiting": queue.waiting,
+                "paused": _pause_json(queue.pause),
+            }
+            for queue in seen.queues
+        ],
+        "groups": [
+            {
+                "group": group.name,
+                "limit": group.limit,
+                "limit_per_program": group.limit_per_program,
+                "in_progress": group.in_progress,
+                "waiting": group.waiting,
+                "paused": _pause_json(group.pause),
+            }
+            for group in seen.groups
+        ],
+        "rules": [
+            {
+                "kind": rule.kind.value,
+                "name": rule.name,
+                "rule": rule.rule,
+                "open": rule.is_open,
+                "says": rule.state,
+                "until": iso(rule.until),
+                "waiting": rule.waiting,
+            }
+            for rule in seen.rules
+        ],
+    }

@@ -1,0 +1,218 @@
+"""``arctic runs``: what waits in Dagster's run queue, why, and what is to go first."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import actor
+from arctic_orchestration.console.display import Rows, console, moment, print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import InvalidInput, TransitionRefused
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.run_queue import levels
+from arctic_orchestration.run_queue import tags as tagging
+from arctic_orchestration.run_queue.census import QueuedRun
+from arctic_orchestration.run_queue.cli.context import Opened, daemon_trouble, opened_queue
+from arctic_orchestration.run_queue.cli.run_explanation import (
+    explanation_json,
+    print_explanation,
+    seen_run,
+)
+from arctic_orchestration.run_queue.cli.run_timing import timing
+from arctic_orchestration.run_queue.explanation import Outlook, level_of
+from arctic_orchestration.state import audit
+
+if TYPE_CHECKING:
+    from dagster._core.storage.dagster_run import RunRecord
+
+app = typer.Typer(no_args_is_help=True)
+app.command()(timing)
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's id, or at least 4 characters it begins with.")
+]
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Runs that wait, in the order in which they can start, and what holds each."""
+    with opened_queue() as queue:
+        now = utc_now()
+        last = queue.last_pass()
+        outlook = queue.outlook(now)
+        lines = _lines(queue, outlook, limit)
+        trouble = daemon_trouble(queue.coordinator, last, now)
+    waiting, active = len(outlook.order), len(outlook.gates.census.active)
+    more = waiting - len(lines)
+    if as_json:
+        print_json(
+            {
+                "waiting": waiting,
+                "in_progress": active,
+                "max_concurrent_runs": outlook.limit,
+                "last_pass": last and {"at": iso(last.at), "problem": last.problem},
+                "runs": [{**line, "queued_at": iso(line["queued_at"])} for line in lines],
+                "more": more,
+            }
+        )
+        return
+    print_trouble(trouble)
+    waits = "1 run waits" if waiting == 1 else f"{waiting or 'no'} runs wait"
+    slots = f"{active} in progress" if outlook.limit is None else (
+        f"{active} of {outlook.limit} slots in use"
+    )  # fmt: skip
+    if not lines:
+        console().print(f"{waits}, {slots}")
+        return
+    shown = Rows(f"{waits}, {slots}", "run", "job", "queue", "", "queued", "held by",
+                 text="held by")  # fmt: skip
+    for line in lines:
+        shown.add(
+            line["run_id"][:8] if console().is_terminal else line["run_id"],
+            escape(line["job"]),
+            escape(line["queue"] or ""),
+            "" if line["level"] is None else f"level {line['level']}",
+            moment(line["queued_at"]),
+            escape(line["held_by"]["reason"]) if line["held_by"]
+            else "[green]starts with the next pass[/]",
+        )  # fmt: skip
+    shown.print()
+    if more:
+        console().print(f"[dim]and {more} more: --limit {waiting}[/]")
+
+
+def _lines(queue: Opened, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
+    first = outlook.order[:limit]
+    untold = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
+    made_at = {
+        record.dagster_run.run_id: record.create_timestamp for record in queue.records(untold)
+    }
+    lines = []
+    for run in first:
+        wait = outlook.plan.waits.get(run.run_id)
+        queued_at = tagging.queued_at_of(run.tags) or made_at.get(run.run_id)
+        lines.append(
+            {
+                "run_id": run.run_id,
+                "job": run.job,
+                "place": outlook.places[run.run_id],
+                "queue": run.tags.get(tagging.QUEUE),
+                "level": level_of(run.tags, queue.rules),
+                "priority": run.priority,
+                "queued_at": queued_at,
+                "held_by": wait and {"gate": wait.gate, "reason": wait.reason},
+            }
+        )
+    return lines
+
+
+@app.command()
+def explain(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Why a run waits: each rule that it stands under, its place, its age, its slots."""
+    with opened_queue() as queue:
+        now = utc_now()
+        seen = seen_run(queue, queue.record(run), now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
+    if as_json:
+        print_json(explanation_json(seen))
+        return
+    if seen.queued is not None:
+        print_trouble(trouble)
+    print_explanation(seen, now)
+
+
+# A level may be negative; without this, -1 would be read as an option.
+@app.command(context_settings={"ignore_unknown_options": True})
+def prioritize(
+    run: RunArgument,
+    level: Annotated[
+        str, typer.Argument(metavar="LEVEL", help="A whole number, more is earlier; may be -1.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Gives a run that waits another level; what it has waited so far goes on to count."""
+    wanted = tagging.parse_level(level)
+    if wanted is None:
+        raise InvalidInput("LEVEL", level, tagging.LEVEL_EXPECTED)
+    with opened_queue() as queue:
+        record = queue.record(run)
+        _check_queued(record)
+        run_id = record.dagster_run.run_id
+        now = utc_now()
+        before = queue.outlook(now)
+        _ask(queue, record, wanted, now)
+        _check_queued(queue.record(run_id))
+        after = queue.outlook(now)
+        trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
+    was, then = (_standing(outlook, run_id) for outlook in (before, after))
+    if was is None or then is None:
+        raise TransitionRefused(f"run {run_id} left the queue just now")
+    place, waiting = after.places[run_id], len(after.order)
+    level_before = level_of(was.tags, queue.rules)
+    if as_json:
+        print_json(
+            {
+                "run_id": run_id,
+                "job": record.dagster_run.job_name,
+                "level": wanted,
+                "level_before": level_before,
+                "priority": then.priority,
+                "place": place,
+                "place_before": before.places[run_id],
+                "waiting": waiting,
+            }
+        )
+        return
+    out = console()
+    what = "level" if queue.rules.ages else "priority"
+    changed = "none of its own" if level_before is None else level_before
+    out.print(
+        f"run {run_id} of {escape(record.dagster_run.job_name)} gets {what} {wanted}, "
+        + ("as before" if level_before == wanted else f"before: {changed}")
+    )
+    moved = before.places[run_id]
+    out.print(
+        f"from the next pass on it is number {place} of {waiting} in the queue, "
+        + ("as before" if moved == place else f"before: {moved}")
+    )
+    print_trouble(trouble)
+
+
+def _ask(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
+    run = record.dagster_run
+    if queue.rules.are_none:
+        # There are no passes of ours then, which would write it.
+        tags = levels.tags_of(level, run.tags, record.create_timestamp, queue.rules)
+        queue.instance.add_run_tags(run.run_id, tags)
+    with queue.database.begin() as tx:
+        if not queue.rules.are_none:
+            levels.ask(tx, queue.cluster, run.run_id, level, now)
+        details = {"job": run.job_name, "level": level}
+        audit.record(tx, actor(queue.cluster), "runs", "prioritize", run.run_id, **details)
+
+
+def _standing(outlook: Outlook, run_id: str) -> QueuedRun | None:
+    place = outlook.places.get(run_id)
+    return None if place is None else outlook.order[place - 1]
+
+
+def _check_queued(record: "RunRecord") -> None:
+    status = record.dagster_run.status.value
+    if status != "QUEUED":
+        raise TransitionRefused(
+            f"run {record.dagster_run.run_id} does not wait in the queue any more: it is "
+            f"{status}. Only what waits has a level"
+        )
+
+
+def print_trouble(trouble: tuple[str, str] | None) -> None:
+    """Prints what is wrong with the daemon, if anything is."""
+    if trouble is not None:
+        found, advice = trouble
+        console().print(f"[yellow]{escape(found)}[/]; {advice}")

@@ -1,0 +1,168 @@
+"""``ArcticRunCoordinator``: the run queue of Dagster, under rules."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Self
+
+from dagster import Any as AnyConfig
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, Field, IntSource, Noneable
+from dagster._core.run_coordinator.base import SubmitRunContext
+from dagster._core.run_coordinator.queued_run_coordinator import (
+    QueuedRunCoordinator,
+    RunQueueConfig,
+)
+from dagster._serdes import ConfigurableClassData
+
+from arctic_orchestration import idle_ticks
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.run_queue.dagster import wakeups
+from arctic_orchestration.run_queue.dagster.caller import Asker, asker
+from arctic_orchestration.run_queue.dagster.passes import DaemonPasses
+from arctic_orchestration.run_queue.dagster.submission import facts_of
+from arctic_orchestration.run_queue.limits import shown_limits
+from arctic_orchestration.run_queue.rules import KINDS, Rules
+from arctic_orchestration.run_queue.tags import QUEUED_AT, standing_of, tags_for
+from arctic_orchestration.run_queue.windows import OpenWindows
+
+#: Settings of ``concurrency.runs`` that take the place of what a run coordinator says.
+_REPLACING = ("max_concurrent_runs", "tag_concurrency_limits")
+
+_log = logging.getLogger("dagster.run_coordinator.arctic")
+
+
+class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
+    """Everything that ``QueuedRunCoordinator`` does, and the rules of ``run_queue.rules``.
+
+    It is named in ``dagster.yaml``, and Dagster's own daemon works with it. A run is given tags
+    when it is submitted (``run_queue.tags``), and limits on these tags say at each pass of the
+    daemon what may start (``run_queue.plan``). Runs without such tags, and all runs where there
+    are no rules, are treated as by the stock class.
+
+    Errors:
+        InvalidDefinition: names each field of the configuration that cannot be used.
+        ConfigurationError: ``concurrency.runs`` of ``dagster.yaml`` would replace the limits.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: Rules | None = None,
+        inst_data: ConfigurableClassData | None = None,
+        **stock: Any,
+    ) -> None:
+        super().__init__(inst_data=inst_data, **stock)
+        self._rules = rules or Rules()
+        self._given = frozenset(name for name, value in stock.items() if value is not None)
+        self._windows = OpenWindows()
+        self._passes: DaemonPasses | None = None
+        self._limits: list[dict[str, Any]] | None = None
+        # Dagster hands out what it could not register when it is asked a second time.
+        self._refused: ConfigurationError | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """The rules as they are configured."""
+        return self._rules
+
+    @property
+    def stock_limits(self) -> list[dict[str, Any]]:
+        """Dagster's own ``tag_concurrency_limits``, as they are configured."""
+        return [dict(limit) for limit in self._tag_concurrency_limits]
+
+    @property
+    def max_concurrent_runs(self) -> int:
+        """Dagster's own limit on all runs; -1 is none."""
+        return self._max_concurrent_runs
+
+    @classmethod
+    def config_type(cls) -> Any:
+        """What the stock class takes, and the rules, which are checked by themselves."""
+        stock: Any = super().config_type()
+        # Checked by Rules.parse, which names paths.
+        rules = {kind: Field(Noneable(AnyConfig), is_required=False) for kind in KINDS}
+        return {**stock, **rules, "seconds_per_level": Field(IntSource, is_required=False)}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
+    ) -> Self:
+        """Made from the configuration in ``dagster.yaml``."""
+        ours = {*KINDS, "seconds_per_level"}
+        stock = {key: value for key, value in config_value.items() if key not in ours}
+        return cls(rules=Rules.parse(config_value), inst_data=inst_data, **stock)
+
+    def register_instance(self, instance: Any) -> None:
+        """Made known to its instance, whose settings must leave it its limits."""
+        runs = (instance.get_settings("concurrency") or {}).get("runs") or {}
+        replaced = [name for name in _REPLACING if runs.get(name) is not None]
+        # Without rules, as with the stock class: refused where both say something.
+        if replaced and not (self._rules.are_none and self._given.isdisjoint(_REPLACING)):
+            named = " and ".join(f"concurrency.runs.{name}" for name in replaced)
+            self._refused = ConfigurationError(
+                f"dagster.yaml: {named} would silently replace what ArcticRunCoordinator says, "
+                "and all its rules with it. Move it to run_coordinator.config, under the same "
+                "name; concurrency.pools may stay"
+            )
+            raise self._refused
+        super().register_instance(instance)
+        idle_ticks.install()
+        wakeups.install()
+
+    def get_run_queue_config(self) -> RunQueueConfig:
+        """The limits of this pass for the daemon; for all others what is configured, in words."""
+        if self._refused is not None:
+            raise self._refused
+        stock = super().get_run_queue_config()
+        if self._rules.are_none:
+            return stock
+        return stock._replace(tag_concurrency_limits=self._limits_for(asker()))
+
+    def _limits_for(self, who: Asker) -> list[dict[str, Any]]:
+        now = utc_now()
+        if who is Asker.ANYBODY:
+            return shown_limits(self._rules, self.stock_limits, self._windows, now)
+        if who is Asker.NEW_PASS or self._limits is None:
+            if self._passes is None:
+                self._passes = DaemonPasses(
+                    self._daemon_instance(),
+                    self._rules,
+                    stock=self.stock_limits,
+                    max_concurrent_runs=self._max_concurrent_runs,
+                )
+            self._limits = self._passes.limits(now)
+        return self._limits
+
+    def _daemon_instance(self) -> DagsterInstance:
+        instance: DagsterInstance = self._instance
+        return instance
+
+    def submit_run(self, context: SubmitRunContext) -> DagsterRun:
+        """Tags the run as the rules ask for, and queues it.
+
+        A run that was submitted before keeps the tags it has.
+        """
+        if self._refused is not None:
+            raise self._refused
+        run = context.dagster_run
+        ruled = not self._rules.are_none or QUEUED_AT in run.tags
+        if ruled and run.status == DagsterRunStatus.NOT_STARTED:
+            facts = facts_of(context)
+            standing = standing_of(facts, self._rules)
+            tags = tags_for(facts, standing, self._rules, utc_now())
+            if tags:
+                self._instance.add_run_tags(run.run_id, tags)
+            for problem in standing.problems:
+                _log.warning("run %s: %s", run.run_id, problem)
+                self._instance.report_engine_event(f"A tag is not followed: {problem}", run)
+            submitted = self._instance.get_run_by_id(run.run_id)
+            context = SubmitRunContext(submitted or run, context.workspace)
+        queued = super().submit_run(context)
+        wakeups.queue.wake()
+        return queued
+
+    def dispose(self) -> None:
+        """Closes all connections."""
+        if self._passes is not None:
+            self._passes.close()
+        super().dispose()

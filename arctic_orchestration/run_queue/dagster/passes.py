@@ -1,0 +1,378 @@
+"""The passes of Dagster's daemon over its run queue, under rules.
+
+A pass never fails: Dagster's daemon would then start nothing at all, untagged runs included.
+On trouble it holds what it knows:
+
+* the state database does not answer: pauses are as they were read last, and a window that was
+  closed stays closed, though its time may have come;
+* it never answered since the daemon started: nobody knows what is paused, so nothing starts that
+  stands under a queue, group or window;
+* anything else: the limits of the last pass that went well hold, intervals start nothing, and
+  rates no run that was not granted its turn before.
+
+The trouble is in the daemon's log when it begins and when it ends, and ``arctic doctor`` says it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from dagster import DagsterInstance, DagsterRunStatus
+
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.event_log.runs import RunView
+from arctic_orchestration.run_queue import hold_limits, levels, pauses, waits
+from arctic_orchestration.run_queue.census import (
+    ActiveRun,
+    Census,
+    Ledger,
+    QueuedRun,
+    active_run,
+    queued_run,
+)
+from arctic_orchestration.run_queue.dagster.pass_errors import Trouble
+from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
+from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import History, look_back
+from arctic_orchestration.run_queue.limits import Limit, merged
+from arctic_orchestration.run_queue.pauses import Paused
+from arctic_orchestration.run_queue.plan import Plan, Planner, Wait
+from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.run_queue.tags import WAIT, Turn
+from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+_log = logging.getLogger("dagster.run_coordinator.arctic")
+_AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
+_UNKNOWN = "Nothing starts that is in a queue or group or under a window"
+#: Telling runs why they wait may take so long of a pass; the others are told in the next one.
+_TELLING_SECONDS = 0.5
+#: a plan that is older is made anew before it is used
+_STALE_SECONDS = 0.1
+#: how often a pass that found nothing new is noted
+_NOTED_EVERY = timedelta(seconds=30)
+#: how long a program is thought to be held by Dagster, until it is tried again
+_HELD_LAST = timedelta(minutes=1)
+#: how long gates are kept, those too that no run has any more
+_GATES_LAST = timedelta(minutes=5)
+#: A pass must not wait for another writer of the state database as long as a command may.
+_BUSY_SECONDS = 5
+
+
+class DaemonPasses:
+    """Works out the limits of each pass, and does what else belongs to it."""
+
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        rules: Rules,
+        *,
+        stock: Sequence[Limit],
+        max_concurrent_runs: int,
+    ) -> None:
+        self._instance = instance
+        self._rules = rules
+        self._stock = stock
+        self._planner = Planner(max_concurrent_runs)
+        self._windows = OpenWindows()
+        self._look_back = look_back(rules)
+        self._history = History(rules)
+        self._present: Present | None = None
+        keys = frozenset(limit["key"] for limit in stock)
+        self._heeded = keys
+        self._runs: QueuedRuns | None = None
+        self._database: Database | None = None
+        self._cluster = ""
+        self._paused: Paused | None = None
+        self._queued: dict[str, tuple[RunView, QueuedRun]] = {}
+        self._active: dict[str, tuple[RunView, ActiveRun]] = {}
+        self._wishes: list[levels.Wish] = []
+        self._told: dict[str, str] | None = None
+        self._knows_told = False
+        #: what runs were told, and which of them left the queue, until it is written down
+        self._news: dict[str, Wait] = {}
+        self._gone: set[str] = set()
+        self._gates: Gates | None = None
+        self._gates_until = datetime.min.replace(tzinfo=UTC)
+        #: what the last plan let start, and the one before
+        self._starts: frozenset[str] = frozenset()
+        self._starts_before: frozenset[str] = frozenset()
+        #: the queue of the last pass
+        self._looked_at: Sequence[QueuedRun] = ()
+        self._waiting: Sequence[QueuedRun] = ()
+        self._in_progress: Sequence[ActiveRun] = ()
+        #: the programs that Dagster seems to hold, and until when that is believed
+        self._held: dict[str, datetime] = {}
+        self._last: list[dict[str, Any]] | None = None
+        self._problem: str | None = None
+        self._noted: tuple[datetime, str | None] | None = None
+
+    def limits(self, now: datetime) -> list[dict[str, Any]]:
+        """Goes through the queue once; returns the limits for the daemon."""
+        trouble = Trouble()
+        try:
+            self._read_state()
+        except Exception as error:
+            trouble.add(error, _UNKNOWN if self._paused is None else _AS_IT_WAS)
+            self._close_database()
+            self._windows.hold(hold_limits.closed_windows(self._rules, self._windows, now))
+        else:
+            self._windows.release()
+        try:
+            limits = self._limits(now, trouble)
+        except Exception as error:
+            trouble.add(error, "The limits of the last good pass hold")
+            limits = hold_limits.held(self._last, self._rules, self._stock, self._windows, now)
+        self._note(now, trouble)
+        self._say(trouble)
+        return limits
+
+    def _limits(self, now: datetime, trouble: Trouble) -> list[dict[str, Any]]:
+        if self._paused is None:
+            self._tell_of_trouble(now, trouble)
+            return hold_limits.held(None, self._rules, self._stock, self._windows, now)
+        self._write_levels(trouble)
+        made = self._plan(now, self._paused)
+        began = time.monotonic()
+        self._tell(made.waits, trouble)
+        if time.monotonic() > began + _STALE_SECONDS:
+            # Runs ended meanwhile; Dagster's daemon counts what is in progress only when it has
+            # the limits.
+            made = self._plan(now, self._paused, again=True)
+        try:
+            self._keep_told(now)
+        except Exception as error:
+            # What may start does not depend on it.
+            trouble.add(error, "What runs wait for could not be kept")
+        limits, starts = self._give_turns(made, trouble)
+        self._starts_before, self._starts = self._starts, starts
+        self._last = limits
+        return limits
+
+    def _write_levels(self, trouble: Trouble) -> None:
+        """Gives runs the levels that people asked for."""
+        wishes, self._wishes = self._wishes, []
+        for wish in wishes:
+            try:
+                self._write_level(wish)
+            except Exception as error:
+                trouble.add(error, f"The level of run {wish.run_id} could not be written")
+
+    def _write_level(self, wish: levels.Wish) -> None:
+        record = self._instance.get_run_record_by_id(wish.run_id)
+        if record is not None and record.dagster_run.status == DagsterRunStatus.QUEUED:
+            run, created_at = record.dagster_run, record.create_timestamp
+            tags = levels.tags_of(wish.level, run.tags, created_at, self._rules)
+            self._instance.add_run_tags(wish.run_id, tags)
+        if self._database is not None:
+            with self._database.begin() as tx:
+                levels.written(tx, self._cluster, wish)
+
+    def _plan(self, now: datetime, paused: Paused, *, again: bool = False) -> Plan:
+        census = self._census(now)
+        if not again:
+            self._look_for_held(census.queued, now)
+        if self._gates is None or self._gates_until <= now:
+            # From time to time anew: some were made for runs that are long gone.
+            self._gates = Gates(
+                rules=self._rules,
+                census=census,
+                paused=paused,
+                windows=self._windows,
+                now=now,
+                stock=self._stock,
+            )
+            self._gates_until = now + _GATES_LAST
+        else:
+            self._gates.again(census, paused, now)
+        held = self._held
+        passed_over = [run.run_id for run in census.queued if run.program in held] if held else ()
+        return self._planner.plan(self._gates, passed_over)
+
+    def _look_for_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
+        """Finds the programs that Dagster holds, by its pools or for their code location.
+
+        Two plans let a run start, and Dagster did not (once may be chance: something else took
+        the slot). Then its whole program is thought to be held, until one of its runs leaves the
+        queue, or for a while: a thousand runs that wait for one pool must not be tried one after
+        the other, nor be forgotten when the pool has room.
+        """
+        gone: set[str] = set()
+        if queued is not self._looked_at:
+            before, self._looked_at = self._looked_at, queued
+            gone = {run.program for run in before if run.run_id not in self._queued}
+        for run_id in self._starts & self._starts_before & self._queued.keys():
+            self._held.setdefault(self._queued[run_id][1].program, now + _HELD_LAST)
+        self._held = {
+            program: until
+            for program, until in self._held.items()
+            if program not in gone and now < until
+        }
+
+    def _census(self, now: datetime) -> Census:
+        if self._runs is None:
+            self._runs = QueuedRuns(self._instance)
+        present = self._runs.present()
+        if present is not self._present:
+            self._queued = _kept(self._queued, present.queued, self._seen_in_queue)
+            self._active = _kept(self._active, present.active, self._seen_active)
+            self._present = present
+            self._waiting = [run for _, run in self._queued.values()]
+            self._in_progress = [run for _, run in self._active.values()]
+        ledger = Ledger()
+        if self._look_back is not None:
+            # After what is in progress: a run that ends in between is seen twice, not never.
+            self._history.add(self._runs.ended_since(now - self._look_back, now))
+            ledger = self._history.ledger(self._in_progress, now)
+        return Census(queued=self._waiting, active=self._in_progress, ledger=ledger)
+
+    def _seen_in_queue(self, run: RunView) -> QueuedRun:
+        return queued_run(run, self._heeded)
+
+    def _seen_active(self, run: RunView) -> ActiveRun:
+        before = self._active.get(run.run_id)
+        if before is not None and before[0].tags == run.tags:
+            # It went on; the rules that it stands under are the same.
+            return replace(before[1], started_at=run.started_at)
+        return active_run(run, self._rules)
+
+    def _give_turns(
+        self, made: Plan, trouble: Trouble
+    ) -> tuple[list[dict[str, Any]], frozenset[str]]:
+        """Writes the tags of rates; returns the limits and the runs that can start."""
+        taken_back = {
+            id: tags for id, tags in made.turns.items() if Turn.GRANTED not in tags.values()
+        }
+        given = {id: tags for id, tags in made.turns.items() if id not in taken_back}
+        refused: dict[str, dict[str, Any]] = {}
+        starts = set(made.starts)
+        # First those that wait again: in between there must not be too many turns.
+        for run_id, tags in (*taken_back.items(), *given.items()):
+            try:
+                if not refused.keys().isdisjoint(tags):
+                    starts.discard(run_id)
+                    continue
+                self._instance.add_run_tags(run_id, tags)
+            except Exception as error:
+                trouble.add(error, f"The turn of run {run_id} could not be written")
+                refused.update((key, {"key": key, "limit": 0}) for key in tags)
+                starts.discard(run_id)
+        limits = [*made.limits]
+        return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
+
+    def _tell(self, told_now: Mapping[str, Wait], trouble: Trouble) -> None:
+        """Gives each run that waits one event when what holds it has changed, and a tag."""
+        if self._told is None:
+            return
+        give_up_at = time.monotonic() + _TELLING_SECONDS
+        known = self._told
+        changed = [id for id, wait in told_now.items() if known.get(id) != wait.gate]
+        for number, run_id in enumerate(changed):
+            if number and time.monotonic() > give_up_at:
+                break
+            wait = told_now[run_id]
+            # Also when it fails: it must not be tried again and again.
+            self._told[run_id] = wait.gate
+            try:
+                self._instance.report_engine_event(
+                    f"Waits in the queue: {wait.reason}",
+                    job_name=self._queued[run_id][1].job,
+                    run_id=run_id,
+                )
+                self._instance.add_run_tags(run_id, {WAIT: wait.reason})
+                self._news[run_id] = wait
+            except Exception as error:
+                trouble.add(error, f"Run {run_id} could not be told why it waits")
+        for run_id in [run_id for run_id in self._told if run_id not in self._queued]:
+            del self._told[run_id]
+            self._news.pop(run_id, None)
+            self._gone.add(run_id)
+
+    def _tell_of_trouble(self, now: datetime, trouble: Trouble) -> None:
+        """Tells the runs that stand under rules that nobody knows what is paused."""
+        census = self._census(now)
+        wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
+        self._told = self._told or {}
+        self._tell({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
+
+    def _keep_told(self, now: datetime) -> None:
+        """Writes down what runs were told, also what could not be in a pass before."""
+        if self._database is None or not (self._news or self._gone):
+            return
+        with self._database.begin() as tx:
+            waits.forget(tx, self._cluster, self._gone)
+            waits.note(tx, self._cluster, self._news, now)
+        self._news, self._gone = {}, set()
+
+    def _read_state(self) -> None:
+        if self._database is not None and not self._database.is_in_place():
+            # A file that was removed is read on by who has it open.
+            self._close_database()
+        if self._database is None:
+            settings = Settings.from_environment()
+            self._cluster = settings.cluster
+            if self._paused is not None and Database.is_missing(settings.database_url):
+                # A new one would know of no pause.
+                raise DatabaseUnavailable("The file of the state database is gone")
+            self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
+        with self._database.read() as tx:
+            self._paused = pauses.in_force(self._rules, pauses.said(tx, self._cluster))
+            self._wishes = levels.asked(tx, self._cluster)
+            if not self._knows_told:
+                self._told = {**waits.told_runs(tx, self._cluster), **(self._told or {})}
+                self._knows_told = True
+
+    def _say(self, trouble: Trouble) -> None:
+        """Logs a trouble when it begins, changes and ends, not at each pass."""
+        if trouble.text == self._problem:
+            return
+        if trouble.text is not None:
+            _log.error("Trouble with the run queue: %s", trouble.text, exc_info=trouble.trace)
+        else:
+            _log.info("The run queue is without trouble again")
+        self._problem = trouble.text
+
+    def _note(self, now: datetime, trouble: Trouble) -> None:
+        if self._database is None:
+            return
+        if self._noted is not None:
+            noted_at, noted = self._noted
+            if noted == trouble.text and noted_at <= now < noted_at + _NOTED_EVERY:
+                return
+        try:
+            with self._database.begin() as tx:
+                waits.note_pass(tx, self._cluster, now, trouble.text)
+            self._noted = (now, trouble.text)
+        except Exception as error:
+            trouble.add(error, "The pass could not be noted")
+
+    def _close_database(self) -> None:
+        if self._database is not None:
+            self._database.close()
+        self._database = None
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._close_database()
+        if self._runs is not None:
+            self._runs.close()
+
+
+_Seen = TypeVar("_Seen")
+
+
+def _kept(
+    known: Mapping[str, tuple[RunView, _Seen]],
+    runs: Sequence[RunView],
+    look: Callable[[RunView], _Seen],
+) -> dict[str, tuple[RunView, _Seen]]:
+    """What was seen of runs; only at those that changed is looked again."""
+    seen = {}
+    for run in runs:
+        before = known.get(run.run_id)
+        seen[run.run_id] = before if before is not None and before[0] is run else (run, look(run))
+    return seen

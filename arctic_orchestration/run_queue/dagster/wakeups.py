@@ -1,0 +1,176 @@
+"""Wakes the loops of Dagster's daemon when there is something to do.
+
+The sensor daemon looks at its sensors every five seconds, and the run queue is gone through every
+few seconds. In between, a thread of the daemon watches the event log: an arrival or the end of a
+run wakes the sensor loop, whose dispatcher then ticks although its interval is not over; what
+frees a place or enters the queue wakes the queue. The loops stay as they are otherwise: what the
+watch misses is found when their intervals end, and everything that is promised is kept by the
+ticks and passes themselves, which are the same.
+
+Dagster has no hook for this, so three of its functions are replaced, in the daemon's process
+alone: the loop of the sensor daemon waits on a wakeable event, ``is_under_min_interval`` lets a
+sensor that was woken tick, and the queue's daemon gets a loop of its own.
+"""
+
+import logging
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.event_log.log_rows import ARRIVALS, CHECK, FRESHNESS
+from arctic_orchestration.event_log.news import LogNews, news_of
+
+#: the sensors that news are for
+_SENSORS = frozenset({"arctic_dispatcher", "arctic_tasks"})
+_ENDS = frozenset({"PIPELINE_SUCCESS", "PIPELINE_FAILURE", "PIPELINE_CANCELED"})
+_FOR_SENSORS = frozenset({*ARRIVALS, CHECK, FRESHNESS}) | _ENDS
+_FOR_QUEUE = _ENDS | {"PIPELINE_ENQUEUED", "PIPELINE_START"}
+#: A loop that was woken is not woken again sooner: bursts are taken together.
+_SHORTEST_SECONDS = 0.1
+#: how often a loop looks whether the daemon ends
+_LOOK_SECONDS = 0.5
+_RETRY_SECONDS = 5.0
+
+_log = logging.getLogger("dagster.daemon.arctic")
+
+
+class Wakeup:
+    """Something that a loop waits for, besides the end of its interval."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        #: how often there was something new
+        self.number = 0
+        #: and when it was noticed last; a sensor that has ticked since knows of it
+        self.woken_at = utc_now()
+
+    def wake(self) -> None:
+        """Ends the wait of the loop, or its next one."""
+        self.number += 1
+        self.woken_at = utc_now()
+        self._event.set()
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Waits until it is woken, the daemon ends or the time is over; whether it ends."""
+        until = time.monotonic() + seconds
+        stop.wait(min(_SHORTEST_SECONDS, seconds))
+        while not stop.is_set() and not self._event.is_set():
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self._event.wait(min(_LOOK_SECONDS, left))
+        self._event.clear()
+        return stop.is_set()
+
+
+sensors, queue = Wakeup(), Wakeup()
+
+
+class _WakeableStop:
+    """The event on which the sensor loop waits between two rounds."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            return self._stop.wait()
+        return sensors.wait(self._stop, timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stop, name)
+
+
+def watch(news: LogNews, stop: threading.Event) -> None:
+    """Wakes the loops for what is new in the log, until the daemon ends."""
+    in_trouble = False
+    while not stop.is_set():
+        try:
+            types = news.wait(stop)
+            in_trouble = False
+        except ArcticError as error:
+            if not in_trouble:
+                _log.warning("the event log is not watched, ticks are not woken: %s", error)
+            in_trouble = True
+            stop.wait(_RETRY_SECONDS)
+            continue
+        if types & _FOR_SENSORS:
+            sensors.wake()
+        if types & _FOR_QUEUE:
+            queue.wake()
+    news.close()
+
+
+def install() -> None:
+    """Replaces the loops, if this process is Dagster's daemon; a second call does nothing."""
+    if "dagster._daemon.cli" not in sys.modules:
+        return
+    from dagster._daemon import daemon, sensor
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
+        QueuedRunCoordinatorDaemon,
+    )
+
+    if getattr(daemon.SensorDaemon.core_loop, "is_arctic", False):
+        return
+    sensor_loop, is_under_min_interval = daemon.SensorDaemon.core_loop, sensor.is_under_min_interval
+    process_tick = sensor._process_tick
+
+    def woken_sensor_loop(self: Any, workspace: Any, stop: threading.Event) -> Any:
+        news = news_of(workspace.instance)
+        if news is not None:
+            threading.Thread(
+                target=watch, args=(news, stop), name="arctic_news", daemon=True
+            ).start()
+        return sensor_loop(self, workspace, _WakeableStop(stop))  # type: ignore[arg-type]
+
+    def waits(state: Any, remote_sensor: Any, *rest: Any) -> bool:
+        # Asked twice for a tick: when it is chosen, and when it begins.
+        if remote_sensor.name in _SENSORS:
+            since_tick = sensor.get_elapsed(state)
+            since_news = (utc_now() - sensors.woken_at).total_seconds()
+            if since_tick is not None and since_tick > since_news:
+                return False
+        return bool(is_under_min_interval(state, remote_sensor, *rest))
+
+    def tick_of_thread(*args: Any) -> Any:
+        # What came while the sensor ticked woke the loop when it could not begin another tick.
+        before = sensors.number
+        try:
+            return process_tick(*args)
+        finally:
+            if sensors.number != before:
+                sensors.wake()
+
+    woken_sensor_loop.is_arctic = True  # type: ignore[attr-defined]
+    replaced: tuple[tuple[Any, str, Any], ...] = (
+        (daemon.SensorDaemon, "core_loop", woken_sensor_loop),
+        (sensor, "is_under_min_interval", waits),
+        (sensor, "_process_tick", tick_of_thread),
+        (QueuedRunCoordinatorDaemon, "core_loop", _queue_loop),
+    )
+    for owner, name, function in replaced:
+        setattr(owner, name, function)
+
+
+def _queue_loop(self: Any, workspace: Any, stop: threading.Event) -> Iterator[Any]:
+    """``IntervalDaemon.core_loop``, with a wait that ends when the queue is woken."""
+    from dagster._daemon.daemon import SpanMarker
+    from dagster._utils.error import serializable_error_info_from_exc_info
+
+    while True:
+        yield SpanMarker.START_SPAN
+        try:
+            yield from self.run_iteration(workspace)
+        except Exception:
+            error = serializable_error_info_from_exc_info(sys.exc_info())
+            self._logger.error("Caught error:\n%s", error)
+            yield error
+        yield SpanMarker.END_SPAN
+        jitter = random.uniform(0, self.interval_jitter_seconds)
+        queue.wait(stop, self.interval_seconds + jitter)
+        yield None

@@ -1,0 +1,83 @@
+"""Settles what a location left behind that ticks no more: it was renamed, removed, or is down.
+
+Its active jobs hold groups that others share. A launched one is looked up, as its own
+dispatcher would do. One that is launching is given a day: for so long Dagster itself resumes a
+tick whose requests it has stored.
+
+Runs of another cluster are in a Dagster that this one cannot ask. When nothing of that cluster has
+ticked for a week, what its locations hold is let go.
+"""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules import resources
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.location import SILENT, Location, from_row
+from arctic_orchestration.schedules.runs import RunLookup, RunTracker
+from arctic_orchestration.state.tables import is_active, jobs, locations, runs
+
+GIVEN_UP = timedelta(days=1)
+CLUSTER_GIVEN_UP = timedelta(days=7)
+
+
+def settle(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime) -> int:
+    """Ends jobs and forgets runs of silent locations of the same cluster; returns how many ended.
+
+    A location whose row somebody has locked is not silent, and passed over.
+    """
+    query = (
+        sa.select(locations)
+        .where(locations.c.cluster == own.cluster, locations.c.id != own.id)
+        .where(locations.c.storage_id == own.storage_id)
+        .where(locations.c.ticked_at < now - SILENT)
+        .order_by(locations.c.id)
+        .with_for_update(skip_locked=True)
+    )
+    ended = 0
+    for row in tx.execute(query).mappings().all():
+        silent = from_row(row)
+        queue = JobQueue(tx, now)
+        tracker = RunTracker(queue, silent, lookup)
+        tracker.confirm()
+        tracker.verify_jobs()
+        tracker.verify_others()
+        queue.flush()
+        if silent.ticked_at is not None and silent.ticked_at < now - GIVEN_UP:
+            here = jobs.c.location_id == silent.id
+            for job in queue.load(here, jobs.c.state == JobState.LAUNCHING.value):
+                reason = f"location {silent.name} has not ticked since {silent.ticked_at:%Y-%m-%d}"
+                queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)
+                ended += 1
+            queue.flush()
+    return ended
+
+
+def let_go(tx: sa.Connection, own: Location, now: datetime) -> int:
+    """Ends active jobs and forgets runs of clusters that are gone; returns how many ended."""
+    alive = sa.select(locations.c.cluster).where(locations.c.ticked_at >= now - CLUSTER_GIVEN_UP)
+    query = (
+        sa.select(locations)
+        .where(locations.c.cluster != own.cluster, locations.c.cluster.not_in(alive))
+        .where(locations.c.ticked_at.is_not(None))
+        .order_by(locations.c.id)
+        .with_for_update(skip_locked=True)
+    )
+    ended = 0
+    for row in tx.execute(query).mappings().all():
+        gone = from_row(row)
+        queue = JobQueue(tx, now)
+        active = is_active
+        for job in queue.load(jobs.c.location_id == gone.id, active):
+            reason = f"cluster {gone.cluster} has not ticked since {gone.ticked_at:%Y-%m-%d}"
+            queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)
+            ended += 1
+        queue.flush()
+        ids = list(
+            tx.execute(sa.select(runs.c.run_id).where(runs.c.location_id == gone.id)).scalars()
+        )
+        tx.execute(sa.delete(runs).where(runs.c.location_id == gone.id))
+        resources.release(tx, ids, now, {})
+    return ended

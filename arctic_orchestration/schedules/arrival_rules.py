@@ -1,0 +1,99 @@
+"""Decides which arrivals count: by asset checks, by data version, and whether a backfill made them.
+
+An arrival whose blocking check has failed, or was planned and has not ended, does not count. It is
+kept, and counts when the check passes later. A trigger may ask for more checks.
+"""
+
+from collections.abc import Collection, Sequence
+
+from arctic_orchestration.event_log.arrival_checks import ArrivalChecks, fails, latest
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.event_log.feed import ArrivalLookup
+from arctic_orchestration.schedules.target_partitions import Deferred, Match
+from arctic_orchestration.schedules.targets import Targets
+
+#: every check of the asset
+_ALL = ("*",)
+
+
+class CountedArrivals:
+    """Sorts the arrivals of one transaction."""
+
+    def __init__(self, lookup: ArrivalLookup, targets: Targets | None) -> None:
+        self._lookup = lookup
+        self._targets = targets
+        self._known: dict[str, Collection[str] | None] = {}
+
+    def sort(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
+        """Those that count, in their order, and those that wait for a check.
+
+        What a trigger leaves out for good is in neither.
+        """
+        counted = self._without_backfills(self._changed(matches))
+        wanted = {match.event.storage_id: match.event for match in counted if self._asks(match)}
+        if not wanted:
+            return counted, []
+        checks = self._lookup.checks_of(list(wanted.values()))
+        passed: list[Match] = []
+        deferred: list[Deferred] = []
+        for match in counted:
+            number = match.event.storage_id
+            reason = self._waits(match, checks[number]) if number in wanted else None
+            if reason is None:
+                passed.append(match)
+            else:
+                deferred.append(Deferred(match=match, waits_for="checks", reason=reason))
+        return passed, deferred
+
+    def _changed(self, matches: Sequence[Match]) -> list[Match]:
+        asked = [m.event for m in matches if m.source.only_changed and _is_arrival(m.event)]
+        if not asked:
+            return list(matches)
+        changed = self._lookup.changed(asked)
+        return [m for m in matches if not m.source.only_changed or m.event.storage_id in changed]
+
+    def _without_backfills(self, matches: Sequence[Match]) -> list[Match]:
+        runs = {m.event.run_id for m in matches if m.source.ignores_backfills} - {None}
+        if not runs:
+            return list(matches)
+        made = self._lookup.backfills_of([run for run in runs if run is not None])
+        return [m for m in matches if not m.source.ignores_backfills or m.event.run_id not in made]
+
+    def _asks(self, match: Match) -> bool:
+        """Whether checks may hold an arrival back."""
+        if not _is_arrival(match.event):
+            return False
+        if match.source.checks:
+            return True
+        if match.event.run_id is None:
+            return False
+        blocking = self._blocking(match.event.subject)
+        return blocking is None or bool(blocking)
+
+    def _blocking(self, asset: str) -> Collection[str] | None:
+        """The blocking checks of an asset; none: it is not known which are."""
+        if self._targets is None:
+            return None
+        if asset not in self._known:
+            self._known[asset] = self._targets.blocking_checks(asset)
+        return self._known[asset]
+
+    def _waits(self, match: Match, checks: ArrivalChecks) -> str | None:
+        """What an arrival waits for; none: it counts."""
+        evaluated = {one.check: one for one in latest(checks.evaluations)}
+        blocking = self._blocking(match.event.subject)
+        needed = set(checks.planned if blocking is None else checks.planned & frozenset(blocking))
+        needed.update(checks.blocked_by)
+        if match.source.checks == _ALL:
+            needed.update(checks.planned, (check for check in evaluated if check))
+        else:
+            needed.update(match.source.checks)
+        failed = sorted(name for name in needed if name in evaluated and fails(evaluated[name]))
+        missing = sorted(name for name in needed if name not in evaluated)
+        if failed:
+            return f"check {', '.join(failed)} has failed"
+        return f"check {', '.join(missing)} has not been evaluated" if missing else None
+
+
+def _is_arrival(event: Event) -> bool:
+    return event.kind is EventKind.PARTITION

@@ -1,0 +1,347 @@
+"""Asks the constraints of the jobs that are due, and admits, holds or discards them.
+
+Only jobs whose ``next_check_at`` has come are looked at: something they wait for was released,
+a moment that a verdict named has come, or their timeout is over. What is counted is locked
+before it is counted, for all due jobs at once and in one order.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules import resources, timers
+from arctic_orchestration.schedules.constraints import Constraint, Decision, Verdict
+from arctic_orchestration.schedules.constraints.concurrency import Concurrency
+from arctic_orchestration.schedules.facts import Gathered, JobFacts, Surroundings
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.job_splitter import by_range, join, partitions_of
+from arctic_orchestration.schedules.jobs import COMMON, TIMED_OUT, WAITING, Job, JobState
+from arctic_orchestration.schedules.launch_requests import fail_launch
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
+from arctic_orchestration.schedules.trigger_evaluation import ask_trigger
+from arctic_orchestration.schedules.triggers.base import NOTHING
+from arctic_orchestration.state.tables import is_waiting, jobs
+
+#: jobs checked in one transaction, the most urgent first
+CHECKED_AT_ONCE = 500
+_NEXT_TICK = timedelta(seconds=1)
+#: A release wakes the jobs that wait for it; this is for one that could not be seen.
+_LOOK_ANYWAY = timedelta(seconds=30)
+
+
+_DUE = (
+    sa.select(jobs)
+    .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.next_check_at <= sa.bindparam("now"))
+    .where(is_waiting)
+    .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+    .limit(CHECKED_AT_ONCE)
+)
+
+
+class Checker:
+    """Checks the due jobs of one location, within one transaction."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        location: Location,
+        store: ScheduleStore,
+        targets: Targets,
+        surroundings: Surroundings | None = None,
+        *,
+        behind: bool = False,
+    ) -> None:
+        """``behind`` says that events from before now are still to be read."""
+        self._behind = behind
+        self._queue = queue
+        self._location = location
+        self._store = store
+        self._targets = targets
+        self._now = queue.now
+        self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
+        #: what admitted jobs hold from now on: resource, job and when
+        self._holds: list[tuple[str, str, datetime]] = []
+        names = ("checked", "fired", "admitted", "held", "failed", "discarded")
+        self._counts = dict.fromkeys(names, 0)
+
+    def check(self) -> dict[str, int]:
+        """Looks at the jobs that are due, the most urgent first; returns counts."""
+        given = {"here": self._location.id, "now": self._now}
+        due = self._queue.load(query=_DUE, given=given)
+        if not due:
+            return self._counts
+        stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})
+        self._facts.gather(
+            (constraint, self._target_resources(stored[job.schedule_id].schedule))
+            for job in due
+            if job.state is JobState.WAITING_CONSTRAINTS and job.schedule_id in stored
+            for constraint in stored[job.schedule_id].schedule.constraints
+        )
+        for job in due:
+            self._counts["checked"] += 1
+            schedule = stored.get(job.schedule_id)
+            if schedule is None:
+                look_at = self._now + _LOOK_ANYWAY
+                self._queue.change(job, reason="its schedule cannot be read", next_check_at=look_at)
+            elif self._queue.current(job).state in WAITING:
+                # One that was checked before it may have ended it.
+                self._check(self._queue.current(job), schedule)
+        resources.hold(self._queue.tx, self._location.id, self._holds)
+        return self._counts
+
+    def _check(self, job: Job, stored: StoredSchedule) -> None:
+        # The timeout stands still while the schedule is suspended.
+        timed_out = (
+            job.deadline_at is not None and job.deadline_at <= self._now and not stored.suspended
+        )
+        if stored.suspended and stored.schedule.suspend_mode == "drop":
+            self._discard(job, "the schedule is suspended")
+        elif job.scope == COMMON:
+            # It keeps events for others, and is never asked.
+            self._queue.change(job, next_check_at=None)
+        elif job.state is JobState.WAITING_CONSTRAINTS:
+            if stored.launches or job.forced is not None:
+                self._judge(job, stored, timed_out=timed_out)
+            else:
+                self._keep(job)
+        elif self._behind:
+            # What it waits for, or what would let it wait longer, may be among the unread.
+            self._queue.change(job, next_check_at=self._now + _NEXT_TICK)
+        elif ask_trigger(self._queue, job, stored, job.arrivals):
+            # What its constraints count is locked with that of the next round.
+            self._counts["fired"] += 1
+        elif timed_out:
+            self._discard(
+                job,
+                f"its trigger was not satisfied in time: {job.reason}",
+                notice=Notice.JOB_TIMED_OUT,
+            )
+
+    def _judge(self, job: Job, stored: StoredSchedule, *, timed_out: bool) -> None:
+        assert job.satisfied_at is not None
+        schedule, forced = stored.schedule, job.forced
+        if forced is None and timed_out and schedule.on_timeout == "launch":
+            forced = TIMED_OUT
+        facts = self._facts_of(job, schedule)
+        verdicts = [
+            (constraint, self._verdict(constraint, facts)) for constraint in schedule.constraints
+        ]
+        # A limit on concurrency is a promise to somebody else; a timeout cannot break it.
+        binding = [
+            verdict
+            for constraint, verdict in verdicts
+            if forced is None or isinstance(constraint, Concurrency)
+        ]
+        job = self._queue.change(job, verdicts=_verdicts_text(verdicts))
+        if (future := self._not_yet(job, schedule)) is not None:
+            binding.append(future)
+        canceled = [v for v in binding if v.decision is Decision.CANCEL]
+        holding = [v for v in binding if v.decision is Decision.HOLD]
+        if canceled:
+            self._discard(job, canceled[0].reason)
+        elif not holding:
+            self._admit(job, stored, facts, forced=forced)
+        elif timed_out and forced is None:
+            self._discard(job, f"timed out: {holding[0].reason}", notice=Notice.JOB_TIMED_OUT)
+        else:
+            deadline = None if timed_out or stored.suspended else job.deadline_at
+            self._hold(job, holding, deadline)
+
+    def _facts_of(self, job: Job, schedule: Schedule) -> JobFacts:
+        assert job.satisfied_at is not None
+        return JobFacts(
+            satisfied_at=job.satisfied_at,
+            targets=self._target_resources(schedule),
+            gathered=self._facts,
+            partition=job.partition_start if job.partition_start == job.partition_end else None,
+            trigger_assets=schedule.trigger_assets,
+        )
+
+    def _not_yet(self, job: Job, schedule: Schedule) -> Verdict | None:
+        """Holds a job whose partition Dagster does not have yet: its window has not ended."""
+        if job.partition_end is None or job.scope is None:
+            return None
+        try:
+            partitions = self._targets.partitions(schedule.target)
+            begins_at = partitions.exists_from(job.partition_end) if partitions else None
+        except Exception as error:
+            reason, begins_at = not_looked_up(error).text, self._now + _LOOK_ANYWAY
+        else:
+            if begins_at is None or begins_at <= self._now:
+                return None
+            reason = f"partition {job.partition_end} exists from {format_moment(begins_at)} on"
+        return Verdict(decision=Decision.HOLD, reason=reason, look_again_at=begins_at)
+
+    def _verdict(self, constraint: Constraint, facts: JobFacts) -> Verdict:
+        # One schedule's bad rule must not stop the others: its job waits, and says why.
+        try:
+            return constraint.decide(facts, self._now)
+        except Exception as error:
+            return Verdict(
+                decision=Decision.HOLD,
+                reason=f"{constraint.kind} could not be decided: {error!r}",
+                look_again_at=self._now + _LOOK_ANYWAY,
+            )
+
+    def _admit(
+        self, job: Job, stored: StoredSchedule, facts: JobFacts, *, forced: str | None
+    ) -> None:
+        schedule = stored.schedule
+        if schedule.partitions == "range":
+            try:
+                job = self._ranged(job, stored)
+            except Exception as error:
+                self._look_later(job, not_looked_up(error))
+                return
+        problem = problem_of(self._targets, schedule.target, job.partition_start, job.partition_end)
+        if problem is not None and problem.lasting:
+            self._counts["failed"] += 1
+            fail_launch(self._queue, job, problem.text)
+            return
+        if problem is not None:
+            self._look_later(job, problem)
+            return
+        held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
+        held.update(facts.targets)
+        self._facts.admitted(job.id, held)
+        self._holds.extend((name, job.id, self._now) for name in sorted(held))
+        if stored.restarted:
+            self._restart(job, stored)
+        self._counts["admitted"] += 1
+        self._queue.move(
+            job,
+            JobState.LAUNCHING,
+            f"admitted past its constraints: {forced}" if forced else "admitted",
+            notice=Notice.JOB_TIMED_OUT if forced == TIMED_OUT else None,
+            waiting_for=None,
+            attempt=1,
+            launch=self._store.launch_of(stored),
+            next_check_at=None,
+            held_by=None,
+            forced=forced,
+        )
+
+    def _ranged(self, job: Job, stored: StoredSchedule) -> Job:
+        """The job for a contiguous range of partitions, of which the others get their own."""
+        target = stored.schedule.target
+        if job.scope is not None:
+            return self._joined(job, stored)
+        partitions = partitions_of(self._queue, job)
+        if not partitions:
+            return job
+        return by_range(self._queue, job, self._targets.ranges(target, partitions))
+
+    def _joined(self, job: Job, stored: StoredSchedule) -> Job:
+        """The job together with those of adjacent partitions that may be launched now, too."""
+        schedule = stored.schedule
+        others = {
+            str(other.scope): other
+            for other in self._queue.load(
+                jobs.c.schedule_id == stored.id,
+                jobs.c.scope.is_not(None),
+                jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
+                jobs.c.id != job.id,
+            )
+            if self._queue.current(other).state is JobState.WAITING_CONSTRAINTS
+            and other.partition_start == other.partition_end == other.scope
+            and self._may_join(other, schedule)
+        }
+        ranges = self._targets.ranges(schedule.target, [str(job.scope), *others])
+        (keys,) = (keys for keys in ranges if job.scope in keys)
+        return join(self._queue, job, [others[key] for key in keys if key != job.scope], keys)
+
+    def _may_join(self, job: Job, schedule: Schedule) -> bool:
+        """Whether only what is counted, which the run counts once, could hold a job."""
+        facts = self._facts_of(job, schedule)
+        verdicts = (
+            self._verdict(constraint, facts)
+            for constraint in schedule.constraints
+            if not constraint.resources(facts.targets)
+        )
+        return self._not_yet(job, schedule) is None and all(
+            verdict.decision is Decision.ADMIT for verdict in verdicts
+        )
+
+    def _restart(self, job: Job, stored: StoredSchedule) -> None:
+        """Lets the timers begin anew that count from a launch, and takes their ticks back.
+
+        A tick that came before the launch, and waits in the next job for company, is none now.
+        """
+        leaves = stored.restarted
+        timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in leaves])
+        following = self._queue.load(
+            jobs.c.schedule_id == stored.id,
+            jobs.c.state == JobState.WAITING_TRIGGER.value,
+            jobs.c.id != job.id,
+        )
+        for other in following:
+            arrivals = list(self._queue.current(other).arrivals)
+            for leaf in leaves:
+                arrivals[leaf] = NOTHING
+            self._queue.change(other, arrivals=tuple(arrivals), next_check_at=self._now)
+            if not any(leaf.events for leaf in arrivals):
+                self._discard(other, "a launch began its time anew", notice=None)
+
+    def _look_later(self, job: Job, problem: Problem) -> None:
+        self._counts["held"] += 1
+        self._queue.wait(job, problem.text, next_check_at=self._now + _LOOK_ANYWAY, held_by=None)
+
+    def _keep(self, job: Job) -> None:
+        """Holds a job until its schedule is resumed."""
+        self._counts["held"] += 1
+        reason = "the schedule is suspended, and launches what it collects when it is resumed"
+        self._queue.wait(job, reason, next_check_at=None, held_by=None)
+
+    def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
+        self._counts["held"] += 1
+        looks = [verdict.look_again_at for verdict in holding if verdict.look_again_at]
+        # All must admit, so nothing changes before the latest of the moments they named.
+        look_at = max(looks, default=self._now + _LOOK_ANYWAY)
+        if deadline_at is not None:
+            look_at = min(look_at, deadline_at)
+        waits_for = [name for verdict in holding for name in verdict.waits_for]
+        occupied = [name for name in waits_for if self._facts.is_held(name)]
+        self._queue.wait(
+            job,
+            "; ".join(verdict.reason for verdict in holding),
+            next_check_at=look_at,
+            held_by=next(iter([*occupied, *waits_for]), None),
+        )
+
+    def _discard(
+        self, job: Job, reason: str, *, notice: Notice | None = Notice.JOB_DISCARDED
+    ) -> None:
+        self._counts["discarded"] += 1
+        self._queue.move(
+            job,
+            JobState.DISCARDED,
+            reason,
+            notice=notice,
+            next_check_at=None,
+            held_by=None,
+            ended_at=self._now,
+        )
+
+    def _target_resources(self, schedule: Schedule) -> tuple[str, ...]:
+        return schedule.target.resources(self._location.cluster, self._location.name)
+
+
+def _verdicts_text(verdicts: Sequence[tuple[Constraint, Verdict]]) -> str:
+    return json.dumps(
+        [
+            {
+                "constraint": constraint.kind,
+                "decision": verdict.decision.value,
+                "reason": verdict.reason,
+                "look_again_at": verdict.look_again_at and verdict.look_again_at.isoformat(),
+            }
+            for constraint, verdict in verdicts
+        ]
+    )

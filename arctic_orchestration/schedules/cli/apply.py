@@ -1,0 +1,224 @@
+"""``arctic schedules apply``, ``diff`` and ``update``: schedules from files.
+
+Exit codes are those of ``diff``: 0 there is no difference, or it was applied; 1 there is one
+(``diff``), or the person did not agree to it; 2 the input was refused, and nothing changed.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.display import confirm, console, print_json
+from arctic_orchestration.console.state import JsonOption, LocationOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import InvalidInput, TransitionRefused
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.cli.catch_up import changing
+from arctic_orchestration.schedules.cli.context import State, opened
+from arctic_orchestration.schedules.definition_warnings import cautions
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule_diff import ABSENT, Difference, FieldChange
+from arctic_orchestration.schedules.schedule_file import read_schedule, read_schedules
+from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.views.texts import one_line
+
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="YAML or JSON with the list schedules; - is stdin.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PruneOption = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Delete what was made by hand and is not in FILE; not what code declares."
+    ),
+]
+
+
+def apply(
+    file: FileArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the difference, change nothing.")
+    ] = False,
+    yes: YesOption = False,
+    prune: PruneOption = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Creates and updates the schedules of FILE: all of them, or none.
+
+    The difference is shown first. A schedule that is updated keeps its status, and its waiting
+    jobs are discarded. A new one is suspended unless it says enabled.
+    """
+    wanted = read_schedules(_text_of(file), name=_name_of(file))
+    with opened(location) as state:
+        _apply(state, wanted, prune=prune, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def diff(
+    file: FileArgument,
+    prune: PruneOption = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Shows what apply would do; exit code 1 when there is a difference."""
+    wanted = read_schedules(_text_of(file), name=_name_of(file))
+    with opened(location) as state, state.read() as (tx, place):
+        difference = control.compare(tx, state.store, place, wanted, prune=prune)
+        warnings = _warnings(tx, state.store, place, wanted)
+    if as_json:
+        print_json(_document(difference, warnings, applied=False))
+    else:
+        show(difference)
+        _warn(warnings)
+    if not difference.is_empty:
+        raise typer.Exit(1)
+
+
+def update(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="YAML or JSON with its definition; - is stdin.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the difference, change nothing.")
+    ] = False,
+    yes: YesOption = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Gives the schedule NAME the definition in FILE; both must have it already.
+
+    FILE has the fields of one schedule, or the list schedules, of which NAME is taken.
+    """
+    schedule = read_schedule(_text_of(file), name=_name_of(file), schedule=name)
+    with opened(location) as state:
+        with state.read() as (tx, place):
+            schedule_named(tx, place, name)
+        _apply(state, [schedule], prune=False, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def show(difference: Difference) -> None:
+    """Prints a difference for people: + is new, ~ is updated, - is deleted."""
+    out = console()
+    for schedule in difference.created:
+        after = "" if schedule.enabled else f", suspended until: schedules enable {schedule.name}"
+        trigger = one_line(schedule.trigger.to_form())
+        out.print(f"[green]+ {escape(schedule.name)}[/]  {escape(trigger)}{escape(after)}")
+    for change in difference.updated:
+        made = ", declared in the code" if change.origin is Origin.CODE else ""
+        out.print(f"[yellow]~ {escape(change.name)}[/]  version {change.version}{made}")
+        if change.problem is not None:
+            out.print(f"    made anew, with its jobs deleted: {escape(change.problem)}")
+        for field in change.fields:
+            out.print(f"    {escape(field.path)}: {escape(_change_text(field))}")
+            if field.path == "enabled":
+                verb = "enable" if field.new else "suspend"
+                out.print(f"      its status is kept; to change it: schedules {verb} {change.name}")
+    for name in difference.deleted:
+        out.print(f"[red]- {escape(name)}[/]  deleted with its jobs")
+    if difference.updated:
+        out.print("[dim]Waiting jobs of what is updated are discarded.[/]")
+    if any(change.origin is Origin.CODE for change in difference.updated):
+        out.print("[dim]What the code declares is set back by a deployment that updates it.[/]")
+    counts = [
+        f"{len(names)} {what}"
+        for names, what in (
+            (difference.created, "new"),
+            (difference.updated, "updated"),
+            (difference.deleted, "deleted"),
+            (difference.unchanged, "unchanged"),
+        )
+        if names
+    ]
+    out.print(", ".join(counts) or "no schedules")
+
+
+def _apply(
+    state: State,
+    wanted: Sequence[Schedule],
+    *,
+    prune: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    with state.read() as (tx, place):
+        difference = control.compare(tx, state.store, place, wanted, prune=prune)
+        warnings = _warnings(tx, state.store, place, wanted)
+    if not as_json:
+        show(difference)
+        _warn(warnings)
+    applied = not (dry_run or difference.is_empty)
+    if applied:
+        confirm("Apply?", yes=yes, as_json=as_json)
+        now = utc_now()
+        with changing(state, now) as change:
+            done = control.apply(
+                change.tx, state.store, change.place, wanted, now, prune=prune, actor=person()
+            )
+            new = [schedule.name for schedule in done.created]
+            change.counts_from_now([*new, *(updated.name for updated in done.updated)])
+            if done != difference:
+                raise TransitionRefused(
+                    "The schedules were changed by somebody else meanwhile. Nothing was changed "
+                    "now; look at the difference again"
+                )
+    if as_json:
+        print_json(_document(difference, warnings, applied=applied))
+    elif applied:
+        console().print("[green]applied[/]")
+    elif dry_run and not difference.is_empty:
+        console().print("nothing was changed: --dry-run")
+
+
+def _warnings(
+    tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
+) -> list[str]:
+    """What is seldom meant, and names that may be typos."""
+    return cautions(wanted) + control.remarks(tx, store, location, wanted)
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for text in warnings:
+        console().print(f"[yellow]warning:[/] {escape(text)}")
+
+
+def _document(difference: Difference, warnings: Sequence[str], *, applied: bool) -> dict[str, Any]:
+    return {"applied": applied, "difference": difference.to_json(), "warnings": list(warnings)}
+
+
+def _change_text(field: FieldChange) -> str:
+    if field.old is ABSENT:
+        return f"+ {_value_text(field.new)}"
+    if field.new is ABSENT:
+        return f"- {_value_text(field.old)}"
+    return f"{_value_text(field.old)} → {_value_text(field.new)}"
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, dict) and len(value) == 1:
+        return one_line(value)
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def _text_of(file: str) -> str:
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(file).read_bytes().decode()
+    except OSError as error:
+        raise InvalidInput("FILE", file, f"a file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput("FILE", file, "a file of UTF-8 text") from error
+
+
+def _name_of(file: str) -> str:
+    return "stdin" if file == "-" else file

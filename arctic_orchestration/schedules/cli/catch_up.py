@@ -1,0 +1,96 @@
+"""Changes schedules so that they count from the moment of the command on, not from the next tick.
+
+Before the change, the command reads Dagster's event log to its end, as the dispatcher would: what
+arrived before the command counts for the schedules as they were. Where there is no log to read,
+the moments of events decide, and the command says so.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.console.terminal import Console, escape
+from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.schedules import event_intake
+from arctic_orchestration.schedules.cli.context import State
+from arctic_orchestration.schedules.location import Location
+
+if TYPE_CHECKING:
+    from arctic_orchestration.event_log.dagster_log import DagsterLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The transaction of a change: it locked the location, and knows how events are compared."""
+
+    tx: sa.Connection
+    place: Location
+    state: State
+    now: datetime
+    #: whether all that arrived before the command was read
+    caught_up: bool
+
+    def counts_from_now(self, names: Sequence[str]) -> None:
+        """Lets schedules that were created, updated or enabled take what comes later only."""
+        at = None if self.caught_up else self.now
+        self.state.store.count_from(self.tx, self.place, names, at)
+
+
+@contextmanager
+def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Change]:
+    """The transaction of a change, at the end of the log.
+
+    Args:
+        state: the location.
+        now: the moment of the command.
+        ticks: whether ticks of time that are due count, too, for the schedules as they were.
+    """
+    unwanted: list[str] = []
+    with _log(state) as (instance, log, problem):
+        if log is not None:
+            try:
+                unwanted += state.read_on(log, now)
+            except Exception as error:
+                problem = str(error) or type(error).__name__
+        with state.change() as (tx, place):
+            if log is not None and problem is None:
+                done = event_intake.catch_up(tx, place, log, log, state.store, now, ticks=ticks)
+                unwanted += done.unwanted
+            yield Change(tx=tx, place=place, state=state, now=now, caught_up=problem is None)
+        for run_id in unwanted:
+            # The next event of the run is the dispatcher's next chance.
+            with suppress(Exception):
+                instance.run_coordinator.cancel_run(run_id)
+    if problem is not None and place.position is not None:
+        text = f"Dagster's event log cannot be read here ({problem}): events count by their moments"
+        Console(stderr=True, highlight=False).print(f"[yellow]note:[/] {escape(text)}")
+
+
+@contextmanager
+def _log(state: State) -> Iterator[tuple[Any, "DagsterLog | None", str | None]]:
+    """Dagster's instance and its log, or why there is none."""
+    if "DAGSTER_HOME" not in os.environ:
+        yield None, None, "DAGSTER_HOME is not set"
+        return
+    from dagster import DagsterInstance
+
+    from arctic_orchestration.console.dagster_errors import told_by_dagster
+    from arctic_orchestration.event_log.dagster_log import DagsterLog
+
+    with state.read() as (_, place):
+        known_as = place.owner.rpartition("/")[0] if place.owner else None
+    problem = None
+    instance, log = None, None
+    with ExitStack() as opened:
+        try:
+            instance = opened.enter_context(DagsterInstance.get())
+            log = DagsterLog(instance, location=place.name, known_as=known_as)
+            opened.callback(log.close)
+        except Exception as error:
+            problem = str(error) if isinstance(error, ArcticError) else told_by_dagster(error)
+        yield instance, log, problem

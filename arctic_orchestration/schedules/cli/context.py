@@ -1,0 +1,66 @@
+"""Opens the state database for a command, at the location that the person means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.state import state_database
+from arctic_orchestration.schedules import event_intake
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+
+class State:
+    """One location in the state database."""
+
+    def __init__(self, database: Database, cluster: str, name: str | None) -> None:
+        self._database = database
+        self._cluster = cluster
+        self._name = name
+        self.store = ScheduleStore()
+
+    @contextmanager
+    def read(self) -> Iterator[tuple[sa.Connection, Location]]:
+        """A transaction that only reads."""
+        with self._database.read() as tx:
+            yield tx, location_named(tx, self._cluster, self._name, utc_now())
+
+    def read_on(self, log: Any, now: datetime) -> list[str]:
+        """Reads an event log to its end for the location, as its dispatcher would.
+
+        Returns runs to end: their jobs were canceled before they were seen.
+        """
+        with self.read() as (_, place):
+            name = place.name
+        return event_intake.read_on(self._database, self._cluster, name, log, log, self.store, now)
+
+    @contextmanager
+    def change(self) -> Iterator[tuple[sa.Connection, Location]]:
+        """A transaction that writes, with the location locked against its dispatcher."""
+        with self._database.begin() as tx:
+            named = location_named(tx, self._cluster, self._name, utc_now())
+            yield tx, locations.locked(tx, self._cluster, named.name)
+
+
+@contextmanager
+def opened(location: str | None) -> Iterator[State]:
+    """The state at a location, as the environment's settings name the database.
+
+    Errors:
+        ConfigurationError: there is no database yet, or its schema is another.
+        InvalidInput: a setting cannot be used.
+    """
+    settings = Settings.from_environment()
+    database = state_database(settings, made_by="the dispatcher")
+    try:
+        yield State(database, settings.cluster, location)
+    finally:
+        database.close()

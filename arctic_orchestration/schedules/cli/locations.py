@@ -1,0 +1,160 @@
+"""``arctic locations``: the code locations whose schedules and jobs the state database keeps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import sqlalchemy as sa
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import actor
+from arctic_orchestration.console.display import Rows, confirm, console, counted, moment, print_json
+from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules import location_control
+from arctic_orchestration.schedules.location import Location, is_alive
+from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.locations import list_locations
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.database import Database
+
+app = typer.Typer(no_args_is_help=True)
+
+LocationArgument = Annotated[str, typer.Argument(metavar="LOCATION", help="The location's name.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the locations of this cluster, and whether their dispatchers tick."""
+    with _database() as (settings, database), database.read() as tx:
+        found = list_locations(tx, settings.cluster, utc_now())
+    if as_json:
+        documents = [listed.to_json() for listed in found]
+        print_json({"cluster": settings.cluster, "locations": documents})
+        return
+    shown = Rows(
+        f"{counted(len(found), 'location')} of cluster {escape(settings.cluster)}",
+        *("location", "state", "last tick", "schedules", "waiting", "active", "code location"),
+        text="code location",
+    )
+    for listed in found:
+        shown.add(
+            escape(listed.name),
+            "[green]alive[/]" if listed.alive else "[yellow]silent[/]",
+            moment(listed.ticked_at),
+            str(listed.schedules or ""),
+            str(listed.waiting or ""),
+            str(listed.active or ""),
+            escape(listed.owner or "the next that ticks"),
+        )
+    shown.print()
+
+
+@app.command()
+def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+    """Unbind LOCATION from its code location; the next one that ticks under the name is bound.
+
+    For a code location that was renamed, or replaced by another one.
+    """
+    with _database() as (settings, database):
+        found = _found(database, settings, location)
+        question = f"Unbind {location} from {found.owner or 'nothing'}?{_if_alive(found, 'binds')}"
+        confirm(question, yes=yes, as_json=as_json)
+        with database.begin() as tx:
+            place = _locked(tx, settings, location)
+            location_control.unbind(tx, place)
+            audit.record(
+                tx, actor(settings.cluster), "locations", "unbind", location, owner=place.owner
+            )
+    if as_json:
+        print_json({"location": location, "owner": None})
+    else:
+        console().print(f"{escape(location)} is bound to the next code location that ticks")
+
+
+@app.command()
+def rename(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The location's name.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name it gets.")],
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Rename a location: schedules, jobs and the position in Dagster's event log stay.
+
+    For a code location that was renamed. A location NEW that has launched no job yet is replaced.
+    """
+    with _database() as (settings, database):
+        found = _found(database, settings, old)
+        question = f"Rename {old} to {new}?{_if_alive(found, 'makes')}"
+        confirm(question, yes=yes, as_json=as_json)
+        with database.begin() as tx:
+            place = _locked(tx, settings, old)
+            listening = location_control.listeners(tx, place)
+            location_control.rename(tx, ScheduleStore(), place, new, utc_now())
+            audit.record(tx, actor(settings.cluster), "locations", "rename", old, new=new)
+    if as_json:
+        deaf = [{"location": there, "schedule": name} for there, name in listening]
+        print_json({"old": old, "new": new, "listening_to_old": deaf})
+        return
+    console().print(f"{escape(old)} is {escape(new)} now")
+    for there, name in listening:
+        console().print(
+            f"[yellow]{escape(name)} of {escape(there)} still listens to runs of {escape(old)}[/]"
+        )
+
+
+@app.command()
+def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+    """Delete LOCATION with its schedules, jobs and history; its active runs go on.
+
+    For a code location that is gone. Tasks of its freshness dependencies stay: tasks forget.
+    """
+    with _database() as (settings, database):
+        with database.read() as tx:
+            found = location_named(tx, settings.cluster, location)
+            active = location_control.active_jobs(tx, found)
+            had = {one.name: one for one in list_locations(tx, settings.cluster, utc_now())}
+        counts = f"{counted(had[location].schedules, 'schedule')} and their jobs"
+        on = f" {counted(active, 'run')} go on, and count in no group." if active else ""
+        question = f"Delete {location} with {counts}?{on}{_if_alive(found, 'makes')}"
+        confirm(question, yes=yes, as_json=as_json)
+        with database.begin() as tx:
+            location_control.delete(tx, _locked(tx, settings, location), utc_now())
+            details = {"schedules": had[location].schedules, "active_jobs": active}
+            audit.record(tx, actor(settings.cluster), "locations", "delete", location, **details)
+    if as_json:
+        print_json({"deleted": location})
+    else:
+        console().print(f"deleted {escape(location)} with {counts}")
+
+
+@contextmanager
+def _database() -> Iterator[tuple[Settings, Database]]:
+    settings = Settings.from_environment()
+    database = state_database(settings, made_by="the dispatcher")
+    try:
+        yield settings, database
+    finally:
+        database.close()
+
+
+def _found(database: Database, settings: Settings, name: str) -> Location:
+    with database.read() as tx:
+        return location_named(tx, settings.cluster, name)
+
+
+def _locked(tx: sa.Connection, settings: Settings, name: str) -> Location:
+    location_named(tx, settings.cluster, name)
+    return locations.locked(tx, settings.cluster, name)
+
+
+def _if_alive(location: Location, does: str) -> str:
+    """What a dispatcher that still runs does after the change."""
+    if not is_alive(location.ticked_at, utc_now()):
+        return ""
+    return f" It ticked at {moment(location.ticked_at)}: if it goes on, it {does} it anew."

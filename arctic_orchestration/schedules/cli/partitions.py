@@ -1,0 +1,124 @@
+"""``arctic partitions``: announces partitions that came from outside of Dagster."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from arctic_orchestration.console.display import print_json
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import Console, escape
+from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.event_log.escaping import DEEPEST, is_storable, is_too_deep, storable
+from arctic_orchestration.schedules.cli.partition_check import check_names
+
+app = typer.Typer(no_args_is_help=True)
+
+#: what a column of whole numbers holds
+_LARGEST = 2**63 - 1
+
+
+@app.callback()
+def partitions() -> None:
+    """Partitions of assets."""
+
+
+@app.command()
+def add(
+    asset: Annotated[str, typer.Argument(metavar="ASSET", help="The asset's key, as raw/flights.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The partition key.")],
+    path: Annotated[str | None, typer.Option(help="Where the partition's data is.")] = None,
+    size: Annotated[
+        str | None, typer.Option("--bytes", metavar="N", help="How many bytes arrived.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option(metavar="N", help="How many rows arrived.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(help="More metadata, key=value; repeatable.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Announce it, though no code location has it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Announces that a partition of ASSET has arrived.
+
+    The announcement is a materialization in Dagster's own event log: every schedule that waits
+    for the asset sees it, and so does Dagster's UI.
+    """
+    import dagster as dg
+
+    described: dict[str, Any] = {}
+    if path is not None:
+        _check_text("--path", path)
+        described["path"] = dg.MetadataValue.path(path)
+    for name, value in (("bytes", size), ("rows", rows)):
+        if value is not None:
+            known = value.isascii() and value.isdecimal() and len(value) <= len(str(_LARGEST))
+            if not known or int(value) > _LARGEST:
+                expected = f"a whole number from 0 to {_LARGEST}"
+                raise InvalidInput(f"--{name}", value, expected)
+            described[name] = int(value)
+    for entry in metadata or ():
+        name, separator, text = entry.partition("=")
+        if not separator or not name:
+            raise InvalidInput("--metadata", entry, "key=value")
+        _check_text("--metadata", entry)
+        if name in ("path", "bytes", "rows"):
+            raise InvalidInput("--metadata", entry, f"another key: use --{name}")
+        described[name] = _value(name, text)
+    parts = [part for part in asset.split("/") if part]
+    if not parts or "/".join(parts) != asset:
+        raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
+    if not key:
+        raise InvalidInput("KEY", key, "a partition key")
+    _check_text("ASSET", asset)
+    _check_text("KEY", key)
+    unchecked = None if force else check_names(asset, key)
+    try:
+        found = dg.DagsterInstance.get()
+    except dg.DagsterError as error:
+        raise ConfigurationError(
+            f"Dagster's instance cannot be opened: {str(error).splitlines()[0].strip()} "
+            "Set DAGSTER_HOME to the folder that holds dagster.yaml"
+        ) from error
+    with found as instance:
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(asset_key=dg.AssetKey(parts), partition=key, metadata=described)
+        )
+    if as_json:
+        print_json({"asset": asset, "partition": key})
+        return
+    Console().print(f"announced {escape(asset)} {escape(key)}", highlight=False)
+    if unchecked is not None:
+        Console(stderr=True).print(f"[dim]not checked: {escape(unchecked)}[/]", highlight=False)
+
+
+def _check_text(field: str, text: str) -> None:
+    """Refuses what databases and serialisers cannot hold.
+
+    The shell hands over a file name that is not UTF-8 as halves of surrogate pairs.
+    """
+    if not is_storable(text):
+        raise InvalidInput(field, text, "text in UTF-8 without NUL")
+
+
+def _value(name: str, text: str) -> Any:
+    """Numbers, true, false and JSON as such; anything else as text."""
+    nested = f"JSON nested at most {DEEPEST} deep"
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise InvalidInput(f"--metadata {name}", text, nested) from None
+    except ValueError:
+        return text
+    if is_too_deep(value):
+        raise InvalidInput(f"--metadata {name}", text, nested)
+    if storable(value) != value:
+        expected = "text without NUL and halves of surrogate pairs, and finite numbers"
+        raise InvalidInput(f"--metadata {name}", text, expected)
+    return value
+
+
+def _no_number(name: str) -> None:
+    """NaN and Infinity are none in JSON, and what stores metadata refuses them."""
+    raise ValueError(name)

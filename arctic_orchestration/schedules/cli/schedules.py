@@ -1,0 +1,285 @@
+"""``arctic schedules``: what fires, and when."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.display import (
+    Rows,
+    colored,
+    confirm,
+    console,
+    counted,
+    moment,
+    print_json,
+    short_id,
+)
+from arctic_orchestration.console.state import JsonOption, LocationOption
+from arctic_orchestration.console.terminal import escape, visible
+from arctic_orchestration.quantities import format_duration, iso
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.cli import apply, target_partitions
+from arctic_orchestration.schedules.cli.catch_up import changing
+from arctic_orchestration.schedules.cli.context import opened
+from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule_history import history_of
+from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.views.forecast import Upcoming, upcoming
+from arctic_orchestration.schedules.views.listing import (
+    ListedSchedule,
+    list_schedules,
+    one_schedule,
+)
+from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
+from arctic_orchestration.schedules.views.texts import one_line
+
+app = typer.Typer(no_args_is_help=True)
+app.command("apply")(apply.apply)
+app.command("diff")(apply.diff)
+app.command("update")(apply.update)
+app.command("partitions")(target_partitions.partitions)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="Names of schedules; all or none of them.")
+]
+
+
+@app.command("list")
+def list_(
+    status: Annotated[str | None, typer.Option(help="enabled or suspended.")] = None,
+    target: Annotated[str | None, typer.Option(help="The job, or one of the assets.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="A kind of trigger, as cron.")] = None,
+    listens_to: Annotated[
+        str | None, typer.Option(help="An asset or job whose arrivals or runs it takes.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    after: Annotated[str, typer.Option(metavar="NAME", help="Begin after this name.")] = "",
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List schedules by name, with what waits and what runs."""
+    wanted = ScheduleFilter(status=status, target=target, trigger=trigger, listens_to=listens_to)
+    with opened(location) as state, state.read() as (tx, place):
+        page = list_schedules(tx, state.store, place, wanted, after=after, limit=limit)
+    found = page.listed
+    if as_json:
+        documents = [listed.to_json() for listed in found]
+        following = {"next_after": page.next_after}
+        print_json({"location": place.name, "schedules": documents, **following})
+        return
+    shown = Rows(
+        f"{counted(len(found), 'schedule')} of {escape(place.name)}",
+        *("schedule", "status", "trigger", "target", "waiting", "active", "next tick"),
+        text="trigger",
+    )
+    for listed in found:
+        schedule = listed.schedule
+        shown.add(
+            escape(listed.row.name),
+            colored(listed.row.status.value),
+            escape(one_line(schedule.trigger.to_form()) if schedule else "cannot be read"),
+            escape(target_text(schedule) if schedule else ""),
+            str(listed.waiting or ""),
+            str(listed.active or ""),
+            moment(listed.next_tick_at),
+        )
+    shown.print()
+    if page.next_after is not None:
+        console().print(f"[dim]more: --after {escape(page.next_after)}, or --limit[/]")
+
+
+@app.command()
+def show(name: NameArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
+    """One schedule: its definition and what was done to it."""
+    with opened(location) as state, state.read() as (tx, place):
+        listed = one_schedule(tx, state.store, place, schedule_named(tx, place, name))
+        history = history_of(tx, place, name)
+    if as_json:
+        lines = _json_history(history)
+        print_json({"location": place.name, **listed.to_json(), "history": lines})
+        return
+    _show(listed)
+    console().print()
+    _print_history(history)
+
+
+@app.command("history")
+def history_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only of this schedule.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines.")] = 50,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was done to schedules, and by whom; also to those that are deleted.
+
+    The newest lines, in the order of time.
+    """
+    with opened(location) as state, state.read() as (tx, place):
+        history = history_of(tx, place, name, limit=limit)
+        if name is not None and not history:
+            schedule_named(tx, place, name)
+    if as_json:
+        print_json({"location": place.name, "history": _json_history(history)})
+    else:
+        _print_history(history, name is None)
+
+
+@app.command()
+def enable(
+    names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
+) -> None:
+    """Lets schedules take events, from now on."""
+    now = utc_now()
+    with opened(location) as state, changing(state, now) as change:
+        changed = {
+            name: control.enable(change.tx, state.store, change.place, name, now, actor=person())
+            for name in dict.fromkeys(names)
+        }
+        change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
+    _tell(changed, "enabled", as_json=as_json)
+
+
+@app.command()
+def suspend(
+    names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
+) -> None:
+    """Stops schedules, each as its suspend_mode says: drop, drain, backlog or collect."""
+    now = utc_now()
+    with opened(location) as state, changing(state, now, ticks=True) as change:
+        changed = {
+            name: control.suspend(change.tx, state.store, change.place, name, now, actor=person())
+            for name in dict.fromkeys(names)
+        }
+    _tell(changed, "suspended", as_json=as_json)
+
+
+@app.command()
+def delete(
+    names: NamesArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deletes schedules with their jobs; runs that are active go on."""
+    names = list(dict.fromkeys(names))
+    with opened(location) as state:
+        with state.read() as (tx, place):
+            rows = [schedule_named(tx, place, name) for name in names]
+        of_code = [row.name for row in rows if row.origin is Origin.CODE]
+        if not as_json:
+            for name in of_code:
+                console().print(
+                    f"{escape(name)} is declared in the code: it stays deleted until its "
+                    "definition there changes"
+                )
+        confirm(f"Delete {', '.join(names)} with all jobs?", yes=yes, as_json=as_json)
+        with state.change() as (tx, place):
+            for name in names:
+                control.delete(tx, state.store, place, name, utc_now(), actor=person())
+    if as_json:
+        print_json({"deleted": names})
+    else:
+        console().print(f"deleted {escape(', '.join(names))}")
+
+
+@app.command("next")
+def next_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only of this schedule.")
+    ] = None,
+    count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many moments.")] = 5,
+    location: LocationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The next moments at which time alone does something: ticks, and looks at waiting jobs."""
+    with opened(location) as state, state.read() as (tx, place):
+        suspended = (
+            name is not None and control.stored_named(tx, state.store, place, name).suspended
+        )
+        found = upcoming(tx, state.store, place, name=name, count=count)
+    if as_json:
+        print_json({"location": place.name, "next": [coming.to_json() for coming in found]})
+        return
+    if not found:
+        why = ": it is suspended" if suspended else ": no schedule waits for time"
+        console().print(f"nothing is due{why if suspended or name is None else ''}")
+        return
+    shown = Rows(None, "at", "in", "schedule", "moment", "what", text="what")
+    now = utc_now()
+    for coming in found:
+        shown.add(*_coming(coming, now))
+    shown.print()
+
+
+def target_text(schedule: Schedule) -> str:
+    """A target on one line."""
+    target = schedule.target
+    return f"job {target.job}" if target.job else f"assets {', '.join(target.assets)}"
+
+
+def _json_history(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**line, "at": iso(line["at"])} for line in history]
+
+
+def _print_history(history: Sequence[dict[str, Any]], names: bool = False) -> None:
+    named = ("schedule",) if names else ()
+    shown = Rows("history", "at", *named, "action", "version", "by", "reason", text="reason")
+    for line in history:
+        called = (escape(line["name"]),) if names else ()
+        action, version = str(line["action"]), str(line["version"])
+        by, reason = escape(line["actor"]), escape(line["reason"])
+        shown.add(moment(line["at"]), *called, action, version, by, reason)
+    shown.print()
+
+
+def _coming(coming: Upcoming, now: datetime) -> tuple[str, ...]:
+    seconds = max(0, round((coming.at - now).total_seconds()))
+    job = f"job {short_id(coming.job_id)}: " if coming.job_id else ""
+    return (
+        moment(coming.at),
+        format_duration(timedelta(seconds=seconds)),
+        escape(coming.schedule),
+        coming.moment.value,
+        escape(job + coming.what),
+    )
+
+
+def _show(listed: ListedSchedule) -> None:
+    row, out = listed.row, console()
+    out.print(
+        f"[bold]{escape(row.name)}[/]  {colored(row.status.value)} since {moment(row.status_at)}"
+    )
+    made = "declared in the code" if row.origin is Origin.CODE else "made by hand"
+    out.print(f"version {row.version} of {moment(row.updated_at)}, {made}")
+    if listed.waiting or listed.active:
+        out.print(f"{counted(listed.waiting, 'job')} waiting, {listed.active} active")
+    if listed.next_tick_at:
+        out.print(f"next tick {moment(listed.next_tick_at)}")
+    out.print()
+    if listed.schedule is None:
+        out.print("it was written by another version of the package and cannot be read:")
+        out.print(escape(row.problem or "no reason noted"))
+        return
+    # Brings Pygments, which no other command needs.
+    from rich.syntax import Syntax
+
+    form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)
+    text = visible(f"schedules:\n{form}".rstrip(), lines=True)
+    out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
+
+
+def _tell(changed: dict[str, bool], status: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"status": status, "changed": changed})
+        return
+    for name, was in changed.items():
+        console().print(f"{escape(name)} is {colored(status)}{'' if was else ' already'}")

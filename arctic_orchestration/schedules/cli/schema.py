@@ -1,0 +1,33 @@
+"""``arctic schema``: the JSON Schema of files of schedules, for editors and other programs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.json_schema import schedules_schema
+
+
+def schema(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; without it, the terminal."),
+    ] = None,
+) -> None:
+    """Writes the JSON Schema of a file of schedules (YAML or JSON).
+
+    An editor with the YAML language server completes and checks a file that begins with
+
+    # yaml-language-server: $schema=arctic.schema.json
+    """
+    text = json.dumps(schedules_schema(), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        expected = f"a file that can be written ({error.strerror})"
+        raise InvalidInput("--output", str(output), expected) from error

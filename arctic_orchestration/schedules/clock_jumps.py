@@ -1,0 +1,79 @@
+"""Sets moments right that were computed while the clock was ahead.
+
+A clock that runs ahead for one tick leaves timers and looks of jobs in a future that is long in
+coming. When the clock is set back by more than an hour, what lies in the future is computed anew;
+a smaller step only makes the next tick come later, and no tick of time is delivered twice.
+"""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules import timers
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.state.tables import is_active, is_waiting, jobs, launches, run_ends, runs
+
+#: what clocks that are kept in step, and changes by hand of some minutes, stay below
+STEP = timedelta(hours=1)
+
+
+#: how long a tick may wait for its locks; Dagster ends it after that
+_TICK = timedelta(minutes=1)
+
+
+def told(at: datetime, now: datetime) -> datetime:
+    """A moment that another process told, as a tick that began at ``now`` takes it.
+
+    It may lie a little ahead, since the tick waited for its locks; what is further ahead is
+    another host's clock.
+    """
+    return at if at <= now + _TICK else now
+
+
+def was_set_back(location: Location, now: datetime) -> bool:
+    """Whether the last tick that said when it was lies far in the future."""
+    return location.ticked_at is not None and location.ticked_at - now > STEP
+
+
+def settle(tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime) -> None:
+    """Computes timers, looks and deadlines of a location anew, as of ``now``."""
+    timers.set_right(tx, location, store, now)
+    _settle_jobs(tx, location, store, now)
+    here = runs.c.location_id == location.id
+    tx.execute(sa.update(runs).where(here, runs.c.seen_at > now).values(seen_at=now))
+    own = sa.select(jobs.c.id).where(jobs.c.location_id == location.id)
+    ahead = launches.c.at > now
+    ours = launches.c.holder.in_(own) | _is_target(launches.c.resource, location)
+    tx.execute(sa.update(launches).where(ahead, ours).values(at=now))
+    late = _is_target(run_ends.c.resource, location) & (run_ends.c.ended_at > now)
+    tx.execute(sa.update(run_ends).where(late).values(ended_at=now))
+    locations.update(tx, location, ticked_at=now)
+
+
+def _is_target(resource: sa.ColumnElement[str], location: Location) -> sa.ColumnElement[bool]:
+    """Whether a resource is a target of the location."""
+    jobs_of = resource.startswith(f"job:{location.place}/", autoescape=True)
+    return jobs_of | resource.startswith(f"asset:{location.place}/", autoescape=True)
+
+
+def _settle_jobs(
+    tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
+) -> None:
+    queue = JobQueue(tx, now)
+    here = jobs.c.location_id == location.id
+    found = queue.load(here, is_waiting | is_active)
+    stored = store.by_ids(tx, {job.schedule_id for job in found})
+    for job in found:
+        schedule = stored.get(job.schedule_id)
+        if job.next_check_at is not None and job.next_check_at > now:
+            queue.change(job, next_check_at=now)
+        if job.satisfied_at is not None and job.satisfied_at > now:
+            queue.change(job, satisfied_at=now)
+        if job.requested_at is not None and job.requested_at > now:
+            queue.change(job, requested_at=now)
+        if job.created_at > now and schedule is not None:
+            queue.change(job, created_at=now, deadline_at=now + schedule.schedule.timeout)
+    queue.flush()

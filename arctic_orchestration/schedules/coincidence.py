@@ -1,0 +1,147 @@
+"""Whether ticks and windows ever meet: series of moments that are tried out on a calendar.
+
+The calendar begins at a fixed moment, so that the answer is always the same. Of two series the
+one that is behind jumps to where it could meet the other; most meet at the first look.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo
+
+from arctic_orchestration.schedules.constraints.window import Window
+from arctic_orchestration.schedules.triggers import AnyOf, Cron, Trigger
+
+#: The days that follow have a leap day, and all changes of clocks.
+_BEGIN = datetime(2027, 6, 1, tzinfo=UTC)
+_YEAR = timedelta(days=400)
+_WEEK = timedelta(weeks=1)
+#: After so long weekdays and dates come together as before.
+_CYCLE = timedelta(days=28 * 365 + 7)
+#: How often a series may jump: daily moments are followed for more than a year.
+_JUMPS = 401
+_MOMENT = timedelta(microseconds=1)
+
+
+def is_cron(trigger: Trigger) -> bool:
+    """Whether cron ticks alone satisfy it."""
+    if isinstance(trigger, AnyOf):
+        return all(is_cron(child) for child in trigger.of)
+    return isinstance(trigger, Cron)
+
+
+def cron_leaves(crons: Sequence[Trigger]) -> list[Cron]:
+    """The crons that ``crons`` consist of."""
+    return [leaf for cron in crons for leaf in cron.leaves if isinstance(leaf, Cron)]
+
+
+def _zones(crons: Sequence[Trigger]) -> set[str]:
+    return {leaf.timezone for leaf in cron_leaves(crons)}
+
+
+def _tick_from(cron: Trigger, begin: datetime, name: str) -> datetime | None:
+    """The first tick at ``begin`` or later."""
+    ticks = [leaf.next_tick(begin - _MOMENT, name) for leaf in cron.leaves]
+    return min((tick for tick in ticks if tick is not None), default=None)
+
+
+def ever_together(crons: Sequence[Trigger], within: timedelta, name: str) -> bool:
+    """Whether each has a tick in one span of that length; true where it cannot be decided."""
+    ticks = [_tick_from(cron, _BEGIN, name) for cron in crons]
+    period = _period(crons)
+    end = _BEGIN + (2 * period if period and _is_steady(_zones(crons)) else _CYCLE)
+    for _ in range(_JUMPS * len(crons)):
+        known = [tick for tick in ticks if tick is not None]
+        if len(known) < len(ticks):
+            return True
+        latest, earliest = max(known), min(known)
+        if latest - earliest <= within:
+            return True
+        if earliest > end or latest > _BEGIN + _CYCLE:
+            break
+        behind = known.index(earliest)
+        ticks[behind] = _tick_from(crons[behind], latest - within, name)
+    covered = min(tick for tick in ticks if tick is not None) - _BEGIN
+    return covered < (2 * period if period else _YEAR)
+
+
+def _period(crons: Sequence[Trigger]) -> timedelta | None:
+    """After how long the ticks of all come again, but for changes of clocks; none: long."""
+    fields = [leaf.expression.split() for leaf in cron_leaves(crons)]
+    if len(_zones(crons)) > 1 or min(map(len, fields)) < 5:
+        return None
+    if any(days != "*" or months != "*" for _, _, days, months, _ in fields):
+        return None
+    if any(weekdays != "*" for *_, weekdays in fields):
+        return _WEEK
+    return timedelta(days=1 if any(hours != "*" for _, hours, *_ in fields) else 1 / 24)
+
+
+def _is_steady(zones: Iterable[str]) -> bool:
+    """Whether clocks never change: then what was seen for two periods is seen for ever."""
+    return all(_offsets(zone) == 1 for zone in zones)
+
+
+@cache
+def _offsets(zone: str) -> int:
+    moments = [_BEGIN + timedelta(days=10 * number) for number in range(40)]
+    return len({moment.astimezone(ZoneInfo(zone)).utcoffset() for moment in moments})
+
+
+def ever_open(windows: Sequence[Window]) -> bool:
+    """Whether all are ever open at the same time."""
+    return _first_open(windows, _BEGIN) is not None
+
+
+def _first_open(windows: Sequence[Window], begin: datetime) -> datetime | None:
+    """The first moment from ``begin`` at which all windows are open; none: it never comes."""
+    at = begin
+    end = begin + (2 * _WEEK if _is_steady(window.timezone for window in windows) else _YEAR)
+    while at < end:
+        closed = [window for window in windows if not window.is_open(at)]
+        if not closed:
+            return at
+        at = max(window.opens_at(at) for window in closed)
+    return None
+
+
+def ever_admitted(
+    cron: Trigger,
+    windows: Sequence[Window],
+    *,
+    name: str,
+    delay: timedelta,
+    timeout: timedelta | None,
+) -> bool:
+    """Whether the windows admit the job of any tick; true where it cannot be decided.
+
+    Args:
+        cron: a trigger of cron ticks only.
+        windows: all of them must be open.
+        name: the schedule's name, by which ``H`` in an expression is spread.
+        delay: how long after the tick a job is admitted at the earliest.
+        timeout: how long after the tick at the latest; none: it is launched then, whatever
+            windows say, unless one of those that cancel did so at the tick.
+    """
+    canceling = [window for window in windows if window.otherwise == "cancel"]
+    if timeout is None and not canceling:
+        return True
+    begin, tick, end = _BEGIN, None, _BEGIN + _CYCLE
+    if _period([cron]) and _is_steady({window.timezone for window in windows} | _zones([cron])):
+        end = _BEGIN + 2 * _WEEK
+    for _ in range(2 * _JUMPS):
+        tick = _tick_from(cron, begin, name)
+        if tick is None:
+            return True
+        if tick > end:
+            return False
+        # A window that cancels is asked at once, even where a delay holds the job.
+        closed = [window for window in canceling if not window.is_open(tick)]
+        if closed:
+            begin = max(window.opens_at(tick) for window in closed)
+            continue
+        opens_at = _first_open(windows, tick + delay)
+        if timeout is None or opens_at is None or opens_at <= tick + timeout:
+            return True
+        begin = opens_at - timeout
+    return tick is not None and tick < _BEGIN + _YEAR

@@ -1,0 +1,78 @@
+"""Admits while the latest evaluations of asset checks passed."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from arctic_orchestration.event_log.arrival_checks import fails
+from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.quantities import PositiveDuration
+from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
+
+
+def _names(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+_Name = Annotated[str, Field(min_length=1)]
+_Names = Annotated[
+    tuple[_Name, ...], BeforeValidator(_names, json_schema_input_type=_Name | tuple[_Name, ...])
+]
+
+
+class ChecksPassed(Constraint):
+    """The latest evaluation of each asset check passed.
+
+    A failure of severity ``warn`` does not count as one. For a job of one partition,
+    evaluations of other partitions do not count; those without a partition do.
+    """
+
+    kind: Literal["checks_passed"] = "checks_passed"
+    #: the assets that are checked; none: those that the trigger names
+    assets: _Names = ()
+    #: the checks of those assets, by name; none: all
+    checks: _Names = ()
+    recheck: PositiveDuration = timedelta(minutes=2)
+
+    @property
+    def named_assets(self) -> tuple[str, ...]:
+        return self.assets
+
+    def decide(self, facts: Facts, now: datetime) -> Verdict:
+        assets = self.assets or facts.trigger_assets
+        found = {asset: facts.checks(asset) for asset in assets}
+        reasons = [
+            *self._unknown(found),
+            *(
+                reason
+                for asset, evaluations in found.items()
+                for reason in self._failures(asset, evaluations, facts.partition)
+            ),
+        ]
+        if reasons:
+            return self.refuse("; ".join(reasons), look_again_at=now + self.recheck)
+        return admit(f"checks passed: {', '.join(assets)}")
+
+    def _unknown(self, found: Mapping[str, Mapping[str, Event | None]]) -> Iterator[str]:
+        """Why nothing is known: of an asset without checks, and of checks that no asset has."""
+        for asset, evaluations in found.items():
+            if not self.checks and not evaluations:
+                yield f"no check of {asset} was ever evaluated"
+        for check in self.checks:
+            if not any(check in evaluations for evaluations in found.values()):
+                yield f"check {check} of {' or '.join(found)} was never evaluated"
+
+    def _failures(
+        self, asset: str, evaluations: Mapping[str, Event | None], partition: str | None
+    ) -> Iterator[str]:
+        for check, event in sorted(evaluations.items()):
+            if self.checks and check not in self.checks:
+                continue
+            if event is None:
+                where = f" for partition {partition}" if partition is not None else ""
+                yield f"check {check} of {asset} was never evaluated{where}"
+            elif fails(event):
+                where = f" for partition {event.partition}" if event.partition is not None else ""
+                yield f"check {check} of {asset} failed{where} at {event.at:%Y-%m-%dT%H:%M:%SZ}"

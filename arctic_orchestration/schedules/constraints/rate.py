@@ -1,0 +1,60 @@
+"""Admits while fewer than a limit of launches lie in a sliding span of time."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
+from arctic_orchestration.schedules.constraints.base import (
+    Constraint,
+    Facts,
+    Verdict,
+    admit,
+    group_resource,
+)
+
+#: Launches are remembered for so long.
+LONGEST_SPAN = timedelta(days=30)
+
+
+def _remembered(value: timedelta) -> timedelta:
+    if value > LONGEST_SPAN:
+        raise ValueError(f"a duration of at most {format_duration(LONGEST_SPAN)}")
+    return value
+
+
+class Rate(Constraint):
+    """At most ``limit`` launches in any span of ``per``: of the target, or of a named group.
+
+    A launch counts while it lies in ``(now - per, now]``. One that seems to lie in the future,
+    because a clock was set back, counts too: what the limit protects has felt it.
+    """
+
+    kind: Literal["rate"] = "rate"
+    limit: int = Field(ge=1, strict=True)
+    per: Annotated[PositiveDuration, AfterValidator(_remembered)]
+    group: str | None = Field(default=None, min_length=1)
+
+    def resources(self, targets: tuple[str, ...]) -> tuple[str, ...]:
+        return targets if self.group is None else (group_resource(self.group),)
+
+    @property
+    def looks_back(self) -> timedelta:
+        return self.per
+
+    def decide(self, facts: Facts, now: datetime) -> Verdict:
+        since = now - self.per
+        known = facts.launches(self.resources(facts.targets), since)
+        launches = [at for at in known if at > since]
+        what = "this target" if self.group is None else f"group {self.group}"
+        reason = f"{len(launches)} of {self.limit} launches of {what}"
+        reason += f" within {format_duration(self.per)}"
+        if len(launches) < self.limit:
+            return admit(reason)
+        # The limit may be lower than what was launched under an earlier one.
+        last_in_the_way = launches[len(launches) - self.limit]
+        return self.refuse(
+            f"{reason}, the oldest at {format_moment(launches[0])}",
+            look_again_at=last_in_the_way + self.per,
+        )

@@ -1,0 +1,245 @@
+"""Finds at definition what a schedule could never do, or would never have an effect.
+
+Each part of a schedule may be right and the whole senseless: a delay that is longer than the
+timeout, two windows that are never open together, a cron at noon whose runs are admitted at
+night only and discarded after an hour. Nothing would fail; a person would wait in vain.
+
+What depends on the calendar is tried out on one, see :mod:`.coincidence`.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.schedules import cycles
+from arctic_orchestration.schedules.coincidence import (
+    cron_leaves,
+    ever_admitted,
+    ever_open,
+    ever_together,
+    is_cron,
+)
+from arctic_orchestration.schedules.constraints.checks_passed import ChecksPassed
+from arctic_orchestration.schedules.constraints.delay import Delay
+from arctic_orchestration.schedules.constraints.window import Window
+from arctic_orchestration.schedules.triggers import (
+    AllOf,
+    AnyOf,
+    Cron,
+    Data,
+    Elapsed,
+    Quiet,
+    Trigger,
+)
+
+if TYPE_CHECKING:
+    from arctic_orchestration.schedules.schedule import Schedule
+
+
+def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInput]:
+    """What of a schedule that is well formed contradicts itself; empty: nothing was found.
+
+    Costs microseconds unless cron ticks are to be compared with windows or with each other;
+    then some milliseconds, and up to a few hundred where they never meet and clocks change.
+
+    Args:
+        schedule: the schedule, with its defaults.
+        field: the path under which problems are named; default ``Schedule(name)``.
+    """
+    path = field or f"Schedule({schedule.name})"
+    problems = list(_of_trigger(schedule, schedule.trigger, f"{path}.trigger", path))
+    if not schedule.timeout:
+        problems.append(InvalidInput(f"{path}.timeout", "0s", "a duration longer than 0s"))
+    if own := cycles.own_problem(schedule, path):
+        problems.append(own)
+    problems.extend(_of_partitions(schedule, path))
+    if schedule.constraints:
+        problems.extend(_of_constraints(schedule, path))
+    return problems
+
+
+def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
+    """What is said about partitions of the target by a schedule that has none, or groups."""
+    of_target = schedule.partitions != "none"
+    for place, leaf in schedule.trigger.places(f"{path}.trigger"):
+        form = leaf.to_form()[leaf.kind]
+        if of_target:
+            if leaf.source.per is not None:
+                expected = f"no per: with partitions: {schedule.partitions} mapping says it"
+                yield InvalidInput(f"{place}.per", leaf.source.per, expected)
+            continue
+        if leaf.clock is not None:
+            where = f"{place}.partition" if "partition" in form else place
+            yield InvalidInput(where, form.get("partition", form), f"{_OF_TARGET}: it names them")
+        if leaf.source.mapping is not None:
+            expected = f"{_OF_TARGET}: it maps to them"
+            yield InvalidInput(f"{place}.mapping", leaf.source.mapping, expected)
+        if leaf.source.per is None:
+            for name in ("count", "complete", "late"):
+                if form.get(name) in ("all", True) or (name == "late" and name in form):
+                    expected = f"{_OF_TARGET}, or per: it is about what belongs together"
+                    yield InvalidInput(f"{place}.{name}", form[name], expected)
+
+
+_OF_TARGET = "partitions: each or range, which are about partitions of the target"
+
+
+def _of_trigger(
+    schedule: "Schedule", trigger: Trigger, place: str, path: str
+) -> Iterator[InvalidInput]:
+    """The problems of a trigger and its children; ``place`` is its path without its kind."""
+    place = f"{place}.{trigger.kind}"
+    timeout = schedule.timeout
+    if isinstance(trigger, Data):
+        yield from _too_long(timeout, path, f"{place}.max_wait", trigger.max_wait)
+    elif isinstance(trigger, Quiet):
+        yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)
+        yield from _too_long(timeout, path, f"{place}.max_wait", trigger.max_wait)
+        if trigger.max_wait is not None and trigger.max_wait <= trigger.duration:
+            yield InvalidInput(
+                f"{place}.max_wait",
+                format_duration(trigger.max_wait),
+                f"a duration longer than that of the quiet, {format_duration(trigger.duration)}: "
+                "else it never comes to quiet",
+            )
+    elif isinstance(trigger, Cron):
+        if trigger.grace is not None and not trigger.grace:
+            yield InvalidInput(f"{place}.grace", "0s", "a duration longer than 0s: none is on time")
+    elif isinstance(trigger, Elapsed):
+        if not isinstance(trigger.since, str):
+            yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)
+    elif isinstance(trigger, (AllOf, AnyOf)):
+        for number, child in enumerate(trigger.of):
+            yield from _of_trigger(schedule, child, f"{place}[{number}]", path)
+        if isinstance(trigger, AllOf):
+            yield from _of_all(schedule, trigger, place, path)
+
+
+def _of_all(schedule: "Schedule", trigger: AllOf, place: str, path: str) -> Iterator[InvalidInput]:
+    timeout, within = schedule.timeout, trigger.within
+    yield from _too_long(timeout, path, f"{place}.wait", trigger.wait)
+    if within is not None and within > timeout:
+        yield InvalidInput(
+            f"{place}.within",
+            format_duration(within),
+            f"at most the timeout, {format_duration(timeout)}: "
+            "a job that waits for longer is discarded",
+        )
+    crons = [child for child in trigger.of if is_cron(child)]
+    if len(crons) < 2:
+        return
+    if within is not None and within <= timeout:
+        if not ever_together(crons, within, schedule.name):
+            yield InvalidInput(
+                f"{place}.within",
+                format_duration(within),
+                f"a span that ticks of {_named(crons)} ever fall into together",
+            )
+    elif trigger.wait is None and not ever_together(crons, timeout, schedule.name):
+        yield InvalidInput(
+            f"{path}.timeout",
+            format_duration(timeout),
+            f"a timeout in which ticks of {_named(crons)} ever come together: "
+            "the job is always discarded before",
+        )
+
+
+def _too_long(
+    timeout: timedelta, path: str, place: str, wait: timedelta | None
+) -> Iterator[InvalidInput]:
+    """The problem of a wait that only a job which was discarded would have come through."""
+    if wait and wait >= timeout:
+        where = place.removeprefix(f"{path}.")
+        yield InvalidInput(
+            f"{path}.timeout",
+            format_duration(timeout),
+            f"a duration longer than {where}, {format_duration(wait)}: "
+            "the job is always discarded first",
+        )
+
+
+def _of_constraints(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
+    windows: list[Window] = []
+    delay, places = timedelta(0), list[str]()
+    for number, constraint in enumerate(schedule.constraints):
+        place = f"{path}.constraints[{number}].{constraint.kind}"
+        if isinstance(constraint, Window):
+            windows.append(constraint)
+            places.append(place)
+        elif isinstance(constraint, ChecksPassed):
+            if not constraint.assets and not schedule.trigger_assets:
+                expected = "at least one asset: the trigger names none"
+                yield InvalidInput(f"{place}.assets", [], expected)
+        elif isinstance(constraint, Delay):
+            delay = max(delay, constraint.duration)
+            if constraint.otherwise == "cancel" and constraint.duration:
+                expected = "hold: it would cancel each job at its first check"
+                yield InvalidInput(f"{place}.otherwise", "cancel", expected)
+            # At the end of the timeout the job would be launched, whatever its delay says.
+            if schedule.on_timeout == "discard":
+                yield from _too_long(
+                    schedule.timeout, path, f"{place}.duration", constraint.duration
+                )
+    if delay and schedule.on_timeout == "discard":
+        soonest = _soonest(schedule.trigger)
+        if max(soonest, delay) < schedule.timeout <= soonest + delay:
+            yield InvalidInput(
+                f"{path}.timeout",
+                format_duration(schedule.timeout),
+                f"a duration longer than {format_duration(soonest)} until the trigger can be "
+                f"satisfied, and a delay of {format_duration(delay)} after it",
+            )
+    if windows:
+        yield from _of_windows(schedule, windows, places, delay)
+
+
+def _of_windows(
+    schedule: "Schedule", windows: Sequence[Window], places: Sequence[str], delay: timedelta
+) -> Iterator[InvalidInput]:
+    value: object = [window.to_form() for window in windows]
+    where = places[0].rpartition("[")[0]
+    if len(windows) == 1:
+        value, where = windows[0].to_form()["window"], places[0]
+    elif not ever_open(windows):
+        yield InvalidInput(where, value, "windows that are ever open at the same time")
+        return
+    discards = schedule.on_timeout == "discard"
+    if discards and delay >= schedule.timeout:
+        return
+    if not is_cron(schedule.trigger):
+        return
+    timeout = schedule.timeout if discards else None
+    if not ever_admitted(
+        schedule.trigger, windows, name=schedule.name, delay=delay, timeout=timeout
+    ):
+        what = "a window that is" if len(windows) == 1 else "windows that are together"
+        when = "at"
+        if discards and any(window.otherwise == "hold" for window in windows):
+            when = f"within the timeout, {format_duration(schedule.timeout)}, after"
+        yield InvalidInput(
+            where,
+            value,
+            f"{what} open {when} any tick of {_named([schedule.trigger])}: "
+            "else no job is ever admitted",
+        )
+
+
+def _soonest(trigger: Trigger) -> timedelta:
+    """The least time from the first event to the firing."""
+    if isinstance(trigger, Quiet):
+        return min(trigger.duration, trigger.max_wait or trigger.duration)
+    if isinstance(trigger, AnyOf):
+        return min(_soonest(child) for child in trigger.of)
+    if isinstance(trigger, AllOf):
+        soonest = [_soonest(child) for child in trigger.of]
+        return (
+            max(soonest) if trigger.wait is None else min(max(soonest), min(soonest) + trigger.wait)
+        )
+    return timedelta(0)
+
+
+def _named(crons: Sequence[Trigger]) -> str:
+    """The expressions, each with its zone."""
+    return " and ".join(f"cron {leaf.expression} ({leaf.timezone})" for leaf in cron_leaves(crons))

@@ -1,0 +1,283 @@
+"""The dispatcher: the one sensor of a code location, whose tick is the engine's tick.
+
+The state database is the sensor's memory; Dagster's cursor only shows it to people. Dagster
+learns of run requests under run keys that name job and attempt, so that a tick which is resumed
+after a crash makes no second run. A request is given to one tick at a time, so that two daemons
+make no second run either.
+"""
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.definitions.target import AutomationTarget
+from dagster._core.definitions.unresolved_asset_job_definition import (
+    UnresolvedAssetJobDefinition,
+)
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.event_log.ticks import DagsterTicks
+from arctic_orchestration.schedules import cycles
+from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
+from arctic_orchestration.schedules.dagster.inventory import inventory_of
+from arctic_orchestration.schedules.dagster.load import LoadProbes
+from arctic_orchestration.schedules.dagster.partitioned_targets import problems_of_job
+from arctic_orchestration.schedules.dagster.run_requests import (
+    ASSET_JOB,
+    RunRequests,
+    new_partitions,
+)
+from arctic_orchestration.schedules.dagster.targets import (
+    RepositoryTargets,
+    endless_cycles,
+    impossible_runs,
+    jobs_named,
+    resolved,
+    unknown_assets,
+    unknown_parents,
+)
+from arctic_orchestration.schedules.dagster.tick_observers import Watch
+from arctic_orchestration.schedules.definition_warnings import cautions
+from arctic_orchestration.schedules.engine import Engine
+from arctic_orchestration.schedules.facts import Surroundings
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+#: counts for which the skip reason names the jobs
+_SAID_BY_HELD = ("checked", "held")
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+
+def _asset_names_check(
+    sensor_name: str, schedules: Sequence[Schedule]
+) -> UnresolvedAssetJobDefinition:
+    """An anonymous job of no asset, whose resolution refuses schedules that name unknown assets.
+
+    Resolving asset jobs is the one moment at which Dagster shows the asset graph to what a sensor
+    brings along; the target of any sensor that is made of assets is such an anonymous job.
+    """
+
+    class AssetNamesCheck(UnresolvedAssetJobDefinition):
+        def resolve(self, asset_graph: "AssetGraph", *args: Any, **kwargs: Any) -> dg.JobDefinition:
+            problems = unknown_assets(schedules, asset_graph)
+            if not problems:
+                named = [resolved(schedule, asset_graph) for schedule in schedules]
+                problems = impossible_runs(named, asset_graph)
+                # Of a selection of assets it is known only now what it runs.
+                problems.extend(cycles.problems(named))
+            if problems:
+                raise InvalidDefinition(problems)
+            return super().resolve(asset_graph, *args, **kwargs)
+
+    return AssetNamesCheck(
+        name=f"__anonymous_asset_job_{sensor_name}", selection=dg.AssetSelection.assets()
+    )
+
+
+class _JobByName(AutomationTarget):
+    """A job of the repository, which notes on its sensor that Dagster has looked for it."""
+
+    sensor: "DispatcherSensor"
+
+    @classmethod
+    def of(cls, sensor: "DispatcherSensor", name: str) -> "_JobByName":
+        target = cls(name)
+        target.sensor = sensor
+        return target
+
+    @property
+    def job_name(self) -> str:
+        self.sensor.looked_for = super().job_name
+        return self.sensor.looked_for
+
+
+class DispatcherSensor(EveryJobSensor):
+    """A sensor that may request runs of every job and asset of its code location."""
+
+    #: the job whose name Dagster asked a target for last
+    looked_for: str | None = None
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        schedules: Sequence[Schedule],
+        interval_seconds: int,
+        location: str | None,
+        numbers_every: timedelta | None,
+        update_schedules: bool = True,
+    ) -> None:
+        self._schedules = tuple(schedules)
+        self._update_schedules = update_schedules
+        self._location_name = location
+        self._numbers_every = numbers_every
+        self._engines: dict[tuple[str, ...], tuple[Engine, Watch]] = {}
+        self._run_requests = RunRequests()
+        self._one_at_a_time = threading.Lock()
+        super().__init__(
+            name=name,
+            evaluation_fn=self._evaluate,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description="Turns events and time into jobs, and admitted jobs into runs.",
+        )
+        self._targets = self._all_targets()
+
+    @property
+    def job_name(self) -> str | None:
+        """Nothing that is read: Dagster asks when a target is not in the repository, to say so.
+
+        Errors:
+            InvalidDefinition: names the schedules and fields in which that job stands.
+        """
+        expected = "the name of a job of this code location"
+        problems = [
+            InvalidInput(field, job, expected)
+            for field, job in jobs_named(self._schedules)
+            if job == self.looked_for
+        ]
+        if problems:
+            raise InvalidDefinition(problems)
+        return self.looked_for
+
+    def check(self, repository: RepositoryDefinition) -> None:
+        problems = endless_cycles(self._schedules, repository)
+        for schedule in self._schedules:
+            problems += problems_of_job(schedule, repository)
+        if problems:
+            raise InvalidDefinition(problems)
+
+    def _all_targets(self) -> list[AutomationTarget]:
+        """What the declared schedules name, for Dagster to refuse what is not there."""
+        if not self._schedules:
+            return []
+        # By name only: Dagster binds the location's resources to the jobs it was given itself.
+        # Jobs that triggers name are no targets; they are listed so that Dagster looks for them.
+        names = {job for _, job in jobs_named(self._schedules)}
+        if any(schedule.target.job is None for schedule in self._schedules):
+            names.add(ASSET_JOB)
+        check = _asset_names_check(self.name, self._schedules)
+        by_name = [_JobByName.of(self, name) for name in sorted(names)]
+        return [*by_name, AutomationTarget(check)]
+
+    def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        # Two daemons may ask one code server at the same time, and the engine is given its tick.
+        with self._one_at_a_time:
+            return self._tick(context)
+
+    def _tick(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        engine, watch = self._engine(context)
+        now = utc_now()
+        result = watch.tick(now)
+        watch.stages(result, context.instance)
+        for remark in (*result.remarks, *watch.remarks()):
+            context.log.warning(remark)
+        if aside := result.counts["unreadable"]:
+            text = f"{aside} events could not be stored; see: arctic events unreadable"
+            context.log.warning(text)
+        if unmatched := watch.unmatched(result, now):
+            context.log.warning(unmatched)
+        for run_id in result.unwanted:
+            _terminate(run_id, context)
+        observed = watch.observations(now, context)
+        targets = engine.targets
+        assert isinstance(targets, RepositoryTargets)
+        counts = {name: count for name, count in sorted(result.counts.items()) if count}
+        held = watch.held(result, context)
+        told = {
+            "launching": sorted({request.tags[SCHEDULE_TAG] for request in result.requests}),
+            "held_by": dict(held.first),
+            "daemons": watch.daemons(now, context),
+        }
+        cursor = json.dumps({**counts, **{name: value for name, value in told.items() if value}})
+        added = new_partitions(result.requests, targets)
+        requests = []
+        for request in result.requests:
+            # One request that Dagster refuses would fail the tick, and all ticks after it.
+            try:
+                requests.append(self._run_requests.make(request, context, added))
+            except Exception as error:
+                problem = f"Dagster refuses its run: {error}"
+                context.log.error(f"job {request.job_id}: {problem}")
+                engine.refuse(request.job_id, problem, utc_now())
+        if not requests:
+            done = [f"{name} {n}" for name, n in counts.items() if name not in _SAID_BY_HELD]
+            text = "; ".join(part for part in (", ".join(done), str(held)) if part)
+            return dg.SensorResult(
+                skip_reason=text or "nothing new and nothing due",
+                cursor=cursor,
+                asset_events=observed,
+            )
+        return dg.SensorResult(
+            run_requests=requests,
+            dynamic_partitions_requests=added,
+            cursor=cursor,
+            asset_events=observed,
+        )
+
+    def _engine(self, context: dg.SensorEvaluationContext) -> tuple[Engine, Watch]:
+        settings = Settings.from_environment()
+        origin = context.code_location_origin
+        location = self._location_name or (origin.location_name if origin else "local")
+        repository = context.repository_def
+        assert repository is not None
+        # The instance is made when it is first asked for, and costs more than an idle tick.
+        reference = context.instance_ref or context.instance.get_ref()
+        storage = str(reference.event_storage_data)
+        key = (settings.database_url, settings.cluster, location, storage)
+        if key not in self._engines:
+            targets = RepositoryTargets(repository, lambda: context.instance)
+            declared = [resolved(s, repository.asset_graph) for s in self._schedules]
+            known_as = origin.location_name if origin else None
+            log = DagsterLog(context.instance, location=location, known_as=known_as)
+            engine = Engine(
+                surroundings=Surroundings(
+                    materialized_at=log.materialized_at, latest_checks=log.latest_checks
+                ),
+                database=Database.open(settings.database_url),
+                cluster=settings.cluster,
+                location=location,
+                owner=f"{origin.location_name}/{repository.name}" if origin else None,
+                inventory=inventory_of(repository),
+                feed=log,
+                lookup=log,
+                targets=targets,
+                declared=declared,
+                update_schedules=self._update_schedules,
+            )
+            for problem in unknown_parents(self._schedules, repository):
+                context.log.warning(f"it is never fresh: {problem}")
+            for caution in cautions(declared):
+                context.log.warning(caution)
+            self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
+        # The instance of a tick ends with it; the feed has connections of its own.
+        engine, watch = self._engines[key]
+        assert isinstance(engine.targets, RepositoryTargets)
+        engine.targets.renew(lambda: context.instance)
+        engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
+        probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
+        engine.surroundings = replace(
+            engine.surroundings, measure=probes.measure, one_more=probes.one_more
+        )
+        return engine, watch
+
+
+def _terminate(run_id: str, context: dg.SensorEvaluationContext) -> None:
+    """Ends the run of a job that was canceled; the next event of the run is the next chance."""
+    try:
+        context.instance.run_coordinator.cancel_run(run_id)
+    except Exception as error:
+        context.log.warning(f"run {run_id} of a canceled job could not be terminated: {error}")
+    else:
+        context.log.info(f"run {run_id} is terminated: its job was canceled")

@@ -1,0 +1,76 @@
+"""Takes the inventory of a loaded code location."""
+
+import json
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+
+from arctic_orchestration.partitioning.forms import form_of
+from arctic_orchestration.partitioning.mapping_forms import form_of_mapping
+from arctic_orchestration.schedules.dagster.targets import assets_made
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+
+#: Static partitions beyond so many are not kept: each inventory is one text in the database.
+_MOST_KEYS = 10_000
+#: characters of the form of a definition that is kept
+_LONGEST_FORM = 200_000
+
+
+def inventory_of(repository: RepositoryDefinition) -> Inventory:
+    """The jobs and assets of a repository; costs no query."""
+    graph = repository.asset_graph
+    known: dict[Any, Partitioning | None] = {None: None}
+    assets: dict[str, Partitioning | None] = {}
+    for key in graph.get_all_asset_keys():
+        assets[key.to_user_string()] = _known(graph.get(key).partitions_def, known)
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    made = {job.name: tuple(assets_made(job)) for job in jobs}
+    return Inventory(
+        jobs=frozenset(made),
+        job_assets={job: names for job, names in made.items() if names},
+        assets=assets,
+        job_partitions={
+            job.name: found
+            for job in jobs
+            if (found := _known(job.partitions_def, known)) is not None
+        },
+        executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
+        mappings=_mappings(graph),
+    )
+
+
+def _mappings(graph: AssetGraph) -> dict[str, dict[str, str]]:
+    """The mappings that assets declare on their dependencies."""
+    found: dict[str, dict[str, str]] = {}
+    for key in sorted(graph.get_all_asset_keys()):
+        declared = graph.get(key).partition_mappings
+        if declared:
+            found[key.to_user_string()] = {
+                parent.to_user_string(): json.dumps(form_of_mapping(mapping))
+                for parent, mapping in sorted(declared.items())
+            }
+    return found
+
+
+def _known(
+    definition: dg.PartitionsDefinition[Any] | None, known: dict[Any, Partitioning | None]
+) -> Partitioning | None:
+    if definition not in known:
+        known[definition] = _partitioning(definition)
+    return known[definition]
+
+
+def _partitioning(definition: dg.PartitionsDefinition[Any] | None) -> Partitioning | None:
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        keys = tuple(definition.get_partition_keys())
+        return Partitioning(keys=keys) if len(keys) <= _MOST_KEYS else None
+    form = None if definition is None else form_of(definition)
+    text = None if form is None else json.dumps(form, separators=(",", ":"))
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return Partitioning(format=definition.fmt, form=text)
+    if text is None or isinstance(definition, dg.DynamicPartitionsDefinition):
+        # The keys of dynamic definitions are in Dagster's storage.
+        return None
+    return Partitioning(form=text) if len(text) <= _LONGEST_FORM else None

@@ -1,0 +1,121 @@
+"""The partitions of targets in a loaded code location, and whether schedules can be about them."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.partitioning.key_space import DynamicKeys
+from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys
+from arctic_orchestration.schedules.partition_validation import partition_problems
+from arctic_orchestration.schedules.schedule import Schedule, Target
+
+
+def partitioned_target(
+    repository: RepositoryDefinition,
+    target: Target,
+    dynamic_keys: DynamicKeys,
+    materialized: Callable[[str], Collection[str]],
+) -> PartitionedTarget | None:
+    """The partitions of a target; none: it has none, or its parts differ."""
+    definitions = definitions_of(repository, target)
+    if len(definitions) != 1:
+        return None
+    (definition,) = definitions
+    graph = repository.asset_graph
+    assets = assets_of(repository, target)
+
+    def missing(at: datetime) -> list[str]:
+        keys = existing_keys(definition, at, dynamic_keys)
+        have = [set(materialized(asset)) for asset in assets]
+        return [key for key in keys if not have or any(key not in made for made in have)]
+
+    return PartitionedTarget(
+        definition,
+        upstream=lambda asset: definition_of_asset(graph, asset),
+        mappings=lambda asset: mappings_of(graph, assets, asset),
+        dynamic_keys=dynamic_keys,
+        missing=missing,
+    )
+
+
+def definitions_of(
+    repository: RepositoryDefinition, target: Target
+) -> list[dg.PartitionsDefinition[Any]]:
+    """The different ways in which parts of a target are partitioned."""
+    if target.job is not None:
+        definition = repository.get_job(target.job).partitions_def
+        return [definition] if definition is not None else []
+    return definitions_of_assets(repository.asset_graph, target.assets)
+
+
+def definitions_of_assets(
+    graph: AssetGraph, assets: Sequence[str]
+) -> list[dg.PartitionsDefinition[Any]]:
+    """The different ways in which some assets are partitioned."""
+    found: list[dg.PartitionsDefinition[Any]] = []
+    for asset in assets:
+        definition = definition_of_asset(graph, asset)
+        if definition is not None and definition not in found:
+            found.append(definition)
+    return found
+
+
+def definition_of_asset(graph: AssetGraph, asset: str) -> dg.PartitionsDefinition[Any] | None:
+    """How an asset is partitioned; none: it is not, or the location has it not."""
+    key = dg.AssetKey.from_user_string(asset)
+    return graph.get(key).partitions_def if graph.has(key) else None
+
+
+def assets_of(repository: RepositoryDefinition, target: Target) -> list[str]:
+    """The assets that a run of the target makes."""
+    if target.job is None:
+        return list(target.assets)
+    selected = repository.get_job(target.job).asset_layer.executable_asset_keys
+    return sorted(key.to_user_string() for key in selected)
+
+
+def mappings_of(
+    graph: AssetGraph, assets: Sequence[str], upstream: str
+) -> list[dg.PartitionMapping]:
+    """The mappings on the dependencies of some assets on another."""
+    parent = dg.AssetKey.from_user_string(upstream)
+    keys = [dg.AssetKey.from_user_string(asset) for asset in assets]
+    return [
+        graph.get_partition_mapping(key, parent)
+        for key in keys
+        if graph.has(key) and parent in graph.get(key).parent_keys and key != parent
+    ]
+
+
+def problems_of_job(schedule: Schedule, repository: RepositoryDefinition) -> list[InvalidInput]:
+    """As :func:`partition_problems`, for a target that is a job of a loaded location."""
+    if schedule.target.job is None or not repository.has_job(schedule.target.job):
+        return []
+    assets = assets_of(repository, schedule.target)
+    found = definitions_of(repository, schedule.target)
+    if not found and schedule.partitions != "none":
+        field, expected = f"Schedule({schedule.name}).partitions", "none: the job has no partitions"
+        return [InvalidInput(field, schedule.partitions, expected)]
+    return problems_of(schedule, repository.asset_graph, found, assets)
+
+
+def problems_of(
+    schedule: Schedule,
+    graph: AssetGraph,
+    definitions: Sequence[dg.PartitionsDefinition[Any]],
+    assets: Sequence[str],
+) -> list[InvalidInput]:
+    """As :func:`partition_problems`, for a target that makes some assets of a graph."""
+    return list(
+        partition_problems(
+            schedule,
+            definitions=definitions,
+            upstream=lambda asset: definition_of_asset(graph, asset),
+            mappings=lambda asset: mappings_of(graph, assets, asset),
+        )
+    )

@@ -1,0 +1,148 @@
+"""The ``arctic`` resource: tells a run what it is for."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+import sqlalchemy as sa
+from pydantic import PrivateAttr
+
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.run_tags import JOB_TAG
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events, job_events, jobs
+
+
+class RunCause:
+    """What made a run: its job's events. Read from the state database when first asked for.
+
+    A run that no schedule asked for has no job: there is nothing, and no database is opened.
+    """
+
+    def __init__(self, tags: Mapping[str, str]) -> None:
+        self._tags = tags
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule, if one asked for the run."""
+        return self._tags.get(SCHEDULE_TAG)
+
+    @property
+    def job_id(self) -> str | None:
+        """The id of the job, if the run has one."""
+        return self._tags.get(JOB_TAG)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the job, in the order of their arrival.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        return self._loaded[0]
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the schedule, as they were when the job was admitted."""
+        return self._loaded[2]
+
+    @property
+    def partitions(self) -> list[str]:
+        """The different partitions the run is for, in the order of their first arrival.
+
+        Those that arrived, and those of the runs that the schedule waited for; of a job that was
+        split, its own.
+        """
+        return self._loaded[1]
+
+    @property
+    def upstream_partitions(self) -> Mapping[str, list[str]]:
+        """The partitions that arrived, by their asset, each in the order of first arrival."""
+        found: dict[str, dict[str, None]] = {}
+        for event in self.events:
+            if event.kind is EventKind.PARTITION and event.partition is not None:
+                found.setdefault(event.subject, {})[event.partition] = None
+        return {asset: list(keys) for asset, keys in found.items()}
+
+    @property
+    def upstream_run_ids(self) -> list[str]:
+        """The runs whose end the schedule waited for."""
+        ids = (e.run_id for e in self.events if e.kind is EventKind.RUN and e.run_id)
+        return list(dict.fromkeys(ids))
+
+    @cached_property
+    def _loaded(self) -> tuple[tuple[Event, ...], list[str], Mapping[str, Any]]:
+        if self.job_id is None:
+            return (), [], {}
+        database = Database.open(Settings.from_environment().database_url)
+        try:
+            with database.read() as tx:
+                found = tx.execute(
+                    sa.select(events.c.details, job_events.c.partition)
+                    .join(
+                        job_events,
+                        (job_events.c.location_id == events.c.location_id)
+                        & (job_events.c.number == events.c.number),
+                    )
+                    .where(job_events.c.job_id == self.job_id)
+                    .order_by(events.c.number, job_events.c.leaf)
+                ).all()
+                launch = tx.execute(
+                    sa.select(jobs.c.launch).where(jobs.c.id == self.job_id)
+                ).scalar()
+        finally:
+            database.close()
+        # An event that two leaves took is one event.
+        details = dict.fromkeys(row.details for row in found)
+        taken = tuple(Event.from_json(json.loads(text)) for text in details)
+        partitions = list(dict.fromkeys(row.partition for row in found if row.partition))
+        return taken, partitions, json.loads(launch)["properties"] if launch else {}
+
+
+class ArcticResource(dg.ConfigurableResource[Any]):
+    """Under the key ``arctic`` in every location that has schedules.
+
+    ``arctic.partitions`` are the keys of the partitions a run is for, ``arctic.events`` the
+    events with their metadata, ``arctic.upstream_run_ids`` the runs it came after, and
+    ``arctic.properties`` what the schedule hands to its runs.
+    """
+
+    _cause: RunCause = PrivateAttr(default_factory=lambda: RunCause({}))
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        run = context.run
+        self._cause = RunCause(run.tags if run is not None else {})
+
+    @property
+    def cause(self) -> RunCause:
+        """The job behind the run, with everything it knows."""
+        return self._cause
+
+    @property
+    def partitions(self) -> list[str]:
+        """The different partitions that arrived for this run."""
+        return self._cause.partitions
+
+    @property
+    def upstream_partitions(self) -> Mapping[str, list[str]]:
+        """The partitions that arrived for this run, by their asset."""
+        return self._cause.upstream_partitions
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that made this run."""
+        return self._cause.events
+
+    @property
+    def upstream_run_ids(self) -> list[str]:
+        """The runs whose end made this run."""
+        return self._cause.upstream_run_ids
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the schedule that asked for this run."""
+        return self._cause.properties

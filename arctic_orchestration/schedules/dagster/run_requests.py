@@ -1,0 +1,92 @@
+"""Run requests as Dagster's daemon accepts them.
+
+A request that the daemon refuses fails the whole tick, and each tick after it. So a request is
+taken here through the steps that the daemon takes when it makes the run.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+import dagster as dg
+from dagster._core.execution.api import create_execution_plan
+
+from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
+from arctic_orchestration.schedules.launch_requests import LaunchRequest
+
+#: Dagster's own job for runs of assets; it exists where there are assets to run.
+ASSET_JOB = "__ASSET_JOB"
+_RANGE_START = "dagster/asset_partition_range_start"
+_RANGE_END = "dagster/asset_partition_range_end"
+#: plans remembered as accepted, before they are forgotten
+_REMEMBERED = 10_000
+
+
+class RunRequests:
+    """Makes the run requests of one code location, and remembers which plans were accepted."""
+
+    def __init__(self) -> None:
+        self._accepted: set[str] = set()
+
+    def make(
+        self,
+        request: LaunchRequest,
+        context: dg.SensorEvaluationContext,
+        added: Sequence[dg.AddDynamicPartitionsRequest],
+    ) -> dg.RunRequest:
+        """What Dagster is asked for, its partition resolved as Dagster would resolve it.
+
+        Errors:
+            Those of Dagster for a run that it could not make.
+        """
+        tags = dict(request.tags)
+        partition = request.partition_start
+        if request.partition_start != request.partition_end:
+            tags[_RANGE_START] = str(request.partition_start)
+            tags[_RANGE_END] = str(request.partition_end)
+            partition = None
+        assets = [asset_key(asset) for asset in request.target.assets]
+        job = request.target.job or ASSET_JOB
+        made = dg.RunRequest(
+            run_key=request.run_key,
+            job_name=job,
+            asset_selection=assets or None,
+            partition_key=partition,
+            tags=tags,
+            run_config=dict(request.run_config),
+        )
+        repository = context.repository_def
+        assert repository is not None
+        if partition is not None:
+            made = made.with_resolved_tags_and_config(
+                target_definition=repository.get_job(job),
+                dynamic_partitions_requests=added,
+                dynamic_partitions_store=context.caching_dynamic_partitions_loader,
+            )
+        # Planning a run costs milliseconds, and most requests differ by their tags only.
+        plan = json.dumps([job, request.target.assets, made.run_config], default=repr)
+        if plan not in self._accepted:
+            selected = repository.get_maybe_subset_job_def(
+                job, asset_selection=frozenset(assets) if assets else None
+            )
+            create_execution_plan(selected, run_config=made.run_config)
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
+            self._accepted.add(plan)
+        return made
+
+
+def new_partitions(
+    requests: Sequence[LaunchRequest], targets: RepositoryTargets
+) -> list[dg.AddDynamicPartitionsRequest]:
+    """Partitions that arrived and that a dynamic target does not know yet."""
+    missing: dict[str, dict[str, None]] = defaultdict(dict)
+    for request in requests:
+        keys = {key for key in (request.partition_start, request.partition_end) if key}
+        found = targets.missing_dynamic(request.target, sorted(keys)) if keys else None
+        if found:
+            missing[found[0]].update(dict.fromkeys(found[1]))
+    return [
+        dg.AddDynamicPartitionsRequest(partitions_def_name=name, partition_keys=list(keys))
+        for name, keys in missing.items()
+    ]

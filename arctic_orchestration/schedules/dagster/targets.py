@@ -1,0 +1,318 @@
+"""What a schedule may name: the jobs, assets and partitions of the code location."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.definitions.repository_definition import RepositoryDefinition
+from dagster._core.errors import DagsterInvalidSubsetError
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.maps import DimensionMap
+from arctic_orchestration.partitioning.target import PartitionedTarget
+from arctic_orchestration.schedules import cycles
+from arctic_orchestration.schedules.constraints import ChecksPassed
+from arctic_orchestration.schedules.dagster.partitioned_targets import (
+    definition_of_asset,
+    definitions_of,
+    definitions_of_assets,
+    partitioned_target,
+    problems_of,
+)
+from arctic_orchestration.schedules.schedule import Schedule, Target
+from arctic_orchestration.schedules.triggers import Check, Leaf
+
+
+def asset_key(name: str) -> dg.AssetKey:
+    """The key of an asset given as ``raw/flights``."""
+    return dg.AssetKey.from_user_string(name)
+
+
+def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
+    """The schedule with its target as names.
+
+    Errors:
+        InvalidDefinition: the selection is of nothing, or of what is not there.
+    """
+    if not schedule.target.is_selection:
+        if schedule.target.given is None:
+            return schedule
+        return schedule.model_copy(update={"target": Target(job=schedule.target.job)})
+    field, given = f"Schedule({schedule.name}).target", schedule.target.given
+    try:
+        keys = dg.AssetSelection.from_coercible(given).resolve(graph)
+    except DagsterInvalidSubsetError as error:
+        expected = f"a selection of assets of this code location ({error})"
+        raise InvalidDefinition([InvalidInput(field, str(given), expected)]) from error
+    if not keys:
+        raise InvalidDefinition([InvalidInput(field, str(given), "at least one asset")])
+    names = tuple(sorted(key.to_user_string() for key in keys))
+    return schedule.model_copy(update={"target": Target(assets=names)})
+
+
+def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
+    """What the schedules name as an asset, and is none that the location has."""
+    keys = graph.get_all_asset_keys()
+    known = {key.to_user_string() for key in keys}
+    # Arrivals are found by name. What is looked up by key is another asset, or none.
+    other = {name for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
+    executable = {key.to_user_string() for key in graph.executable_asset_keys} - other
+    problems = []
+    for schedule in schedules:
+        field = f"Schedule({schedule.name})"
+        for asset in schedule.target.assets:
+            if asset not in executable:
+                expected = f"an asset to run, {_some(executable)}"
+                if asset in other and dg.AssetKey(asset) in graph.executable_asset_keys:
+                    expected = _other_key(asset)
+                problems.append(InvalidInput(f"{field}.target.assets", asset, expected))
+        for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+            for name, asset in leaf.named_assets().items():
+                if asset in other and _looks_up_partitions(leaf):
+                    problems.append(InvalidInput(f"{place}.{name}", asset, _other_key(asset)))
+                elif asset not in known:
+                    expected = f"one of {_some(known)}"
+                    problems.append(InvalidInput(f"{place}.{name}", asset, expected))
+                elif isinstance(leaf, Check) and leaf.name is not None:
+                    problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
+        for number, constraint in enumerate(schedule.constraints):
+            # A name without a slash may be that of a job, which is not known here.
+            for parent in constraint.named_parents:
+                if "/" in parent and parent not in known:
+                    path = f"{field}.constraints[{number}].{constraint.kind}.parents"
+                    problems.append(InvalidInput(path, parent, f"one of {_some(known)}"))
+            path = f"{field}.constraints[{number}].{constraint.kind}"
+            for asset in constraint.named_assets:
+                if asset not in known:
+                    expected = f"one of {_some(known)}"
+                    problems.append(InvalidInput(f"{path}.assets", asset, expected))
+            if isinstance(constraint, ChecksPassed):
+                assets = constraint.assets or schedule.trigger_assets
+                for check in constraint.checks:
+                    problems += _unknown_check(f"{path}.checks", check, assets, graph)
+    return problems
+
+
+def _looks_up_partitions(leaf: Leaf) -> bool:
+    """Whether a leaf says what only the partitions definition of its asset can answer."""
+    return leaf.needs_all or leaf.source.per is not None or leaf.source.mapping is not None
+
+
+def _other_key(asset: str) -> str:
+    """What is wrong with the name of an asset whose key is one part with a slash."""
+    return f"the key {asset.split('/')}: the location has [{asset!r}], one part"
+
+
+def _unknown_check(
+    field: str, check: str, assets: Sequence[str], graph: AssetGraph
+) -> list[InvalidInput]:
+    """The problem of a check that none of some assets has."""
+    known = {key.name for key in graph.asset_check_keys if key.asset_key.to_user_string() in assets}
+    if check in known:
+        return []
+    which = f"one of {_some(known)}" if known else "none is defined"
+    expected = f"a check of {' or '.join(assets)}: {which}"
+    return [InvalidInput(field, check, expected)]
+
+
+def unknown_parents(
+    schedules: Iterable[Schedule], repository: RepositoryDefinition
+) -> list[InvalidInput]:
+    """What ``fresh`` constraints name as a parent, and is neither an asset nor a job."""
+    known = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    known.update(repository.job_names)
+    return [
+        InvalidInput(
+            f"Schedule({schedule.name}).constraints[{number}].{constraint.kind}.parents",
+            name,
+            f"one of {_some(known)}",
+        )
+        for schedule in schedules
+        for number, constraint in enumerate(schedule.constraints)
+        for name in constraint.named_parents
+        if name not in known
+    ]
+
+
+def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
+    """The fields in which schedules name a job of their own location, and the job."""
+    named = []
+    for schedule in schedules:
+        field = f"Schedule({schedule.name})"
+        if schedule.target.job is not None:
+            named.append((f"{field}.target.job", schedule.target.job))
+        for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+            named.extend((f"{place}.{name}", job) for name, job in leaf.named_jobs().items())
+    return named
+
+
+def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[InvalidInput]:
+    """Schedules whose ``partitions`` ask for runs that Dagster refuses or fails.
+
+    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition
+    of the run, and fails the run when it has none.
+    """
+    problems = []
+    for schedule in schedules:
+        names = schedule.target.assets
+        nodes = {asset: graph.get(asset_key(asset)) for asset in names}
+        partitioned = [asset for asset in names if nodes[asset].is_partitioned]
+        expected = None
+        if schedule.partitions != "none" and names and not partitioned:
+            expected = f"none: {', '.join(names)} has no partitions"
+        for asset in partitioned if schedule.partitions == "none" else ():
+            parents = [key for key in nodes[asset].parent_keys if graph.get(key).is_partitioned]
+            if parents:
+                parent = min(key.to_user_string() for key in parents)
+                expected = (
+                    f"each or range: {asset} and its parent {parent} are partitioned, "
+                    "and Dagster fails an unpartitioned run of such an asset"
+                )
+                break
+        if expected is not None:
+            field = f"Schedule({schedule.name}).partitions"
+            problems.append(InvalidInput(field, schedule.partitions, expected))
+        elif names:
+            definitions = definitions_of_assets(graph, names)
+            problems.extend(problems_of(schedule, graph, definitions, names))
+    return problems
+
+
+def endless_cycles(
+    schedules: Iterable[Schedule], repository: RepositoryDefinition
+) -> list[InvalidInput]:
+    """The cycles of schedules that never stop, with what their jobs make."""
+    named = [resolved(schedule, repository.asset_graph) for schedule in schedules]
+    jobs = {schedule.target.job for schedule in named} & set(repository.job_names)
+    made = {job: assets_made(repository.get_job(job)) for job in jobs if job is not None}
+    return list(cycles.problems(named, job_assets=made))
+
+
+def assets_made(job: dg.JobDefinition) -> list[str]:
+    """The assets that a run of the job makes, by name."""
+    return sorted(key.to_user_string() for key in job.asset_layer.selected_asset_keys)
+
+
+class RepositoryTargets:
+    """The targets of a loaded code location, as the engine asks for them."""
+
+    def __init__(
+        self, repository: RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
+    ) -> None:
+        """``instance`` is called where dynamic or missing partitions are looked up, only there."""
+        self._repository = repository
+        self._partitioned: dict[str, PartitionedTarget | None] = {}
+        self._make_instance = instance
+
+    def renew(self, instance: Callable[[], dg.DagsterInstance]) -> None:
+        """Asks another instance from now on; what was found out about partitions is kept."""
+        self.__dict__.pop("_instance", None)
+        self._make_instance = instance
+
+    @cached_property
+    def _instance(self) -> dg.DagsterInstance:
+        return self._make_instance()
+
+    def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
+        """Why Dagster would refuse a run of the target for these partitions; none: it would not.
+
+        Checked before Dagster is asked, because one request that it refuses fails all of a tick.
+        """
+        if target.job is not None and not self._repository.has_job(target.job):
+            return f"job {target.job} is not in this code location"
+        graph = self._repository.asset_graph
+        for asset in target.assets:
+            key = asset_key(asset)
+            if not graph.has(key) or not graph.get(key).is_executable:
+                return f"asset {asset} is not in this code location"
+        partitions = {str(partition) for partition in (start, end) if partition is not None}
+        if not partitions:
+            return None
+        name = target.job or ", ".join(target.assets)
+        definitions = self._partitions_definitions(target)
+        if len(definitions) != 1:
+            found = "no partitions" if not definitions else "partitions of several kinds"
+            return f"{name} has {found}, and a run of {min(partitions)} was asked for"
+        if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
+            return None
+        with partition_loading_context(dynamic_partitions_store=self._instance):
+            for partition in sorted(partitions):
+                if not definitions[0].has_partition_key(partition):
+                    return f"partition {partition!r} is none of the partitions of {name}"
+        return None
+
+    def exists(self, target: Target) -> bool:
+        """Whether the location has the job, or at least one of the assets."""
+        if target.job is not None:
+            return self._repository.has_job(target.job)
+        graph = self._repository.asset_graph
+        return any(graph.has(asset_key(asset)) for asset in target.assets)
+
+    def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:
+        """The name of the target's dynamic partitions, and those keys it has not yet."""
+        definition = self.partitions_definition(target)
+        if not isinstance(definition, dg.DynamicPartitionsDefinition) or not definition.name:
+            return None
+        name = definition.name
+        missing = [key for key in keys if not self._instance.has_dynamic_partition(name, key)]
+        return (name, missing) if missing else None
+
+    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        """The partitions in contiguous ranges of the target; unknown ones by themselves."""
+        definition = self.partitions_definition(target)
+        if definition is None:
+            return [list(partitions)]
+        return windows.ranges(definition, partitions, self._keys_of)
+
+    def partitions(self, target: Target) -> PartitionedTarget | None:
+        """The partitions of a target; none: it has none."""
+        key = target.to_text()
+        if key not in self._partitioned:
+            self._partitioned[key] = partitioned_target(
+                self._repository, target, self._keys_of, self._materialized
+            )
+        return self._partitioned[key]
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        """The asset's checks that block what comes after it; none: it is not of this location."""
+        graph = self._repository.asset_graph
+        key = asset_key(asset)
+        if not graph.has(key):
+            return None
+        checks = [graph.get(check) for check in graph.get_check_keys_for_assets({key})]
+        return {check.key.name for check in checks if check.blocking}
+
+    def groups(self, asset: str, dimension: str) -> DimensionMap:
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset's partitions have no such dimension.
+        """
+        definition = definition_of_asset(self._repository.asset_graph, asset)
+        if not isinstance(definition, dg.MultiPartitionsDefinition):
+            raise InvalidInput("per", dimension, f"a dimension of the partitions of {asset}")
+        return DimensionMap(definition, dimension, self._keys_of)
+
+    def _keys_of(self, dynamic: str) -> Sequence[str]:
+        return self._instance.get_dynamic_partitions(dynamic)
+
+    def _materialized(self, asset: str) -> Collection[str]:
+        return self._instance.get_materialized_partitions(asset_key(asset))
+
+    def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
+        """How the target is partitioned, if it is."""
+        return next(iter(self._partitions_definitions(target)), None)
+
+    def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
+        """The different ways in which parts of the target are partitioned."""
+        return definitions_of(self._repository, target)
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = sorted(name for name in names if not name.startswith(("__", "arctic/")))
+    text = ", ".join(shown[:10])
+    return text + (f" and {len(shown) - 10} others" if len(shown) > 10 else "") or "nothing at all"

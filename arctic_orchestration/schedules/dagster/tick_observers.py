@@ -1,0 +1,184 @@
+"""What watches an engine from beside its ticks: metrics, the history of numbers, notifications.
+
+None of it can fail a tick: what goes wrong is logged.
+"""
+
+import logging
+import time
+from datetime import datetime, timedelta
+
+import dagster as dg
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.event_log.run_moments import moments_of_run
+from arctic_orchestration.notifications.notifier import Notifier
+from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
+from arctic_orchestration.schedules.dagster.scheduler_metrics import observation, reported_at
+from arctic_orchestration.schedules.engine import Engine, TickResult
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.metrics import process_metrics
+from arctic_orchestration.schedules.views.deferred import deferred
+from arctic_orchestration.schedules.views.held import Held, held
+from arctic_orchestration.schedules.views.stages import moments_of_job, stages
+from arctic_orchestration.settings import Settings
+
+_log = logging.getLogger(__name__)
+_ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+#: runs of a tick whose stages are measured, at a few queries each
+_MEASURED = 20
+#: arrivals that a warning names
+_NAMED = 3
+
+
+class Watch:
+    """Stands beside one engine.
+
+    Args:
+        engine: whose ticks are watched.
+        settings: where metrics are served, and which file says who is notified.
+        numbers_every: the least time between two observations of the numbers; none: there are none.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, numbers_every: timedelta | None) -> None:
+        self._engine = engine
+        self._numbers_every = numbers_every
+        self._numbers_at: datetime | None = None
+        self._port = settings.metrics_port
+        self._metrics = process_metrics()
+        self._told: str | None = None
+        self._daemons = DaemonWatch()
+        self._held = Held()
+        self._notifier: Notifier | None = None
+        if settings.notifications is not None:
+            self._notifier = Notifier(
+                engine.database,
+                cluster=engine.cluster,
+                location=engine.location,
+                path=settings.notifications,
+                clock=utc_now,
+            )
+
+    def tick(self, now: datetime) -> TickResult:
+        """The engine's tick, measured; people are told afterwards, in the background.
+
+        Errors:
+            ArcticError: those of the engine's tick.
+        """
+        cluster, location = self._engine.cluster, self._engine.location
+        begin = time.perf_counter()
+        try:
+            result = self._engine.tick(now)
+        except BaseException:
+            seconds = time.perf_counter() - begin
+            self._metrics.failed(cluster=cluster, location=location, seconds=seconds)
+            raise
+        seconds = time.perf_counter() - begin
+        self._metrics.observe(
+            result,
+            cluster=cluster,
+            location=location,
+            now=now,
+            seconds=seconds,
+            lags=result.lags,
+        )
+        if self._port is not None:
+            # Again and again: the code server before this one may not have ended yet.
+            self._metrics.serve(self._port)
+            self._metrics.count(self._engine.database, cluster=cluster, location=location, now=now)
+        if self._notifier is not None:
+            self._notifier.wake()
+        return result
+
+    def stages(self, result: TickResult, instance: dg.DagsterInstance) -> None:
+        """Measures where the time of runs went whose end the tick saw; never raises."""
+        if self._port is None:
+            return
+        engine = self._engine
+        ended = [move.job for move in result.moves if move.job.run_id and move.job.state in _ENDED]
+        try:
+            for job in ended[:_MEASURED]:
+                moments = moments_of_run(instance, str(job.run_id))
+                with engine.database.read() as tx:
+                    moments |= moments_of_job(tx, job.id)
+                self._metrics.run_ended(
+                    stages(moments), cluster=engine.cluster, location=engine.location
+                )
+        except Exception:
+            _log.warning("the stages of a run are not measured", exc_info=True)
+
+    def remarks(self) -> list[str]:
+        """What is wrong with the notifications, said once."""
+        problem = self._notifier.problem if self._notifier is not None else None
+        said, self._told = self._told, problem
+        return [problem] if problem is not None and problem != said else []
+
+    def held(self, result: TickResult, context: dg.SensorEvaluationContext) -> Held:
+        """The jobs that constraints hold; read only if there may be some."""
+        if self._held.count or any(result.counts.values()):
+            engine = self._engine
+            try:
+                with engine.database.read() as tx:
+                    self._held = held(tx, engine.cluster, engine.location)
+            except Exception as error:
+                context.log.warning(f"the held jobs could not be read: {error}")
+        return self._held
+
+    def unmatched(self, result: TickResult, now: datetime) -> str | None:
+        """The arrivals of a tick at ``now`` that map to no target partition; none: there are none.
+
+        Names the first ones.
+        """
+        if not result.counts["deferred"]:
+            return None
+        engine = self._engine
+        try:
+            with engine.database.read() as tx:
+                place = location_named(tx, engine.cluster, engine.location)
+                found, total = deferred(tx, place, since=now, limit=_NAMED)
+        except Exception as error:
+            return f"the arrivals that map to no target partition could not be read: {error}"
+        if not found:
+            return None
+        names = "; ".join(map(str, found))
+        more = f"; and {total - len(found)} more" if total > len(found) else ""
+        noun = "arrival maps" if total == 1 else "arrivals map"
+        return f"{total} {noun} to no target partition: {names}{more}; see: arctic events unmatched"
+
+    def daemons(self, now: datetime, context: dg.SensorEvaluationContext) -> tuple[str, ...]:
+        """The ids of Dagster's daemons, if more than one runs on the instance."""
+        try:
+            before = self._daemons.together(now)
+            self._daemons.look(now, lambda: context.instance)
+            noticed = self._daemons.together(now)
+        except Exception as error:
+            context.log.warning(f"the heartbeats of Dagster's daemon could not be read: {error}")
+            return ()
+        if noticed and not before:
+            ids = ", ".join(noticed)
+            context.log.error(f"two daemons run on this instance of Dagster: {ids}. End one")
+        return noticed
+
+    def observations(
+        self, now: datetime, context: dg.SensorEvaluationContext
+    ) -> list[dg.AssetObservation]:
+        """The numbers, if nobody reported them for a while."""
+        if self._reported_lately(now, self._numbers_at):
+            return []
+        self._numbers_at = now
+        try:
+            # Another code location may have, or the code server before this one.
+            self._numbers_at = reported_at(context.instance)
+            if self._reported_lately(now, self._numbers_at):
+                return []
+            self._numbers_at = now
+            return [observation(self._engine.database, self._engine.cluster, now)]
+        except Exception as error:
+            context.log.warning(f"the scheduler's numbers could not be read: {error}")
+            return []
+
+    def _reported_lately(self, now: datetime, at: datetime | None) -> bool:
+        if self._numbers_every is None:
+            return True
+        # A clock that was set back is no reason to wait for the old moment to come again.
+        return at is not None and timedelta(0) <= now - at < self._numbers_every

@@ -1,0 +1,187 @@
+"""Arrivals that no job has yet: they wait for the code location, a match, or a check."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.target_partitions import Deferred, Match
+from arctic_orchestration.schedules.targets import Targets
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import events, job_events, jobs
+
+_REGROUPED = "its events are given to jobs of the target's partitions"
+#: arrivals that wait for the code location, taken in one transaction
+_TAKEN_AT_ONCE = 4_000
+#: arrivals without a partition that a deployment looks at again, the newest
+_TRIED_AGAIN = 10_000
+_WAITS_FOR_CODE = sa.select(
+    sa.exists().where(
+        deferred_arrivals.c.location_id == sa.bindparam("of_location"),
+        deferred_arrivals.c.waits_for == "code",
+    )
+)
+
+
+def defer(
+    tx: sa.Connection, location: Location, waiting: Sequence[tuple[Deferred, int]], now: datetime
+) -> None:
+    """Keeps arrivals, each with its number, that no job gets yet."""
+    rows = [
+        {
+            "location_id": location.id,
+            "schedule_id": one.match.stored.id,
+            "leaf": one.match.leaf,
+            "number": number,
+            "waits_for": one.waits_for,
+            "reason": one.reason,
+            "at": now,
+        }
+        for one, number in waiting
+    ]
+    if rows:
+        new = dialect.insert(tx, deferred_arrivals)
+        again = {name: new.excluded[name] for name in ("waits_for", "reason", "at")}
+        keys = ["schedule_id", "leaf", "number"]
+        tx.execute(new.on_conflict_do_update(index_elements=keys, set_=again), rows)
+
+
+def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
+    """The arrivals that waited for the code location, which are kept no longer."""
+    # Queried at each tick, and nearly always empty.
+    if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
+        return []
+    query = _kept(location).where(deferred_arrivals.c.waits_for == "code")
+    return _take(tx, store, query.limit(_TAKEN_AT_ONCE))
+
+
+def take_checked(
+    tx: sa.Connection, location: Location, store: ScheduleStore, assets: Iterable[str]
+) -> list[Match]:
+    """The arrivals of some assets that waited for checks, which are kept no longer."""
+    query = _kept(location).where(
+        deferred_arrivals.c.waits_for == "checks",
+        dialect.among(tx, events.c.subject, sorted(set(assets))),
+    )
+    return _take(tx, store, query)
+
+
+def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> set[str]:
+    """The partitions of which an arrival at a leaf waits for checks."""
+    kept = deferred_arrivals.c
+    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    query = (
+        sa.select(events.c.partition)
+        .join(deferred_arrivals, same)
+        .where(kept.schedule_id == schedule_id, kept.leaf == leaf, kept.waits_for == "checks")
+    )
+    return {key for key in tx.execute(query).scalars() if key is not None}
+
+
+def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:
+    rows = tx.execute(query).all()
+    if not rows:
+        return []
+    ids = [row.id for row in rows]
+    tx.execute(sa.delete(deferred_arrivals).where(dialect.among(tx, deferred_arrivals.c.id, ids)))
+    stored = store.by_ids(tx, {row.schedule_id for row in rows})
+    parsed: dict[int, Event] = {}
+    return [
+        Match(
+            event=parsed.setdefault(row.number, Event.parse(row.details)),
+            stored=stored[row.schedule_id],
+            leaf=row.leaf,
+            number=row.number,
+        )
+        for row in rows
+        if row.schedule_id in stored
+    ]
+
+
+def _kept(location: Location) -> sa.Select[Any]:
+    kept = deferred_arrivals.c
+    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    return (
+        sa.select(kept.id, kept.schedule_id, kept.leaf, kept.number, events.c.details)
+        .join(events, same)
+        .where(kept.location_id == location.id)
+        .order_by(kept.number, kept.schedule_id, kept.leaf)
+    )
+
+
+def try_again(tx: sa.Connection, location: Location) -> None:
+    """Lets the next tick look again at arrivals that mapped to nothing: the code may differ."""
+    here = deferred_arrivals.c.location_id == location.id
+    newest = (
+        sa.select(deferred_arrivals.c.id)
+        .where(here, deferred_arrivals.c.waits_for == "match")
+        .order_by(deferred_arrivals.c.id.desc())
+        .limit(_TRIED_AGAIN)
+    )
+    ids = list(tx.execute(newest).scalars())
+    if ids:
+        these = dialect.among(tx, deferred_arrivals.c.id, ids)
+        tx.execute(sa.update(deferred_arrivals).where(these).values(waits_for="code"))
+
+
+def regroup(
+    queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, now: datetime
+) -> None:
+    """Takes the events of jobs that wait for a whole target which turns out to have partitions.
+
+    They were begun by an earlier version of the package, or before the target was partitioned.
+    The next tick gives the events to jobs of the partitions.
+    """
+    waiting = queue.load(
+        jobs.c.location_id == location.id,
+        jobs.c.waiting_for == "",
+        jobs.c.scope.is_(None),
+        jobs.c.state == JobState.WAITING_TRIGGER.value,
+    )
+    stored = store.by_ids(queue.tx, {job.schedule_id for job in waiting})
+    for job in waiting:
+        schedule = stored.get(job.schedule_id)
+        if schedule is None or not schedule.is_scoped or not _has_partitions(targets, schedule):
+            continue
+        taken = sa.select(job_events.c.leaf, job_events.c.number)
+        kept = [
+            {
+                "location_id": location.id,
+                "schedule_id": job.schedule_id,
+                "leaf": row.leaf,
+                "number": row.number,
+                "waits_for": "code",
+                "reason": _REGROUPED,
+                "at": now,
+            }
+            for row in queue.tx.execute(taken.where(job_events.c.job_id == job.id))
+        ]
+        if kept:
+            new = dialect.insert(queue.tx, deferred_arrivals).on_conflict_do_nothing()
+            queue.tx.execute(new, kept)
+        queue.move(
+            job, JobState.DISCARDED, _REGROUPED, next_check_at=None, held_by=None, ended_at=now
+        )
+    queue.flush()
+
+
+def _has_partitions(targets: Targets, stored: StoredSchedule) -> bool:
+    if stored.schedule.partitions == "none":
+        return True
+    try:
+        return targets.partitions(stored.schedule.target) is not None
+    except Exception:
+        return False
+
+
+def forget(tx: sa.Connection, schedule_ids: Iterable[str]) -> None:
+    """Drops the arrivals of schedules that no job has yet, as their waiting jobs are discarded."""
+    these = dialect.among(tx, deferred_arrivals.c.schedule_id, list(schedule_ids))
+    tx.execute(sa.delete(deferred_arrivals).where(these))

@@ -1,0 +1,67 @@
+"""Schedules of the code that a person deleted: they stay deleted until the code changes them."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Schedule, digest, digest_of_forms
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import deleted_schedules, schedules
+
+_deleted = deleted_schedules.c
+
+
+def note_declared(tx: sa.Connection, location: Location, declared: Iterable[Schedule]) -> None:
+    """Notes which definitions the code declares, on the schedules that are its own."""
+    digests = {one.name: digest([one]) for one in declared}
+    query = sa.select(schedules.c.id, schedules.c.name, schedules.c.declared_digest).where(
+        schedules.c.location_id == location.id, schedules.c.origin == "code"
+    )
+    changed = [
+        (digests[row.name], row.id)
+        for row in tx.execute(query)
+        if row.name in digests and row.declared_digest != digests[row.name]
+    ]
+    if changed:
+        dialect.update_rows(tx, schedules, ("declared_digest",), changed)
+
+
+def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:
+    """Notes, before it is deleted, which definition of a schedule the code declared."""
+    query = sa.select(schedules.c.name, schedules.c.declared_digest, schedules.c.spec)
+    row = tx.execute(query.where(schedules.c.id == schedule_id)).one()
+    # Deployed before this was noted, it is taken for what the code declares.
+    declared = row.declared_digest or digest_of_forms([json.loads(row.spec)])
+    restored(tx, location, [row.name])
+    values = {"location_id": location.id, "name": row.name, "declared_digest": declared}
+    tx.execute(sa.insert(deleted_schedules).values(values))
+
+
+def still_deleted(
+    tx: sa.Connection, location: Location, declared: Iterable[Schedule]
+) -> frozenset[str]:
+    """The names of declared schedules that are not to be made; forgets those that changed."""
+    query = sa.select(_deleted.name, _deleted.declared_digest).where(_of(location))
+    noted = {row.name: row.declared_digest for row in tx.execute(query)}
+    if not noted:
+        return frozenset()
+    same = frozenset(
+        one.name for one in declared if one.name in noted and noted[one.name] == digest([one])
+    )
+    restored(tx, location, sorted(noted.keys() - same))
+    return same
+
+
+def restored(tx: sa.Connection, location: Location, names: Sequence[str]) -> frozenset[str]:
+    """Forgets that a person deleted these; returns those that were."""
+    these = _of(location) & dialect.among(tx, _deleted.name, names)
+    found = frozenset(tx.execute(sa.select(_deleted.name).where(these)).scalars())
+    if found:
+        tx.execute(sa.delete(deleted_schedules).where(these))
+    return found
+
+
+def _of(location: Location) -> sa.ColumnElement[bool]:
+    return _deleted.location_id == location.id

@@ -1,0 +1,143 @@
+"""Brings the schedules that the code declares into the store."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.outbox import News, Notice
+from arctic_orchestration.schedules import deletions
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.discarded_jobs import Discard, with_discard
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Schedule, Target, digest
+from arctic_orchestration.schedules.store import (
+    Origin,
+    ScheduleStatus,
+    ScheduleStore,
+    StoredSchedule,
+)
+from arctic_orchestration.schedules.suspension import discard_waiting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deployed:
+    """What a deployment did."""
+
+    #: of schedules: ``created``, ``updated``, ``deleted``, ``name_taken``, and ``kept_deleted`` of
+    #: those that a person deleted
+    counts: Counter[str]
+    #: sentences for the log: what arrivals were lost
+    remarks: tuple[str, ...]
+
+
+def deploy(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    declared: Sequence[Schedule],
+    definitions_digest: str,
+    now: datetime,
+    *,
+    update_schedules: bool = True,
+    exists: Callable[[Target], bool] | None = None,
+) -> Deployed:
+    """Makes the store agree with the code, or with ``update_schedules`` false leaves it alone.
+
+    True creates, updates and deletes what differs. The status of a schedule that is updated is
+    kept; its waiting job is discarded, since what it waited for is no longer asked for. A
+    schedule of the code that was changed by hand is set back.
+
+    False changes nothing, except that schedules of the code whose target is gone, as
+    ``exists`` says, are deleted.
+
+    What a person deleted stays deleted for as long as the code declares it as it did then.
+    Schedules that were made by hand are not touched by either; a declared one whose name they
+    have is left out, and counted as ``name_taken``.
+
+    What arrived for a schedule that changed or went is lost with its waiting job: the schedule's
+    history, a notice and a remark say so, with counts.
+    """
+    counts: Counter[str] = Counter()
+    lost: dict[str, Discard] = {}
+    statuses: dict[str, ScheduleStatus] = {}
+    actor = location.owner or ""
+    if update_schedules:
+        # What another version of the package wrote and this one cannot read is made anew.
+        unreadable = store.unreadable(tx, location.id)
+        why = "this version could not read it"
+        lost.update(store.remove(tx, location, list(unreadable), now, reason=why, actor=actor))
+        statuses = dict(unreadable.values())
+    stored = {old.name: old for old in store.in_location(tx, location.id)}
+    of_code = [old for old in stored.values() if old.origin is Origin.CODE]
+    if update_schedules:
+        wanted = {schedule.name: schedule for schedule in declared}
+        still_deleted = deletions.still_deleted(tx, location, wanted.values())
+        wanted = {name: one for name, one in wanted.items() if name not in still_deleted}
+        counts["kept_deleted"] += len(still_deleted)
+        counts.update(_write(tx, store, location, stored, wanted, statuses, now, lost))
+        gone, why = [old.id for old in of_code if old.name not in wanted], "no longer declared"
+        deletions.note_declared(tx, location, wanted.values())
+    else:
+        gone = [old.id for old in of_code if exists is not None and _is_gone(old, exists)]
+        why = "its target is gone"
+    lost.update(store.remove(tx, location, gone, now, reason=why, actor=actor))
+    counts["deleted"] += len(gone)
+    locations.update(tx, location, definitions_digest=definitions_digest)
+    schedules = {**{old.name: old.schedule for old in of_code}, **{s.name: s for s in declared}}
+    news = [
+        News(
+            event=Notice.JOB_DISCARDED,
+            schedule=name,
+            reason=f"the code location was deployed: {discard}",
+            tags=schedules[name].tags if name in schedules else {},
+        )
+        for name, discard in sorted(lost.items())
+    ]
+    outbox.write(tx, location.id, news, now)
+    remarks = tuple(f"schedule {one.schedule}: {one.reason}" for one in news)
+    return Deployed(counts=counts, remarks=remarks)
+
+
+def _write(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    stored: dict[str, StoredSchedule],
+    wanted: dict[str, Schedule],
+    statuses: Mapping[str, ScheduleStatus],
+    now: datetime,
+    lost: dict[str, Discard],
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    actor = location.owner or ""
+    new: list[Schedule] = []
+    for name, schedule in wanted.items():
+        old = stored.get(name)
+        if old is None:
+            new.append(schedule)
+        elif old.origin is not Origin.CODE:
+            counts["name_taken"] += 1
+        elif digest([old.schedule]) != digest([schedule]):
+            discard = discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
+            if discard is not None:
+                lost[name] = discard
+            reason = with_discard("deployed", discard)
+            store.replace(tx, location, old, schedule, now, reason=reason, actor=actor)
+            counts["updated"] += 1
+    store.add(
+        tx, location, new, Origin.CODE, now, reason="deployed", actor=actor, statuses=statuses
+    )
+    counts["created"] += len(new)
+    return counts
+
+
+def _is_gone(old: StoredSchedule, exists: Callable[[Target], bool]) -> bool:
+    try:
+        return not exists(old.schedule.target)
+    except Exception:
+        # A target that cannot be looked up at the moment is not gone.
+        return False

@@ -1,0 +1,386 @@
+"""The engine: one tick turns events and time into jobs, and jobs into launch requests.
+
+A tick is four transactions, each of which locks the location's row first, so that two
+dispatchers of one location take turns:
+
+1. *deploy and subscribe*: the feed position moves with what was made of the events before it;
+2. *look up*: launches are confirmed, and active runs verified whose end nobody told;
+3. *check*: constraints are asked, and who is admitted holds its resources;
+4. *hand out*: the requests of admitted jobs, each to one tick of Dagster at a time.
+
+The second and third are apart because the second releases resources, which touches the jobs of
+other locations, and the third locks resources, for which other locations may be waiting.
+
+A crash between them, or before Dagster has stored the requests, loses nothing: what was
+committed is found by the next tick, and a request handed out twice has the same run key.
+"""
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
+from arctic_orchestration.event_log.feed import LookedUpFeed, Position
+from arctic_orchestration.event_log.narrowing import Narrowing
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.schedules import (
+    abandoned_locations,
+    clock_jumps,
+    deferred_arrivals,
+    deployment,
+    launch_requests,
+    refused_requests,
+    retention,
+    schedule,
+)
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.checker import CHECKED_AT_ONCE, Checker
+from arctic_orchestration.schedules.due_work import Work, has_work
+from arctic_orchestration.schedules.event_intake import EVENTS_AT_ONCE, begin, read
+from arctic_orchestration.schedules.facts import Surroundings
+from arctic_orchestration.schedules.hand_out_leases import NoTicks, Ticks
+from arctic_orchestration.schedules.inventory import Inventory
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import JobMove, JobState
+from arctic_orchestration.schedules.launch_requests import LaunchRequest
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.runs import RunLookup, RunTracker
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.targets import Targets
+from arctic_orchestration.schedules.unknown_names import take_inventory
+from arctic_orchestration.state.database import Database
+
+#: events set aside in one tick, so that a tick stays short
+_ASIDE_PER_TICK = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class TickResult:
+    """What one tick did: counts by name, and the launch requests for Dagster."""
+
+    counts: Counter[str]
+    requests: Sequence[LaunchRequest]
+    position: Position | None
+    #: what happened to jobs, in order
+    moves: Sequence[JobMove] = ()
+    #: how long each event that was read was on its way
+    lags: Sequence[timedelta] = ()
+    #: runs to terminate: their jobs were canceled before the run was seen
+    unwanted: Sequence[str] = ()
+    #: sentences for the log
+    remarks: Sequence[str] = ()
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps Python's garbage collector from walking all parsed schedules again and again.
+
+    Reading a batch of events makes many short-lived objects and few cycles; with thousands of
+    schedules in memory the collections that they set off were a fifth of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """The scheduler of one code location of one cluster."""
+
+    database: Database
+    cluster: str
+    location: str
+    feed: LookedUpFeed
+    lookup: RunLookup
+    targets: Targets
+    #: the code location and repository that declare the schedules; none: it is not checked
+    owner: str | None = None
+    #: what the code has, for those who load none; none: it is not kept
+    inventory: Inventory | None = None
+    #: what the code declares; none: nothing is deployed
+    declared: Sequence[Schedule] | None = None
+    #: whether a deployment changes what is stored, or only deletes what has no target any more
+    update_schedules: bool = True
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    #: the tick of Dagster that requests are handed to, and those before it
+    ticks: Ticks = field(default_factory=NoTicks)
+    #: how often a tick also says that it lives, deletes what is past its retention, and settles
+    #: what silent locations left behind
+    keep_house_every: timedelta = timedelta(minutes=5)
+    store: ScheduleStore = field(default_factory=ScheduleStore)
+    #: whether events that cannot be stored are set aside; false: the error stands
+    sets_aside: bool = True
+    #: transactions of events in one tick; the rest of a backlog waits for the next
+    readings_per_tick: int = 5
+    _digest: str | None = None
+    _deployed: bool = False
+    _remarks: tuple[str, ...] = ()
+    _kept_at: datetime | None = None
+    _unwanted: list[str] = field(default_factory=list)
+    #: runs whose end this tick has read
+    _ended: set[str] = field(default_factory=set)
+    #: jobs that the next tick knows more of
+    _unsure: set[str] = field(default_factory=set)
+
+    def tick(self, now: datetime) -> TickResult:
+        """One round at ``now``.
+
+        Errors:
+            DatabaseUnavailable: a database did not answer; what was committed stands, and the
+                next tick goes on from there.
+        """
+        try:
+            return self._tick(now)
+        except BaseException:
+            self.store.forget()
+            raise
+
+    def _tick(self, now: datetime) -> TickResult:
+        counts: Counter[str] = Counter()
+        moves: list[JobMove] = []
+        lags: list[timedelta] = []
+        self._unwanted.clear()
+        self._ended.clear()
+        self._unsure.clear()
+        narrowing = Narrowing(most=EVENTS_AT_ONCE)
+        reads, more = 0, True
+        self._remarks = ()
+        with _collector_paused():
+            while (
+                more and reads < self.readings_per_tick and counts["unreadable"] < _ASIDE_PER_TICK
+            ):
+                last = reads == self.readings_per_tick - 1
+                is_whole = narrowing.limit == narrowing.most
+                try:
+                    position, more, work = self._subscribe(
+                        now, counts, moves, lags, narrowing, last=last
+                    )
+                except DatabaseUnavailable:
+                    raise
+                except Exception as error:
+                    self.store.forget()
+                    if not (self.sets_aside and narrowing.narrow(error)):
+                        raise
+                    continue
+                reads += is_whole or last
+        # An idle tick is one transaction: the others have nothing to look at.
+        keeps_house = self._keeps_house(now)
+        # While a deployment waits for what came before it, nothing is launched as it was.
+        waits = self.declared is not None and not self._deployed
+        if not waits and (any(work) or keeps_house):
+            ended: Collection[str] = ()
+            if work.runs or keeps_house:
+                ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
+            # A trigger that fired at its moment has its constraints asked in the next round.
+            while True:
+                checked, fired = self._check(now, counts, moves, behind=more)
+                if checked < CHECKED_AT_ONCE and not fired:
+                    break
+            launching = work.runs or counts["admitted"]
+            requests = self._hand_out(now, moves, ended) if launching else []
+        else:
+            requests = []
+        counts["requested"] = len(requests)
+        return TickResult(
+            counts=counts,
+            requests=requests,
+            position=position,
+            moves=moves,
+            lags=lags,
+            unwanted=list(dict.fromkeys(self._unwanted)),
+            remarks=self._remarks,
+        )
+
+    def _subscribe(
+        self,
+        now: datetime,
+        counts: Counter[str],
+        moves: list[JobMove],
+        lags: list[timedelta],
+        narrowing: Narrowing,
+        *,
+        last: bool,
+    ) -> tuple[Position, bool, Work]:
+        """Reads and stores events; returns the position, and whether there are more, and work."""
+        done: Counter[str] = Counter()
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            if clock_jumps.was_set_back(location, now):
+                clock_jumps.settle(tx, location, self.store, now)
+            deploys = self._is_to_deploy(location)
+            if location.position is None:
+                # What arrived before anybody waited for it concerns nobody.
+                reading = begin(tx, location, self.feed)
+            else:
+                # What was there before a deployment counts for the schedules as they were; ticks
+                # of time are for those of now.
+                ticks = not deploys
+                reading = read(
+                    tx, location, self.feed, self.lookup, self.store, now, narrowing,
+                    last=last, ticks=ticks, targets=self.targets,
+                )  # fmt: skip
+            done += reading.counts
+            if deploys and not reading.more:
+                self._deploy(tx, location, now, done)
+            if not (self._deployed or reading.more):
+                deferred_arrivals.try_again(tx, location)
+                queue = JobQueue(tx, now)
+                deferred_arrivals.regroup(queue, location, self.store, self.targets, now)
+            if self.inventory is not None and not (self._deployed or reading.more):
+                self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
+            work = has_work(tx, location, now)
+            # The last thing before the commit: what fails is not counted.
+            counts.update(done)
+        if not reading.more:
+            self._deployed = True
+        moves += reading.moves
+        lags += reading.lags
+        self._unwanted += reading.unwanted
+        self._ended |= set(reading.ended)
+        return reading.position, reading.more or deploys, work
+
+    def _is_to_deploy(self, location: Location) -> bool:
+        """Whether what the code declares is not what was deployed last."""
+        if location.definitions_digest is None:
+            # The location is new, also where this process knew another one of its name.
+            self._deployed, self._kept_at = False, None
+        if self.declared is None or self._deployed:
+            return False
+        if self._digest is None:
+            # What was declared while nothing was updated is yet to be deployed.
+            mode = "" if self.update_schedules else "kept:"
+            self._digest = mode + schedule.digest(self.declared)
+        # Without updates, a target may be gone though the schedules are declared as before.
+        return self._digest != location.definitions_digest or not self.update_schedules
+
+    def _deploy(
+        self, tx: sa.Connection, location: Location, now: datetime, counts: Counter[str]
+    ) -> None:
+        """Deploys what the code declares."""
+        assert self.declared is not None and self._digest is not None
+        deployed = deployment.deploy(
+            tx,
+            self.store,
+            location,
+            self.declared,
+            self._digest,
+            now,
+            update_schedules=self.update_schedules,
+            exists=self.targets.exists,
+        )
+        counts.update(deployed.counts)
+        self._remarks = deployed.remarks
+
+    def _keeps_house(self, now: datetime) -> bool:
+        # Never but for a short while: a clock may be set back.
+        if self._kept_at is None:
+            return True
+        return not timedelta(0) <= now - self._kept_at < self.keep_house_every
+
+    def _look_up(
+        self, now: datetime, counts: Counter[str], moves: list[JobMove], *, keeps_house: bool
+    ) -> Collection[str]:
+        """Confirms launches and verifies runs; returns the ticks that had ended before."""
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            queue = JobQueue(tx, now)
+            # Before runs are looked up: a run of a tick that has ended is then seen.
+            ended = self.ticks.ended(launch_requests.leased_ticks(tx, location))
+            tracker = RunTracker(queue, location, self.lookup)
+            self._unsure = tracker.confirm(self._ended)
+            tracker.verify_jobs()
+            tracker.verify_others()
+            queue.flush()
+            if keeps_house:
+                self._kept_at = now
+                locations.update(tx, location, ticked_at=now)
+                counts["pruned"] += retention.prune(tx, location, now)
+                outbox.prune(tx, location.id, now)
+                counts["abandoned"] += abandoned_locations.settle(tx, location, self.lookup, now)
+                counts["abandoned"] += abandoned_locations.let_go(tx, location, now)
+        moves += queue.moves
+        return ended
+
+    def _check(
+        self, now: datetime, counts: Counter[str], moves: list[JobMove], *, behind: bool
+    ) -> tuple[int, int]:
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            queue = JobQueue(tx, now)
+            checked = Checker(
+                queue, location, self.store, self.targets, self.surroundings, behind=behind
+            ).check()
+            queue.flush()
+            counts.update(checked)
+        moves += queue.moves
+        return checked["checked"], checked["fired"]
+
+    def _hand_out(
+        self, now: datetime, moves: list[JobMove], ended: Collection[str]
+    ) -> list[LaunchRequest]:
+        launched = {move.job.requested_tick for move in moves if move.is_launch}
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            launch_requests.renew(tx, location, [tick for tick in launched if tick is not None])
+            queue = JobQueue(tx, now)
+            tick = self.ticks.current
+            refused = refused_requests.settle(queue, location, self.ticks)
+            queue.flush()
+            requests = launch_requests.hand_out(
+                queue, location, self.targets, tick, ended, later=self._unsure
+            )
+            requests = refused_requests.put_last(queue, requests, refused)
+            queue.flush()
+        moves += queue.moves
+        return requests
+
+    def refuse(self, job_id: str, problem: str, now: datetime) -> None:
+        """Ends a launching job whose run Dagster turned out to refuse."""
+        with self.database.begin() as tx:
+            self._locked(tx)
+            queue = JobQueue(tx, now)
+            job = queue.by_ids([job_id]).get(job_id)
+            if job is not None and job.state is JobState.LAUNCHING:
+                launch_requests.fail_launch(queue, job, problem)
+            queue.flush()
+
+    def _locked(self, tx: sa.Connection) -> Location:
+        """This location's row, bound to one Dagster storage and one code location.
+
+        The first tick binds it.
+
+        Errors:
+            ConfigurationError: it is bound to another storage, or to another code location.
+        """
+        location = locations.locked(tx, self.cluster, self.location)
+        if location.storage_id is None:
+            locations.update(tx, location, storage_id=self.feed.storage_id)
+        elif location.storage_id != self.feed.storage_id:
+            raise ConfigurationError(
+                f"location {self.location} of cluster {self.cluster} follows another Dagster "
+                "storage. Two Dagster instances that share a state database need different "
+                "names in ARCTIC_CLUSTER. If this instance was given a new storage, begin at its "
+                f"end with: arctic feed restart {self.location}"
+            )
+        if self.owner is not None and location.owner is None:
+            locations.update(tx, location, owner=self.owner)
+            location = replace(location, owner=self.owner)
+        elif self.owner not in (None, location.owner):
+            raise ConfigurationError(
+                f"location {self.location} of cluster {self.cluster} belongs to the code location "
+                f"{location.owner}, this is {self.owner}. Each deployment would delete the "
+                "schedules of the other: give this one a name of its own, Arctic(location=...). "
+                f"If {location.owner} was renamed or replaced by it, hand the schedules over with: "
+                f"arctic locations unbind {self.location}"
+            )
+        return location

@@ -1,0 +1,186 @@
+"""The facts that constraints ask for, gathered for all jobs that are checked at once.
+
+What changes under the feet of several dispatchers is locked before it is read, in one order.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import Event, RunStatus
+from arctic_orchestration.schedules import resources
+from arctic_orchestration.schedules.constraints import Constraint
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import job_resource
+from arctic_orchestration.state.tables import jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What constraints may ask of the world outside of the state database."""
+
+    #: the load by the name of a probe, as a share of the capacity; none: not measured
+    measure: Callable[[str], float | None] = lambda probe: None
+    #: what one more run adds to that load, as far as it can be told before it has begun
+    one_more: Callable[[str], float] = lambda probe: 0.0
+    #: when each of some assets was materialized last; those that never were are left out
+    materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda assets: {}
+    #: the latest evaluation of each check of some assets, for a partition if one is given
+    latest_checks: Callable[
+        [Sequence[str], str | None], Mapping[str, Mapping[str, Event | None]]
+    ] = lambda assets, partition: {}
+
+
+class Gathered:
+    """Facts for a set of jobs: who holds what, what was launched, what ended, what is fresh."""
+
+    def __init__(
+        self, tx: sa.Connection, location: Location, surroundings: Surroundings, now: datetime
+    ) -> None:
+        self._tx = tx
+        self._location = location
+        self._surroundings = surroundings
+        self._now = now
+        self._held: dict[str, set[str]] = {}
+        self._launches: dict[str, dict[str, datetime]] = {}
+        self._ends: dict[tuple[str, str], datetime] = {}
+        self._loads: dict[str, float | None] = {}
+        #: jobs whose runs no measurement has seen
+        self._begun = 0
+        self._fresh: dict[str, datetime] = {}
+        self._trouble: Exception | None = None
+        self._checks: dict[tuple[str, str | None], Mapping[str, Event | None]] = {}
+
+    def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...]]]) -> None:
+        """Locks and reads what constraints ask for, each given with the targets of its job."""
+        counted: set[str] = set()
+        launched: set[str] = set()
+        ended: set[str] = set()
+        probes: set[str] = set()
+        parents: set[str] = set()
+        longest = timedelta(0)
+        for constraint, targets in wanted:
+            names = constraint.resources(targets)
+            counted.update(names)
+            if constraint.looks_back is not None:
+                launched.update(names)
+                longest = max(longest, constraint.looks_back)
+            if constraint.asks_for_ends:
+                ended.update(names)
+            probes.update(constraint.named_probes)
+            parents.update(constraint.named_parents)
+        # To ask the world takes its time, and others wait for what is locked.
+        if probes:
+            self._measure(sorted(probes))
+        if parents:
+            self._ask_for_freshness(sorted(parents))
+        if counted:
+            resources.lock(self._tx, counted)
+            self._held = resources.holders_of(self._tx, counted)
+        if launched:
+            self._launches = resources.launches_of(self._tx, launched, self._now - longest)
+        if ended:
+            self._ends = resources.last_ends(self._tx, ended)
+
+    def admitted(self, job_id: str, names: Iterable[str]) -> None:
+        """Counts a job that was just admitted."""
+        self._begun += 1
+        for name in names:
+            self._held.setdefault(name, set()).add(job_id)
+            self._launches.setdefault(name, {})[job_id] = self._now
+
+    def is_held(self, name: str) -> bool:
+        """Whether anybody holds a resource."""
+        return bool(self._held.get(name))
+
+    def active(self, names: tuple[str, ...]) -> int:
+        """How many runs hold one of the resources, or are on their way to."""
+        return len(set().union(*(self._held.get(name, set()) for name in names)))
+
+    def launches(self, names: tuple[str, ...], since: datetime) -> list[datetime]:
+        """When holders of the resources were launched after ``since``, in order."""
+        holders: dict[str, datetime] = {}
+        for name in names:
+            holders.update(self._launches.get(name, {}))
+        return sorted(at for at in holders.values() if at > since)
+
+    def last_end(self, names: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
+        """When the last run of the resources ended in one of the statuses."""
+        ends = (self._ends.get((name, status)) for name in names for status in statuses)
+        return max((at for at in ends if at is not None), default=None)
+
+    def load(self, probe: str) -> float | None:
+        """The load as it was measured, and what has begun since and was not seen yet."""
+        load = self._loads[probe]
+        return None if load is None else load + self._begun * self._surroundings.one_more(probe)
+
+    def _measure(self, probes: Sequence[str]) -> None:
+        self._loads = {probe: self._surroundings.measure(probe) for probe in probes}
+        launching = sa.select(sa.func.count()).where(
+            jobs.c.location_id == self._location.id, jobs.c.state == JobState.LAUNCHING.value
+        )
+        self._begun = self._tx.execute(launching).scalar_one()
+
+    def fresh_at(self, parent: str) -> datetime | None:
+        """When an asset was materialized last or, if there is none, a job succeeded.
+
+        Raises what was raised when it was asked for; the job waits then.
+        """
+        if self._trouble is not None:
+            raise self._trouble
+        return self._fresh.get(parent)
+
+    def checks(self, asset: str, partition: str | None) -> Mapping[str, Event | None]:
+        """The latest evaluations of an asset's checks; each is looked up once.
+
+        Raises what the look-up raised; the job waits then.
+        """
+        key = (asset, partition)
+        if key not in self._checks:
+            found = self._surroundings.latest_checks([asset], partition)
+            self._checks[key] = found.get(asset, {})
+        return self._checks[key]
+
+    def _ask_for_freshness(self, names: Sequence[str]) -> None:
+        try:
+            found = dict(self._surroundings.materialized_at(names))
+        except Exception as error:
+            self._trouble = error
+            return
+        others = {job_resource(self._location.place, n): n for n in names if n not in found}
+        for (resource, status), at in resources.last_ends(self._tx, others).items():
+            if status == RunStatus.SUCCESS.value:
+                found[others[resource]] = at
+        self._fresh = found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """The facts of one job, for its constraints."""
+
+    satisfied_at: datetime
+    targets: tuple[str, ...]
+    gathered: Gathered
+    partition: str | None = None
+    trigger_assets: tuple[str, ...] = ()
+
+    def active(self, resources: tuple[str, ...]) -> int:
+        return self.gathered.active(resources)
+
+    def launches(self, resources: tuple[str, ...], since: datetime) -> Sequence[datetime]:
+        return self.gathered.launches(resources, since)
+
+    def last_end(self, resources: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
+        return self.gathered.last_end(resources, statuses)
+
+    def load(self, probe: str) -> float | None:
+        return self.gathered.load(probe)
+
+    def fresh_at(self, parent: str) -> datetime | None:
+        return self.gathered.fresh_at(parent)
+
+    def checks(self, asset: str) -> Mapping[str, Event | None]:
+        return self.gathered.checks(asset, self.partition)

@@ -1,0 +1,68 @@
+"""The target partitions, and groups of partitions, for which schedules have fired."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.partition_tables import schedule_partitions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fired:
+    """When a schedule fired last for a target partition."""
+
+    at: datetime
+    #: the last of the common events that were counted for it
+    common_number: int
+
+
+def fired(tx: sa.Connection, scopes: Collection[tuple[str, str]]) -> dict[tuple[str, str], Fired]:
+    """The firings for scopes, each given with its schedule; those that never fired are left out."""
+    if not scopes:
+        return {}
+    given = {
+        "schedules": dialect.given(tx, sorted({schedule_id for schedule_id, _ in scopes})),
+        "scopes": dialect.given(tx, sorted({scope for _, scope in scopes})),
+    }
+    return {
+        (row.schedule_id, row.scope): Fired(at=row.fired_at, common_number=row.common_number)
+        for row in tx.execute(_fired(tx.dialect.name), given)
+    }
+
+
+def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, datetime, int]]) -> None:
+    """Notes for schedules and scopes the job that fired, when, and the last common event."""
+    rows = [
+        {
+            "schedule_id": schedule_id,
+            "scope": scope,
+            "fired_at": at,
+            "job_id": job_id,
+            "common_number": number,
+        }
+        for (schedule_id, scope), (job_id, at, number) in of.items()
+    ]
+    new = dialect.insert(tx, schedule_partitions)
+    # A job that fired without common events leaves those counted that earlier ones have used up.
+    used, used_before = new.excluded.common_number, schedule_partitions.c.common_number
+    changed = {
+        "fired_at": new.excluded.fired_at,
+        "job_id": new.excluded.job_id,
+        "common_number": sa.case((used > used_before, used), else_=used_before),
+    }
+    upsert = new.on_conflict_do_update(index_elements=["schedule_id", "scope"], set_=changed)
+    tx.execute(upsert, rows)
+
+
+@cache
+def _fired(backend: str) -> sa.Select[Any]:
+    table = schedule_partitions.c
+    return sa.select(table.schedule_id, table.scope, table.fired_at, table.common_number).where(
+        dialect.among_given(backend, table.schedule_id, "schedules"),
+        dialect.among_given(backend, table.scope, "scopes"),
+    )

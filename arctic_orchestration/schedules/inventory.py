@@ -1,0 +1,194 @@
+"""The inventory of a code location: the jobs, assets and partitions that schedules may name.
+
+The dispatcher stores it with its first tick, so that commands, which load no code, can tell a
+typo from a name. A location whose dispatcher has not ticked with this version has none: then
+nothing is checked.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import near
+from arctic_orchestration.schedules.schedule import Target
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import location_inventories, locations
+
+if TYPE_CHECKING:
+    from arctic_orchestration.partitioning.key_space import KeySpace
+
+#: of the JSON form; another one is not read
+_FORM = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Partitioning:
+    """Which partition keys an asset can have, as far as that is told without loading the code."""
+
+    #: all of them; none: they are not listed
+    keys: tuple[str, ...] | None = None
+    #: as ``%Y-%m-%d``, of keys that are moments
+    format: str | None = None
+    #: the definition as JSON, in the form of :mod:`arctic_orchestration.partitioning.forms`;
+    #: none: it has no such form, or all keys are listed
+    form: str | None = None
+
+    def problem(self, key: str) -> str | None:
+        """What was expected in place of a key that the asset cannot have; none: it can."""
+        if self.keys is not None and key not in self.keys:
+            return "one of its partitions" + near(key, self.keys)
+        if self.format is not None and not _is_moment(key, self.format):
+            return f"a moment written as {self.format}"
+        space = self.key_space()
+        if self.form is None or space is None or space.has(key):
+            return None
+        from arctic_orchestration.partitioning.checks import described
+        from arctic_orchestration.partitioning.near_keys import nearest
+
+        found = nearest(space, key)
+        end = f"; did you mean {found}?" if found is not None else ""
+        return f"one of its partitions ({described(space.definition)}){end}"
+
+    def key_space(self) -> "KeySpace | None":
+        """The keys of the definition; none: it is not known. Imports Dagster."""
+        form = {"static": list(self.keys)} if self.keys is not None else None
+        if form is None and self.form is not None:
+            form = json.loads(self.form)
+        if form is None:
+            return None
+        from arctic_orchestration.partitioning.forms import definition_of
+        from arctic_orchestration.partitioning.key_space import KeySpace, store_of
+
+        return KeySpace(definition_of(form, field="partitions"), store_of(None))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """What a code location has."""
+
+    jobs: frozenset[str] = frozenset()
+    #: all assets, and how each is partitioned; none: it is not, or its keys come as they come
+    assets: Mapping[str, Partitioning | None] = field(default_factory=dict)
+    #: those that a run can make
+    executable: frozenset[str] = frozenset()
+    #: the assets that each job makes; jobs that make none are left out
+    job_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: how runs of each job are partitioned; jobs that are not are left out
+    job_partitions: Mapping[str, Partitioning] = field(default_factory=dict)
+    #: the mappings that assets declare on what they depend on, as JSON; ``null``: of a class of
+    #: the user's own
+    mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def partitioning_of(self, target: Target) -> Partitioning | None:
+        """How a target is partitioned; none: it is not, or its parts differ, or are not known."""
+        if target.job is not None and target.job in self.job_partitions:
+            return self.job_partitions[target.job]
+        names = target.assets if target.job is None else self.job_assets.get(target.job, ())
+        found = {self.assets.get(name) for name in names} - {None}
+        return found.pop() if len(found) == 1 else None
+
+    def to_json(self) -> str:
+        """A compact text; :meth:`from_json` reads it back. Equal inventories have equal texts."""
+        partitionings: dict[Partitioning, int] = {}
+        for found in (*self.assets.values(), *self.job_partitions.values()):
+            if found is not None:
+                partitionings.setdefault(found, len(partitionings))
+        assets = {
+            name: [int(name in self.executable), *([partitionings[of]] if of is not None else [])]
+            for name, of in sorted(self.assets.items())
+        }
+        numbers = {name: number for number, name in enumerate(assets)}
+        form = {
+            "form": _FORM,
+            "jobs": sorted(self.jobs),
+            "made": {
+                job: [numbers[name] for name in made]
+                for job, made in sorted(self.job_assets.items())
+            },
+            "assets": assets,
+            "partitions": [[one.keys, one.format, one.form] for one in partitionings],
+            "jobs_by_partition": {
+                job: partitionings[of] for job, of in sorted(self.job_partitions.items())
+            },
+            "mappings": self.mappings,
+        }
+        return json.dumps(form, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Inventory | None":
+        """The inventory that a text holds; none: another version of the package wrote it."""
+        form: dict[str, Any] = json.loads(text)
+        if form.get("form") != _FORM:
+            return None
+        partitionings = [
+            # Earlier versions of the package wrote no form.
+            Partitioning(
+                keys=None if keys is None else tuple(keys),
+                format=written,
+                form=given[0] if given else None,
+            )
+            for keys, written, *given in form["partitions"]
+        ]
+        names = list(form["assets"])
+        return cls(
+            jobs=frozenset(form["jobs"]),
+            # Earlier versions of the package did not write it.
+            job_assets={
+                job: tuple(names[number] for number in made)
+                for job, made in form.get("made", {}).items()
+            },
+            job_partitions={
+                job: partitionings[number]
+                for job, number in form.get("jobs_by_partition", {}).items()
+            },
+            assets={
+                name: partitionings[of[0]] if of else None
+                for name, (_, *of) in form["assets"].items()
+            },
+            executable=frozenset(name for name, (runs, *_) in form["assets"].items() if runs),
+            mappings=form.get("mappings", {}),
+        )
+
+
+def store(tx: sa.Connection, location: Location, inventory: Inventory, now: datetime) -> None:
+    """Keeps the inventory of a locked location in place of the one before."""
+    new = dialect.insert(tx, location_inventories).values(
+        location_id=location.id, inventory=inventory.to_json(), at=now
+    )
+    changed = {"inventory": new.excluded.inventory, "at": new.excluded.at}
+    tx.execute(new.on_conflict_do_update(index_elements=["location_id"], set_=changed))
+
+
+def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
+    """The inventories of a cluster by the name of the location; those without one are left out."""
+    query = (
+        sa.select(locations.c.name, location_inventories.c.inventory)
+        .join(locations, locations.c.id == location_inventories.c.location_id)
+        .where(locations.c.cluster == cluster)
+    )
+    read = {row.name: Inventory.from_json(row.inventory) for row in tx.execute(query)}
+    return {name: inventory for name, inventory in read.items() if inventory is not None}
+
+
+def job_assets(tx: sa.Connection, location: Location) -> Mapping[str, tuple[str, ...]]:
+    """The assets that each job of a location makes, as far as its inventory says."""
+    known = inventories(tx, location.cluster).get(location.name)
+    return known.job_assets if known is not None else {}
+
+
+def assets_of(known: Mapping[str, Inventory]) -> Sequence[str]:
+    """The assets of several locations, by name."""
+    return sorted({asset for inventory in known.values() for asset in inventory.assets})
+
+
+def _is_moment(key: str, written: str) -> bool:
+    try:
+        # Compared as it is written; in which zone makes no difference.
+        return datetime.strptime(key, written).replace(tzinfo=UTC).strftime(written) == key
+    except ValueError:
+        return False

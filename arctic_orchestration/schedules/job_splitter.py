@@ -1,0 +1,133 @@
+"""Splits a job whose trigger is satisfied: one for each partition, or for each range of them.
+
+What is about no partition, as a tick of time in an ``any_of``, goes to every part.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import is_waiting, job_events, jobs
+
+
+def partitions_of(queue: JobQueue, job: Job) -> list[str]:
+    """The different partitions of a job's events, in the order of their first arrival."""
+    queue.flush()
+    query = (
+        sa.select(job_events.c.partition)
+        .where(job_events.c.job_id == job.id, job_events.c.partition != "")
+        .group_by(job_events.c.partition)
+        .order_by(sa.func.min(job_events.c.number))
+    )
+    return list(queue.tx.execute(query).scalars())
+
+
+def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
+    """Splits a job into one for each of its partitions.
+
+    With ``coalesce`` a partition joins the job that waits for it already, if there is one.
+    """
+    partitions = partitions_of(queue, job)
+    slots = {_slot(partition): partition for partition in partitions or [""]}
+    waiting = {}
+    if coalesce:
+        found = queue.load(
+            jobs.c.schedule_id == job.schedule_id,
+            dialect.among(queue.tx, jobs.c.waiting_for, list(slots)),
+            is_waiting,
+        )
+        waiting = {other.waiting_for: other for other in found}
+    parts: list[tuple[Job, Sequence[str]]] = []
+    kept = False
+    for slot, partition in slots.items():
+        held_for = slot if coalesce else None
+        key = partition or None
+        if slot in waiting:
+            parts.append((waiting[slot], [partition]))
+        elif not kept:
+            kept = True
+            own = queue.change(job, waiting_for=held_for, partition_start=key, partition_end=key)
+            parts.append((own, [partition]))
+        else:
+            parts.append((_part(queue, job, key, key, held_for), [partition]))
+    _share(queue, job, parts)
+    if not kept:
+        queue.move(job, JobState.DISCARDED, "its partitions joined jobs that wait for them",
+                   next_check_at=None, ended_at=queue.now)  # fmt: skip
+
+
+def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
+    """Splits a job into one for each contiguous range, and returns the one for the first."""
+    first, *others = ranges
+    own = queue.change(job, partition_start=first[0], partition_end=first[-1])
+    parts: list[tuple[Job, Sequence[str]]] = [(own, first)]
+    for keys in others:
+        parts.append((_part(queue, job, keys[0], keys[-1], None), keys))
+    if others:
+        _share(queue, job, parts)
+    return queue.current(own)
+
+
+def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) -> Job:
+    """Makes one job of the jobs of adjacent partitions; ``keys`` are all of them, in order."""
+    if not others:
+        return job
+    queue.flush()
+    events = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
+    for other in others:
+        taken = sa.select(job_events.c.leaf, job_events.c.number).where(
+            job_events.c.job_id == job.id
+        )
+        mine = {tuple(row) for row in queue.tx.execute(taken)}
+        for row in queue.tx.execute(events.where(job_events.c.job_id == other.id)).all():
+            if (row.leaf, row.number) not in mine:
+                queue.attach(job, row.leaf, row.number, row.partition)
+        queue.flush()
+        queue.move(other, JobState.DISCARDED, joined_text(keys[0], keys[-1]),
+                   next_check_at=None, held_by=None, ended_at=queue.now)  # fmt: skip
+    return queue.change(job, partition_start=keys[0], partition_end=keys[-1])
+
+
+def joined_text(start: str, end: str) -> str:
+    """The reason of a job that joined the run of a range."""
+    return f"it joined the run of {start} to {end}"
+
+
+def _slot(partition: str) -> str:
+    return f"partition:{partition}"
+
+
+def _part(queue: JobQueue, job: Job, start: str | None, end: str | None, slot: str | None) -> Job:
+    """A new job beside ``job``, which waits for its constraints from now on."""
+    return queue.add(
+        replace(
+            queue.current(job),
+            id=new_id(queue.now),
+            partition_start=start,
+            partition_end=end,
+            waiting_for=slot,
+            next_check_at=queue.now,
+        )
+    )
+
+
+def _share(queue: JobQueue, job: Job, parts: Sequence[tuple[Job, Sequence[str]]]) -> None:
+    """Gives each part the job's events that are about its partitions, or about none."""
+    queue.flush()
+    query = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
+    rows = queue.tx.execute(query.where(job_events.c.job_id == job.id)).all()
+    queue.tx.execute(sa.delete(job_events).where(job_events.c.job_id == job.id))
+    by_key = defaultdict(list)
+    for row in rows:
+        by_key[row.partition].append(row)
+    for part, partitions in parts:
+        for partition in dict.fromkeys((*partitions, "")):
+            for row in by_key[partition]:
+                queue.attach(part, row.leaf, row.number, row.partition)
+    queue.flush()

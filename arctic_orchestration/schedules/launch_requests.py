@@ -1,0 +1,174 @@
+"""Hands out the launch requests of admitted jobs, until their run is seen.
+
+A request names job and attempt in its run key, so one daemon makes one run of it however often it
+is handed out. It is handed to one tick at a time, so that two daemons do not make two; see
+``hand_out_leases``. The request of a second attempt waits for the tick of the first. What is
+asked for was written down when the job was admitted, and does not change with
+the schedule.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.run_tags import JOB_TAG
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Target
+from arctic_orchestration.schedules.targets import Targets, problem_of
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import is_launching, jobs
+
+#: Dagster stores all requests of a tick in one row, and creates their runs one by one.
+REQUESTED_AT_ONCE = 100
+
+#: how long a tick keeps a request without launching any of its runs; each run begins it anew
+LEASE = timedelta(minutes=2)
+
+SCHEDULE_TAG = "arctic/schedule"
+TRIGGER_TAG = "arctic/trigger"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchRequest:
+    """What Dagster is asked for on behalf of a job."""
+
+    run_key: str
+    job_id: str
+    target: Target
+    partition_start: str | None
+    partition_end: str | None
+    tags: Mapping[str, str]
+    run_config: Mapping[str, Any]
+
+
+def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
+    """The ticks to which requests were handed whose run is not seen yet."""
+    here = jobs.c.location_id == location.id
+    ticks = sa.select(jobs.c.requested_tick).where(
+        here, is_launching, jobs.c.requested_tick.is_not(None)
+    )
+    return list(tx.execute(ticks.distinct()).scalars())
+
+
+def renew(tx: sa.Connection, location: Location, ticks: Collection[str]) -> None:
+    """Begins the leases of ticks anew that have launched a run: a daemon works on them."""
+    if not ticks:
+        return
+    here = jobs.c.location_id == location.id
+    expires_at = dialect.database_time(tx) + LEASE
+    tx.execute(
+        sa.update(jobs)
+        .where(here, is_launching, dialect.among(tx, jobs.c.requested_tick, ticks))
+        .values(request_expires_at=expires_at)
+    )
+
+
+def hand_out(
+    queue: JobQueue,
+    location: Location,
+    targets: Targets,
+    tick: str | None,
+    ended: Collection[str],
+    *,
+    later: Collection[str] = (),
+) -> list[LaunchRequest]:
+    """The requests of launching jobs that no tick has, those that waited longest for one first.
+
+    A job whose run Dagster would refuse by now fails with the reason, once no earlier request
+    for it can be out: one request that is refused fails all of a tick.
+
+    Args:
+        queue: the jobs of this transaction.
+        location: whose row is locked.
+        targets: what exists.
+        tick: the one that is given the requests.
+        ended: ticks whose leases are over, read before runs were looked up.
+        later: jobs that wait for the next tick.
+    """
+    requests = []
+    now = dialect.database_time(queue.tx)
+    for job in queue.load(query=_unleased(queue.tx, location, ended, now)):
+        if job.id in later:
+            continue
+        request = _request(job)
+        problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
+        if problem is not None:
+            # What was handed out before may still become a run: the job must not end before it.
+            if problem.lasting and not _is_out(queue, job, ended, now):
+                fail_launch(queue, job, problem.text)
+            else:
+                queue.wait(job, problem.text)
+            continue
+        reason = f"its run was requested in tick {tick} and is not seen yet" if tick else job.reason
+        if job.requests:
+            reason = f"its run was requested {job.requests + 1} times and is not seen yet"
+        queue.change(
+            job,
+            requested_at=queue.now,
+            requests=job.requests + 1,
+            requested_tick=tick,
+            request_expires_at=now + LEASE,
+            reason=reason,
+        )
+        requests.append(request)
+    return requests
+
+
+def _is_out(queue: JobQueue, job: Job, ended: Collection[str], now: datetime) -> bool:
+    """Whether a request that was handed out may still become a run."""
+    if job.requested_tick is None:
+        # No daemon evaluated the sensor: there is no record, and the engine's time counts.
+        return job.requested_at is not None and queue.now - job.requested_at < LEASE
+    expires_at = job.request_expires_at
+    return job.requested_tick not in ended and expires_at is not None and now < expires_at
+
+
+def _unleased(
+    tx: sa.Connection, location: Location, ended: Collection[str], now: datetime
+) -> sa.Select[Any]:
+    free = jobs.c.requested_tick.is_(None) | (jobs.c.request_expires_at <= now)
+    if ended:
+        free |= dialect.among(tx, jobs.c.requested_tick, ended)
+    return (
+        sa.select(jobs)
+        .where(jobs.c.location_id == location.id, is_launching, free)
+        .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+        .limit(REQUESTED_AT_ONCE)
+    )
+
+
+def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:
+    """Ends a job whose run Dagster refuses to make."""
+    queue.move(
+        job,
+        JobState.FAILED,
+        problem,
+        notice=Notice.LAUNCH_FAILED,
+        next_check_at=None,
+        ended_at=queue.now,
+    )
+
+
+def _request(job: Job) -> LaunchRequest:
+    launch = json.loads(job.launch or "{}")
+    return LaunchRequest(
+        run_key=job.run_key,
+        job_id=job.id,
+        target=Target.parse(launch["target"], field="target"),
+        partition_start=job.partition_start,
+        partition_end=job.partition_end,
+        tags={
+            **launch["tags"],
+            SCHEDULE_TAG: launch["schedule"],
+            JOB_TAG: job.id,
+            TRIGGER_TAG: launch["trigger"],
+        },
+        run_config=launch["run_config"],
+    )

@@ -1,0 +1,81 @@
+"""A code location of a cluster, and its row: the lock under which its dispatcher works."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import locations
+
+#: A dispatcher notes every few minutes that it ticks.
+SILENT = timedelta(minutes=15)
+
+
+def is_alive(ticked_at: datetime | None, now: datetime) -> bool:
+    """Whether the dispatcher of a location that noted a tick then is taken to run."""
+    return ticked_at is not None and ticked_at >= now - SILENT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """The row of a location, as the transaction that locked it sees it."""
+
+    id: int
+    cluster: str
+    name: str
+    position: str | None
+    storage_id: str | None
+    definitions_digest: str | None
+    next_event: int
+    ticked_at: datetime | None
+    owner: str | None
+
+    @property
+    def place(self) -> str:
+        """Cluster and name, as resources are named."""
+        return f"{self.cluster}/{self.name}"
+
+
+def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
+    """Locks the row of a location until the transaction ends, making it when there is none.
+
+    Two dispatchers of one location wait for each other here, so that what one has read from
+    the feed the other does not read again.
+    """
+    this = {"of_cluster": cluster, "of_name": name}
+    row = tx.execute(_LOCKED, this).mappings().one_or_none()
+    if row is None:
+        new = dialect.insert(tx, locations).values(cluster=cluster, name=name)
+        tx.execute(new.on_conflict_do_nothing())
+        row = tx.execute(_LOCKED, this).mappings().one()
+    return from_row(row)
+
+
+def from_row(row: Mapping[Any, Any]) -> Location:
+    """The location that a row of ``arctic_locations`` holds."""
+    return Location(**{field: row[field] for field in Location.__slots__})
+
+
+def update(tx: sa.Connection, location: Location, **values: str | int | datetime | None) -> None:
+    """Writes fields of a locked location."""
+    tx.execute(_update(tuple(sorted(values))), {"of_id": location.id, **values})
+
+
+_LOCKED = (
+    sa.select(locations)
+    .where(
+        locations.c.cluster == sa.bindparam("of_cluster"),
+        locations.c.name == sa.bindparam("of_name"),
+    )
+    .with_for_update()
+)
+
+
+@cache
+def _update(names: tuple[str, ...]) -> sa.Update:
+    given: dict[str, Any] = {name: sa.bindparam(name) for name in names}
+    return sa.update(locations).where(locations.c.id == sa.bindparam("of_id")).values(given)

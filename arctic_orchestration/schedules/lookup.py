@@ -1,0 +1,144 @@
+"""Finds what a person names: a location, a schedule, a job by a part of its id."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.schedules.location import Location, from_row, is_alive
+from arctic_orchestration.schedules.store import Origin, ScheduleStatus
+from arctic_orchestration.state.tables import jobs, locations, schedule_history, schedules
+
+#: the shortest part of a job's id that is taken for one
+SHORTEST_PART = 4
+#: how many names a message lists
+_LISTED = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleRow:
+    """What the store knows of a schedule, whether or not this version can read its spec."""
+
+    id: str
+    name: str
+    version: int
+    origin: Origin
+    status: ScheduleStatus
+    problem: str | None
+    created_at: datetime
+    updated_at: datetime
+    status_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> "ScheduleRow":
+        """The schedule that a row of ``arctic_schedules`` holds."""
+        values = {name: row[name] for name in cls.__slots__}
+        origin, status = Origin(values["origin"]), ScheduleStatus(values["status"])
+        return cls(**{**values, "origin": origin, "status": status})
+
+
+def location_named(
+    tx: sa.Connection, cluster: str, name: str | None, now: datetime | None = None
+) -> Location:
+    """The location of a cluster with a name; not locked.
+
+    Without a name it is the only one there is or, given ``now``, the only one that still ticks.
+
+    Errors:
+        NotFound: no such location; lists those there are.
+        InvalidInput: no name, and several locations.
+    """
+    query = sa.select(locations).where(locations.c.cluster == cluster)
+    found = {row["name"]: row for row in tx.execute(query).mappings()}
+    if not found:
+        raise NotFound(
+            f"cluster {cluster} has no location yet: the first tick of its dispatcher makes it "
+            "(see: arctic doctor)"
+        )
+    if name is None:
+        ticked = {here: row["ticked_at"] for here, row in found.items()}
+        alive = [here for here, at in ticked.items() if now is not None and is_alive(at, now)]
+        candidates = alive if len(alive) == 1 else list(found)
+        if len(candidates) > 1:
+            raise InvalidInput("--location", None, f"one of {', '.join(sorted(found))}")
+        (name,) = candidates
+    if name not in found:
+        raise NotFound(
+            f"cluster {cluster} has no location {name}; it has: {', '.join(sorted(found))}"
+        )
+    return from_row(found[name])
+
+
+def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]:
+    """All schedules of a location by name, in the order of their names."""
+    columns = [schedules.c[name] for name in ScheduleRow.__slots__]
+    query = sa.select(*columns).where(schedules.c.location_id == location_id)
+    rows = [ScheduleRow.from_row(row) for row in tx.execute(query).mappings()]
+    return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+
+
+def schedule_named(tx: sa.Connection, location: Location, name: str) -> ScheduleRow:
+    """The schedule with a name.
+
+    Errors:
+        NotFound: no such schedule; lists names that are near.
+    """
+    row = schedule_if_there(tx, location, name)
+    if row is None:
+        known = sa.select(schedules.c.name).where(schedules.c.location_id == location.id)
+        names = list(tx.execute(known.order_by(schedules.c.name)).scalars())
+        before = (schedule_history.c.location_id == location.id) & (schedule_history.c.name == name)
+        was = tx.execute(sa.select(schedule_history.c.id).where(before).limit(1)).first()
+        hint = f" (it was deleted: arctic schedules history {name})" if was else ""
+        raise NotFound(f"location {location.name} has no schedule {name}{hint}{near(name, names)}")
+    return row
+
+
+def schedule_if_there(tx: sa.Connection, location: Location, name: str) -> ScheduleRow | None:
+    """The schedule with a name, if there is one."""
+    columns = [schedules.c[column] for column in ScheduleRow.__slots__]
+    here = (schedules.c.location_id == location.id) & (schedules.c.name == name)
+    row = tx.execute(sa.select(*columns).where(here)).mappings().one_or_none()
+    return ScheduleRow.from_row(row) if row is not None else None
+
+
+def near(name: str, names: Sequence[str]) -> str:
+    """The end of a message that lists the names most like ``name``, or what there is."""
+    alike = get_close_matches(name, names, n=3, cutoff=0.5)
+    if alike:
+        return f"; did you mean {' or '.join(alike)}?"
+    if not names:
+        return "; it has none"
+    shown = ", ".join(sorted(names)[:_LISTED])
+    more = len(names) - _LISTED
+    return f"; it has: {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def job_named(tx: sa.Connection, location: Location, part: str) -> str:
+    """The id of the job of a location that a part of its id stands for.
+
+    Ids that were made in one millisecond begin alike, so any part that is unique will do.
+
+    Errors:
+        NotFound: no job has it.
+        InvalidInput: it is too short, or several jobs have it.
+    """
+    wanted = part.strip().lower()
+    here = jobs.c.location_id == location.id
+    whole = tx.execute(sa.select(jobs.c.id).where(here, jobs.c.id == wanted)).scalar()
+    if whole is not None:
+        return str(whole)
+    if len(wanted) < SHORTEST_PART or not wanted.isalnum():
+        raise InvalidInput("ID", part, f"a job's id, or {SHORTEST_PART} or more characters of it")
+    alike = sa.select(jobs.c.id).where(here, jobs.c.id.contains(wanted, autoescape=True))
+    found = list(tx.execute(alike.order_by(jobs.c.id.desc()).limit(_LISTED + 1)).scalars())
+    if not found:
+        raise NotFound(f"location {location.name} has no job {part} (see: arctic jobs list)")
+    if len(found) > 1:
+        shown = ", ".join(found[:_LISTED]) + (" and more" if len(found) > _LISTED else "")
+        raise InvalidInput("ID", part, f"a part that one job has; several have it: {shown}")
+    return str(found[0])

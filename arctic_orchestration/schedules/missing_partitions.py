@@ -1,0 +1,110 @@
+"""Counts what is missing where a trigger waits for all partitions that belong together."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.deferred_arrivals import unchecked
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import Job
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.target_partitions import Placing
+from arctic_orchestration.schedules.triggers import Arrivals
+from arctic_orchestration.state.tables import job_events
+
+#: as long as more are missing, a reason only says how many
+_NAMED = 5
+
+
+class Arrived(Protocol):
+    """Which partitions had arrived before the events of a transaction."""
+
+    def __call__(self, asset: str, partitions: Collection[str]) -> Set[str]:
+        """Those of some partitions of an asset that were materialized, or observed from outside."""
+        ...
+
+
+class MissingPartitions:
+    """Looks up, for leaves that wait for all, how many partitions are to come, and which."""
+
+    def __init__(self, queue: JobQueue, placing: Placing, arrived: Arrived) -> None:
+        self._queue = queue
+        self._placing = placing
+        self._arrived = arrived
+        #: partitions that arrived in this transaction, by schedule and leaf
+        self._new: dict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def note(self, stored: StoredSchedule, leaf: int, partition: str) -> None:
+        """Notes that a partition arrives, for whichever job."""
+        self._new[stored.id, leaf].add(partition)
+
+    def noted(
+        self,
+        job: Job,
+        stored: StoredSchedule,
+        arrivals: Sequence[Arrivals],
+        seen: Mapping[tuple[str, int], Set[str]],
+    ) -> tuple[Arrivals, ...]:
+        """The arrivals of a job with scope, with what is missing at each leaf that waits for all.
+
+        ``seen`` are partitions that leaves of open jobs have, beside those in the database.
+        """
+        if not any(leaf.needs_all for leaf in stored.leaves):
+            return tuple(arrivals)
+        noted = list(arrivals)
+        before: dict[int, set[str]] | None = None
+        for number, leaf in enumerate(stored.leaves):
+            given = arrivals[number]
+            if not leaf.needs_all:
+                continue
+            if given.required is not None and not leaf.source.complete:
+                lacking = given.required - given.partitions
+                if lacking > _NAMED:
+                    # To say which ones costs more than everything else.
+                    noted[number] = replace(given, lacking=lacking, missing=())
+                    continue
+            if before is None:
+                before = self._partitions_of(job)
+            have = before[number] | seen[job.id, number]
+            noted[number] = self._of_leaf(job, stored, number, given, have)
+        return tuple(noted)
+
+    def _of_leaf(
+        self, job: Job, stored: StoredSchedule, number: int, given: Arrivals, seen: Set[str]
+    ) -> Arrivals:
+        leaf = stored.leaves[number]
+        mapping = self._placing.map_of(stored, number)
+        if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
+            return given
+        asset = leaf.asset_of_partitions
+        # A mapping of the user's own may raise anything, and others wait.
+        try:
+            sources = mapping.sources_of(job.scope, self._queue.now)
+        except Exception:
+            return given
+        wanted = leaf.wanted_of(sources)
+        missing = [key for key in wanted if key not in seen]
+        if missing and leaf.source.complete:
+            before = self._arrived(asset, missing) | self._new[stored.id, number]
+            # What waits for a check has arrived, and does not count.
+            before -= unchecked(self._queue.tx, stored.id, number)
+            missing = [key for key in missing if key not in before]
+        return replace(
+            given,
+            required=len(wanted),
+            lacking=len(missing),
+            missing=tuple(missing) if len(missing) <= _NAMED else (),
+        )
+
+    def _partitions_of(self, job: Job) -> dict[int, set[str]]:
+        """The partitions that each leaf of a job has in the database."""
+        found: dict[int, set[str]] = defaultdict(set)
+        if self._queue.is_new(job):
+            return found
+        query = sa.select(job_events.c.leaf, job_events.c.partition).distinct()
+        for leaf, partition in self._queue.tx.execute(query.where(job_events.c.job_id == job.id)):
+            found[leaf].add(partition)
+        return found

@@ -1,0 +1,188 @@
+"""The jobs that take the events of one transaction."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.schedules import fired_partitions
+from arctic_orchestration.schedules.fired_partitions import Fired
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import COMMON, Job
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.target_partitions import Match, partition_of
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs
+
+
+def slot_of(scope: str | None) -> str:
+    """What the waiting job of a scope has in ``waiting_for``."""
+    if scope is None:
+        return ""
+    return COMMON if scope == COMMON else f"{_SLOT}{scope}"
+
+
+class OpenJobs:
+    """The waiting jobs of schedules by their scope, and what was counted for each scope before."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+        self._tx = queue.tx
+        #: by schedule, then by scope
+        self._jobs: dict[str, dict[str | None, Job]] = defaultdict(dict)
+        self._fired: dict[tuple[str, str], Fired] = {}
+        self._kept: dict[str, list[tuple[int, int, Event]]] = {}
+        #: partitions each leaf of an open job has, as far as this transaction asked
+        self.seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def load(self, matches: Sequence[Match]) -> None:
+        """Reads the jobs that some events concern."""
+        self._jobs, self.seen = defaultdict(dict), defaultdict(set)
+        self._fired, self._kept = {}, {}
+        if not matches:
+            return
+        backend = self._tx.dialect.name
+        whole = {match.stored.id for match in matches}
+        found = self._load(_whole(backend), whole)
+        scopes = {
+            (match.stored.id, match.scope)
+            for match in matches
+            if match.scope is not None and match.scope != COMMON
+        }
+        common = {match.stored.id for match in matches if match.scope == COMMON}
+        if common:
+            found += self._load(_scoped(backend), common)
+        if scopes:
+            given = {
+                "schedules": dialect.given(self._tx, sorted({id for id, _ in scopes})),
+                "slots": dialect.given(self._tx, sorted({slot_of(scope) for _, scope in scopes})),
+            }
+            # Those that were split from another job know their partition by their slot only.
+            found += [
+                job if job.scope else self._queue.change(job, scope=str(job.partition_start))
+                for job in self._queue.load(query=_slots(backend), given=given)
+            ]
+            self._fired = fired_partitions.fired(self._tx, scopes)
+            # A partition that begins to wait takes over what was kept for all.
+            pools = {job.schedule_id: job for job in found if job.scope == COMMON}
+            self._kept = self._events_of(pools.values())
+        for job in found:
+            self._jobs[job.schedule_id][job.scope] = job
+        if found:
+            partitions = {partition_of(match.event) for match in matches}
+            seen = {
+                "jobs": dialect.given(self._tx, sorted({job.id for job in found})),
+                "partitions": dialect.given(self._tx, sorted(partitions)),
+            }
+            for row in self._tx.execute(_partitions_seen(backend), seen):
+                self.seen[row.job_id, row.leaf].add(row.partition)
+
+    def get(self, stored: StoredSchedule, scope: str | None) -> Job | None:
+        """The job of a scope that takes events, if there is one."""
+        return self._jobs[stored.id].get(scope)
+
+    def scoped(self, stored: StoredSchedule) -> list[Job]:
+        """The waiting jobs of all target partitions."""
+        found = self._jobs[stored.id]
+        return [job for scope, job in found.items() if scope is not None and scope != COMMON]
+
+    def add(self, job: Job) -> Job:
+        """A job that begins."""
+        self._jobs[job.schedule_id][job.scope] = job
+        return self._queue.add(job)
+
+    def renew(self, job: Job) -> None:
+        """Takes a job as the transaction has left it."""
+        self._jobs[job.schedule_id][job.scope] = self._queue.current(job)
+
+    def close(self, job: Job, fired: Job, stored: StoredSchedule) -> None:
+        """Notes that a job has fired, and takes no more events unless it says so."""
+        del self._jobs[job.schedule_id][job.scope]
+        if job.scope is not None:
+            earlier = self._fired.get((job.schedule_id, job.scope))
+            number = max(
+                stored.common_number(fired.arrivals), earlier.common_number if earlier else 0
+            )
+            at = fired.satisfied_at or self._queue.now
+            self._fired[job.schedule_id, job.scope] = Fired(at=at, common_number=number)
+            if fired.waiting_for is not None:
+                self._jobs[job.schedule_id][job.scope] = fired
+
+    def fired(self, stored: StoredSchedule, scope: str) -> Fired | None:
+        """When the schedule fired last for a scope."""
+        return self._fired.get((stored.id, scope))
+
+    def kept(self, stored: StoredSchedule) -> Sequence[tuple[int, int, Event]]:
+        """Leaf, number and event of what concerns every partition of the target."""
+        return self._kept.get(stored.id, ())
+
+    def keep(self, stored: StoredSchedule, leaf: int, number: int, event: Event) -> None:
+        """Notes one more event that concerns every partition."""
+        self._kept.setdefault(stored.id, []).append((leaf, number, event))
+
+    def _load(self, query: sa.Select[Any], schedules: Iterable[str]) -> list[Job]:
+        given = {"schedules": dialect.given(self._tx, sorted(schedules))}
+        return self._queue.load(query=query, given=given)
+
+    def _events_of(self, pools: Iterable[Job]) -> dict[str, list[tuple[int, int, Event]]]:
+        kept: dict[str, list[tuple[int, int, Event]]] = {}
+        for pool in pools:
+            query = (
+                sa.select(job_events.c.leaf, job_events.c.number, events.c.details)
+                .join(
+                    events,
+                    (events.c.location_id == job_events.c.location_id)
+                    & (events.c.number == job_events.c.number),
+                )
+                .where(job_events.c.job_id == pool.id)
+                .order_by(job_events.c.number)
+            )
+            kept[pool.schedule_id] = [
+                (row.leaf, row.number, Event.parse(row.details)) for row in self._tx.execute(query)
+            ]
+        return kept
+
+
+_SLOT = "partition:"
+
+
+@cache
+def _whole(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of some schedules that are about no partition of the target."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        jobs.c.waiting_for.in_(["", COMMON]),
+        is_waiting,
+    )
+
+
+@cache
+def _scoped(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of the partitions of the targets of some schedules."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        jobs.c.waiting_for.startswith(_SLOT, autoescape=True),
+        is_waiting,
+    )
+
+
+@cache
+def _slots(backend: str) -> sa.Select[Any]:
+    """The waiting jobs of some scopes of some schedules."""
+    return sa.select(jobs).where(
+        dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
+        dialect.among_given(backend, jobs.c.waiting_for, "slots"),
+        is_waiting,
+    )
+
+
+@cache
+def _partitions_seen(backend: str) -> sa.Select[Any]:
+    """Which of some partitions the leaves of jobs have seen."""
+    return sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
+        dialect.among_given(backend, job_events.c.job_id, "jobs"),
+        dialect.among_given(backend, job_events.c.partition, "partitions"),
+    )

@@ -1,0 +1,72 @@
+"""Deletes jobs that ended long ago, and the events that no job has any more."""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.jobs import COMMON
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.state import dialect, unreadable_events
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs, launches
+
+KEEP = timedelta(days=30)
+#: events that are kept for all partitions of one schedule's target
+_KEPT_FOR_ALL = 1_000
+#: rows of each kind that one tick deletes, so that a tick stays short
+_AT_ONCE = 500
+
+
+def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta = KEEP) -> int:
+    """Deletes some of what ended before ``now - keep``; returns how many jobs went."""
+    old = (
+        sa.select(jobs.c.id)
+        .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - keep)
+        .limit(_AT_ONCE)
+    )
+    ids = list(tx.execute(old).scalars())
+    if ids:
+        tx.execute(sa.delete(jobs).where(dialect.among(tx, jobs.c.id, ids)))
+    used = sa.exists().where(
+        job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
+    )
+    _prune_kept(tx, location)
+    deferrals = tx.execute(
+        sa.select(deferred_arrivals.c.id)
+        .where(deferred_arrivals.c.location_id == location.id)
+        .where(deferred_arrivals.c.at < now - keep)
+        .limit(_AT_ONCE)
+    )
+    these = dialect.among(tx, deferred_arrivals.c.id, list(deferrals.scalars()))
+    tx.execute(sa.delete(deferred_arrivals).where(these))
+    waits = sa.exists().where(
+        deferred_arrivals.c.location_id == events.c.location_id,
+        deferred_arrivals.c.number == events.c.number,
+    )
+    unused = (
+        sa.select(events.c.number)
+        .where(events.c.location_id == location.id, events.c.taken_at < now - keep, ~used, ~waits)
+        .limit(_AT_ONCE)
+    )
+    numbers = list(tx.execute(unused).scalars())
+    if numbers:
+        here = events.c.location_id == location.id
+        tx.execute(sa.delete(events).where(here, dialect.among(tx, events.c.number, numbers)))
+    unreadable_events.prune(tx, location.cluster, now - keep)
+    # No rate looks further back.
+    forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)
+    tx.execute(
+        sa.delete(launches).where(launches.c.at < now - KEEP, launches.c.holder.in_(forgotten))
+    )
+    return len(ids)
+
+
+def _prune_kept(tx: sa.Connection, location: Location) -> None:
+    """Lets go of the oldest of many events that are kept for all partitions of a target."""
+    kept = jobs.c.location_id == location.id, jobs.c.scope == COMMON, is_waiting
+    for id in list(tx.execute(sa.select(jobs.c.id).where(*kept)).scalars()):
+        of_job = job_events.c.job_id == id
+        newest = sa.select(job_events.c.number).where(of_job).order_by(job_events.c.number.desc())
+        oldest = tx.execute(newest.offset(_KEPT_FOR_ALL).limit(1)).scalar()
+        if oldest is not None:
+            tx.execute(sa.delete(job_events).where(of_job, job_events.c.number <= oldest))

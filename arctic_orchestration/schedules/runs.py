@@ -1,0 +1,415 @@
+"""What Dagster's runs mean for jobs and for the resources that runs hold.
+
+A run that a job asked for carries the job's id as a tag: it confirms the launch and ends the
+job. When Dagster retries a failed run, the job goes on with the retry. When more than one run was
+made for a job, it goes on with the run that began; see :mod:`.claims`. Any other run,
+started by hand or as a backfill, is noted while it is active, so that limits count it too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.schedules import resources
+from arctic_orchestration.schedules.clock_jumps import told
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import asset_resource, job_resource
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import in_state, is_launching, jobs, runs
+
+#: Dagster's: set on a failed run that it retries itself, and on the retry
+_WILL_RETRY_TAG = "dagster/will_retry"
+_PARENT_TAG = "dagster/parent_run_id"
+
+#: how long Dagster is given to retry a run that failed, or to say that it does not; how often asked
+_RETRY_UNKNOWN = timedelta(minutes=10)
+_LOOK_AGAIN = timedelta(seconds=15)
+
+#: attempts to get a run beyond the queue, the first one counted
+LAUNCH_ATTEMPTS = 3
+#: how often an active run is looked up, in case its end was never told
+VERIFY_EVERY = timedelta(minutes=5)
+_VERIFIED_AT_ONCE = 200
+
+_ENDS = {
+    RunStatus.SUCCESS: JobState.SUCCEEDED,
+    RunStatus.FAILURE: JobState.FAILED,
+    RunStatus.CANCELED: JobState.CANCELED,
+}
+
+
+_REQUESTED = sa.select(jobs).where(
+    jobs.c.location_id == sa.bindparam("here"),
+    is_launching,
+    jobs.c.requested_at.is_not(None) | (jobs.c.attempt > 1),
+)
+_UNHEARD_OF = sa.select(jobs).where(
+    jobs.c.location_id == sa.bindparam("here"),
+    in_state("launched"),
+    jobs.c.next_check_at <= sa.bindparam("now"),
+)
+_OTHERS_UNHEARD_OF = (
+    sa.select(runs.c.run_id)
+    .where(runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard"))
+    .limit(_VERIFIED_AT_ONCE)
+)
+
+
+class RunView(Protocol):
+    """What is known of a run in Dagster's storage."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def status(self) -> RunStatus | None: ...
+    @property
+    def started(self) -> bool: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+    @property
+    def ended_at(self) -> datetime | None: ...
+    @property
+    def submitted(self) -> bool:
+        """It was handed to the run coordinator; until then only a request for it goes on."""
+        ...
+
+
+class RunLookup(Protocol):
+    """Where runs are looked up."""
+
+    @property
+    def retries_enabled(self) -> bool:
+        """Whether Dagster may retry failed runs itself; it then says so in a tag of the run."""
+        ...
+
+    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
+        """The runs with these ids; those that are gone are left out."""
+        ...
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
+        """The runs that carry a tag with one of the values, by value."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """A status of a run, by event or by look-up."""
+
+    run_id: str
+    status: RunStatus
+    started: bool
+    tags: Mapping[str, str]
+    ended_at: datetime | None = None
+
+
+class RunTracker:
+    """Applies what is seen of runs to the jobs and resources of one location."""
+
+    def __init__(self, queue: JobQueue, location: Location, lookup: RunLookup) -> None:
+        self._queue = queue
+        self._location = location
+        self._lookup = lookup
+        #: the runs of jobs that were canceled before their run was seen
+        self.unwanted: list[str] = []
+        #: runs whose last event says that they have ended
+        self.ended: set[str] = set()
+
+    def note(self, found: Sequence[Event]) -> None:
+        """Applies run events, in their order."""
+        events = [event for event in found if event.kind is EventKind.RUN and event.run_id]
+        if not events:
+            return
+        asked_for = {event.tags[JOB_TAG] for event in events if JOB_TAG in event.tags}
+        known = {
+            id: job
+            for id, job in self._queue.by_ids(asked_for).items()
+            if job.location_id == self._location.id
+        }
+        held: list[tuple[str, str, datetime | None]] = []
+        others: dict[str, Event] = {}
+        self._adopt(events, known)
+        for event in events:
+            if event.status is None or event.run_id is None:
+                continue
+            if event.status.ended:
+                self.ended.add(event.run_id)
+            else:
+                self.ended.discard(event.run_id)
+            job = known.get(event.tags.get(JOB_TAG, ""))
+            job = self._queue.current(job) if job is not None else None
+            if job is not None and _is_unwanted(job, event):
+                self.unwanted.append(event.run_id)
+            if job is not None and job.state in ACTIVE and _is_run_of(job, event):
+                seen = _Seen(
+                    run_id=event.run_id,
+                    status=event.status,
+                    started=event.started,
+                    tags=event.tags,
+                    ended_at=event.at if event.status.ended else None,
+                )
+                self._apply(job, seen)
+                if not event.status.ended:
+                    # A job of Dagster makes assets: whoever counts those counts it.
+                    resources_of = _resources(event, self._location.place)
+                    begun_at = told(event.at, self._queue.now)
+                    held.extend((name, job.id, begun_at) for name in resources_of)
+            elif event.location in (None, self._location.name):
+                others[event.run_id] = event
+        resources.hold(self._queue.tx, self._location.id, held)
+        self._note_others(others.values())
+
+    def _adopt(self, events: Sequence[Event], known: Mapping[str, Job]) -> None:
+        """Gives runs what their job held that was deleted before its run was seen."""
+        runs_of = {
+            event.tags[JOB_TAG]: event.run_id
+            for event in events
+            if event.run_id and event.tags.get(JOB_TAG) not in (None, *known)
+        }
+        if runs_of:
+            resources.hand_over(self._queue.tx, self._location.id, runs_of, self._queue.now)
+
+    def confirm(self, just_ended: Collection[str] = ()) -> set[str]:
+        """Looks for the runs of jobs that are launching and whose request was handed out.
+
+        Before a further attempt is requested, this also finds the run of an earlier one that was
+        failed too early and lives after all: its job goes on with it.
+
+        Args:
+            just_ended: runs whose end was just read. Dagster stores the event before it changes
+                the run's record: one that says that such a run lives may be late, or the run
+                may have been enqueued after it was failed.
+
+        Returns:
+            the jobs for which the next tick knows more: nothing is to be requested before.
+        """
+        unsure: set[str] = set()
+        launching = self._queue.load(query=_REQUESTED, given={"here": self._location.id})
+        if not launching:
+            return unsure
+        by_id = {job.id: job for job in launching}
+        for job_id, found in self._lookup.runs_by_tag(JOB_TAG, sorted(by_id)).items():
+            for run in found:
+                job = self._queue.current(by_id[job_id])
+                if job.state is JobState.LAUNCHING and run.submitted and _launches(job, run):
+                    if run.run_id in just_ended and not _has_ended(run):
+                        unsure.add(job.id)
+                    else:
+                        self._apply(job, _seen(run))
+        return unsure
+
+    def verify_jobs(self) -> None:
+        """Looks up the runs of launched jobs that are due, in case their end was never told."""
+        given = {"here": self._location.id, "now": self._queue.now}
+        due = self._queue.load(query=_UNHEARD_OF, given=given)
+        if not due:
+            return
+        ids = {id for job in due for id in (job.run_id, job.begun_run_id) if id}
+        found = self._lookup.run_statuses(sorted(ids))
+        for job in due:
+            run = found.get(job.run_id or "")
+            if job.begun_run_id and (run is None or _PARENT_TAG not in run.tags):
+                run = found.get(job.begun_run_id)
+            if run is None:
+                self._queue.move(
+                    job,
+                    JobState.FAILED,
+                    f"its run {job.run_id} was deleted from Dagster",
+                    notice=Notice.RUN_FAILED,
+                    next_check_at=None,
+                    ended_at=self._queue.now,
+                )
+            elif _has_ended(run):
+                self._apply(job, _seen(run))
+            else:
+                self._queue.change(job, next_check_at=self._queue.now + VERIFY_EVERY)
+
+    def verify_others(self) -> None:
+        """Forgets runs that ended, or were deleted, without an event that said so."""
+        tx, now = self._queue.tx, self._queue.now
+        given = {"here": self._location.id, "unheard": now - VERIFY_EVERY}
+        ids = list(tx.execute(_OTHERS_UNHEARD_OF, given).scalars())
+        if not ids:
+            return
+        found = self._lookup.run_statuses(ids)
+        gone = [id for id in ids if id not in found or _has_ended(found[id])]
+        ends = {id: _end_of(found[id], now) for id in gone if id in found}
+        self._forget(gone, ends)
+        here = runs.c.location_id == self._location.id
+        tx.execute(
+            sa.update(runs).where(here, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
+        )
+
+    def _apply(self, job: Job, seen: _Seen) -> None:
+        now = self._queue.now
+        if job.state not in ACTIVE:
+            return
+        if job.state is JobState.LAUNCHING:
+            job = self._queue.move(
+                job,
+                JobState.LAUNCHED,
+                f"run {seen.run_id}",
+                run_id=seen.run_id,
+                next_check_at=now + VERIFY_EVERY,
+            )
+        elif job.run_id != seen.run_id:
+            is_retry = _PARENT_TAG in seen.tags
+            how = "a retry of" if is_retry else "which began, and not run"
+            job = self._queue.change(
+                job, run_id=seen.run_id, reason=f"run {seen.run_id}, {how} {job.run_id}"
+            )
+        if not seen.status.ended:
+            return
+        failed = seen.status is RunStatus.FAILURE
+        if failed and self._waits_for_retry(job, seen):
+            return
+        never_ran = failed and not seen.started and seen.run_id != job.begun_run_id
+        if never_ran and job.attempt < LAUNCH_ATTEMPTS:
+            self._queue.move(
+                job,
+                JobState.LAUNCHING,
+                f"run {seen.run_id} failed before it started: asking again, "
+                f"attempt {job.attempt + 1} of {LAUNCH_ATTEMPTS}",
+                attempt=job.attempt + 1,
+                run_id=None,
+                requested_at=None,
+                requests=0,
+                next_check_at=None,
+            )
+            return
+        reason = f"run {seen.run_id} ended: {seen.status.value}"
+        notice = Notice.RUN_FAILED if failed else None
+        if never_ran:
+            notice = Notice.LAUNCH_FAILED
+            reason = f"{LAUNCH_ATTEMPTS} runs failed before they started, the last {seen.run_id}"
+        self._queue.move(
+            job,
+            _ENDS[seen.status],
+            reason,
+            run_end=_end_of(seen, now),
+            notice=notice,
+            next_check_at=None,
+            ended_at=now,
+        )
+
+    def _waits_for_retry(self, job: Job, seen: _Seen) -> bool:
+        """Keeps a job that Dagster retries, or may retry: it says so shortly after the failure."""
+        now = self._queue.now
+        retried = seen.tags.get(_WILL_RETRY_TAG)
+        if retried == "true":
+            reason = f"run {seen.run_id} failed, and Dagster retries it"
+        elif retried is None and self._lookup.retries_enabled:
+            reason = f"run {seen.run_id} failed, and Dagster has not said yet whether it retries it"
+        else:
+            return False
+        if seen.ended_at is not None and now - seen.ended_at >= _RETRY_UNKNOWN:
+            # Dagster gives up silently when a retry cannot be made.
+            retry = self._retry_of(job, seen.run_id)
+            if retry is None:
+                return False
+            self._queue.change(job, run_id=retry.run_id, reason=f"run {retry.run_id}, a retry")
+        self._queue.change(job, reason=reason, next_check_at=now + _LOOK_AGAIN)
+        return True
+
+    def _retry_of(self, job: Job, run_id: str) -> RunView | None:
+        """The run by which Dagster retries another one, if it was made."""
+        for run in self._lookup.runs_by_tag(JOB_TAG, [job.id]).get(job.id, ()):
+            if run.tags.get(_PARENT_TAG) == run_id:
+                return run
+        return None
+
+    def _note_others(self, events: Iterable[Event]) -> None:
+        """Notes the last thing heard of each run that no job of ours asked for."""
+        tx, location, now = self._queue.tx, self._location, self._queue.now
+        begun: list[str] = []
+        ends: dict[str, tuple[RunStatus, datetime]] = {}
+        held: list[tuple[str, str, datetime | None]] = []
+        for event in events:
+            assert event.run_id is not None and event.status is not None
+            # The launch of a run that a job asked for was noted when the job was admitted; what
+            # a person runs again has the tags of the first run.
+            own = JOB_TAG in event.tags and _PARENT_TAG not in event.tags
+            begun_at = None if own else told(event.at, now)
+            if event.status.ended:
+                ends[event.run_id] = (event.status, told(event.at, now))
+            else:
+                begun.append(event.run_id)
+            # A run that began and ended between two readings was never held, but it did end.
+            names = _resources(event, location.place)
+            held.extend((name, event.run_id, begun_at) for name in names)
+        if begun:
+            rows = [{"location_id": location.id, "run_id": id, "seen_at": now} for id in begun]
+            tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
+        resources.hold(tx, location.id, held)
+        self._forget(list(ends), ends)
+
+    def _forget(
+        self, run_ids: Sequence[str], ends: Mapping[str, tuple[RunStatus, datetime]]
+    ) -> None:
+        if not run_ids:
+            return
+        tx = self._queue.tx
+        here = runs.c.location_id == self._location.id
+        tx.execute(sa.delete(runs).where(here, dialect.among(tx, runs.c.run_id, run_ids)))
+        ended = {id: (status.value, at) for id, (status, at) in ends.items()}
+        resources.release(tx, run_ids, self._queue.now, ended)
+
+
+def _has_ended(run: RunView) -> bool:
+    return run.status is not None and run.status.ended
+
+
+def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
+    """How and when a run ended."""
+    return run.status or RunStatus.FAILURE, told(run.ended_at or now, now)
+
+
+def _seen(run: RunView) -> _Seen:
+    return _Seen(
+        run_id=run.run_id,
+        status=run.status or RunStatus.STARTING,
+        started=run.started,
+        tags=run.tags,
+        ended_at=run.ended_at,
+    )
+
+
+def _is_run_of(job: Job, event: Event) -> bool:
+    """Whether the run is the one the job goes on with, or Dagster's retry of that one."""
+    parent = event.tags.get(_PARENT_TAG)
+    if job.begun_run_id is not None and parent is None:
+        return event.run_id == job.begun_run_id
+    if job.run_id is not None:
+        return job.run_id in (event.run_id, parent)
+    return event.tags.get(RUN_KEY_TAG) == job.run_key
+
+
+def _is_unwanted(job: Job, event: Event) -> bool:
+    """Whether a run is active that was requested before its job was canceled."""
+    was_canceled = job.state is JobState.CANCELED and job.run_id is None
+    is_request = RUN_KEY_TAG in event.tags and _PARENT_TAG not in event.tags
+    is_active = event.status is not None and not event.status.ended
+    return was_canceled and is_request and is_active
+
+
+def _launches(job: Job, run: RunView) -> bool:
+    """Whether a job that is launching goes on with the run."""
+    if job.begun_run_id is not None:
+        return run.run_id == job.begun_run_id
+    key = run.tags.get(RUN_KEY_TAG, "")
+    if key == job.run_key:
+        return True
+    is_earlier = key.startswith(f"{job.id}-") and _PARENT_TAG not in run.tags
+    return is_earlier and not _has_ended(run)
+
+
+def _resources(event: Event, place: str) -> list[str]:
+    assets = [asset_resource(place, asset) for asset in event.assets]
+    return [job_resource(place, event.subject), *assets]

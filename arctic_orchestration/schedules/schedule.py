@@ -1,0 +1,237 @@
+"""What a user writes: a schedule is a target, a trigger, constraints and a timeout."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, Self
+
+from pydantic import (
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.quantities import Duration
+from arctic_orchestration.schedules.constraints import AnyConstraint
+from arctic_orchestration.schedules.contradictions import contradictions
+from arctic_orchestration.schedules.triggers import AnyTrigger
+from arctic_orchestration.specification import Specification, problems_of, unwritable
+
+#: Tags that say which run is whose, and for what: what they say is not the schedule's to say.
+_TAKEN_TAGS = (
+    "arctic/",
+    ".dagster/",
+    "dagster/asset_partition_range",
+    "dagster/backfill",
+    "dagster/parent_run_id",
+    "dagster/partition",
+    "dagster/root_run_id",
+    "dagster/run_key",
+    "dagster/sensor_name",
+    "dagster/tick",
+    "dagster/will_retry",
+)
+#: But for these, by which a run stands under rules of the run queue.
+_QUEUE_TAG = re.compile(r"arctic/(queue|level|(group|window|rate|interval)(\.[A-Za-z0-9_-]+)?)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+
+class Target(Specification):
+    """What a job of the schedule runs: a Dagster job, or assets of the same code location."""
+
+    job: str | None = Field(default=None, min_length=1)
+    assets: tuple[str, ...] = ()
+    #: the Dagster object it was made from, when it was not written as names
+    given: Any = Field(default=None, exclude=True, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_object(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"job": value}
+        if isinstance(value, Target):
+            return value
+        if isinstance(value, dict):
+            if "given" in value:
+                raise ValueError("job or assets, and no other field")
+            return value
+        # A Dagster job has a name; a selection of assets has none until it is resolved.
+        name = getattr(value, "name", None)
+        if isinstance(name, str) and not isinstance(value, Specification):
+            return {"job": name, "given": value}
+        if hasattr(value, "resolve"):
+            return {"given": value}
+        raise ValueError("a job, its name, or a selection of assets")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.job is not None) + bool(self.assets) > 1:
+            raise ValueError("either job or assets, not both")
+        if self.job is None and not self.assets and self.given is None:
+            raise ValueError("a job, its name, or a selection of assets")
+        return self
+
+    @model_serializer
+    def _to_form(self) -> dict[str, Any]:
+        return {"job": self.job} if self.job is not None else {"assets": list(self.assets)}
+
+    def to_text(self) -> str:
+        """The target as one text that identifies it."""
+        return json.dumps(self._to_form())
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether it is a selection that stands for assets not looked up yet."""
+        return self.job is None and not self.assets
+
+    def resources(self, cluster: str, location: str) -> tuple[str, ...]:
+        """The names under which runs of this target are counted."""
+        place = f"{cluster}/{location}"
+        if self.job is not None:
+            return (job_resource(place, self.job),)
+        return tuple(asset_resource(place, asset) for asset in self.assets)
+
+
+def job_resource(place: str, job: str) -> str:
+    """The name under which runs of a Dagster job are counted."""
+    return f"job:{place}/{job}"
+
+
+def asset_resource(place: str, asset: str) -> str:
+    """The name under which runs that make an asset are counted."""
+    return f"asset:{place}/{asset}"
+
+
+class Schedule(Specification):
+    """A rule that turns events into runs of its target.
+
+    Errors:
+        InvalidDefinition: names every field, its value and what was expected.
+    """
+
+    name: str
+    description: str = ""
+    target: Target
+    trigger: AnyTrigger
+    constraints: tuple[AnyConstraint, ...] = ()
+    #: how long a job waits, from its first event
+    timeout: Duration = timedelta(days=1)
+    #: at the end of the timeout: give up, or launch whatever constraints but concurrency say
+    on_timeout: Literal["discard", "launch"] = "discard"
+    #: suspended: ignore events and discard the waiting job (drop), finish what waits (drain),
+    #: or go on taking events: a job for each firing (backlog), or all in one (collect)
+    suspend_mode: Literal["drop", "drain", "backlog", "collect"] = "drop"
+    priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000)
+    #: whether events join the waiting job; false: a job for each firing
+    coalesce: bool = Field(default=True, strict=True)
+    #: one unpartitioned run, a run for each partition, or one for each contiguous range
+    partitions: Literal["none", "each", "range"] = "none"
+    properties: Mapping[str, Any] = Field(default_factory=dict)
+    tags: Mapping[str, str] = Field(default_factory=dict)
+    run_config: Mapping[str, Any] = Field(default_factory=dict)
+    #: a new schedule is suspended unless it says so
+    enabled: bool = Field(default=False, strict=True)
+
+    def __init__(self, /, *, _field: str = "", _checked: bool = False, **data: Any) -> None:
+        name = data.get("name")
+        field = _field or (f"Schedule({name})" if isinstance(name, str) else "Schedule")
+        problems = unwritable(data, field)
+        if problems:
+            raise InvalidDefinition(problems)
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise InvalidDefinition(problems_of(error, field)) from error
+        # What the database holds was checked when somebody defined it.
+        problems = [] if _checked else contradictions(self, field=_field)
+        if problems:
+            raise InvalidDefinition(problems)
+
+    @classmethod
+    def parse(cls, form: object, *, field: str = "") -> Self:
+        """Reads the YAML or JSON form, already loaded into dicts and lists.
+
+        Errors:
+            InvalidDefinition: names every field, its value and what was expected.
+        """
+        if not isinstance(form, Mapping) or not all(isinstance(key, str) for key in form):
+            raise InvalidDefinition(
+                [InvalidInput(field or "(definition)", form, "a mapping of fields")]
+            )
+        for name in ("_field", "_checked"):
+            if name in form:
+                path = f"{field}.{name}".lstrip(".")
+                raise InvalidDefinition([InvalidInput(path, form[name], "no such field")])
+        return cls(_field=field, **form)
+
+    @classmethod
+    def stored(cls, form: Mapping[str, Any]) -> Self:
+        """Reads the form that the database holds, which was checked when it was defined.
+
+        Errors:
+            InvalidDefinition: it was written by a version of the package that knew other fields.
+        """
+        return cls(_field="spec", _checked=True, **form)
+
+    @field_validator("name")
+    @classmethod
+    def _readable_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("1 to 100 of A-Z a-z 0-9 _ . -, beginning with a letter or _")
+        return value
+
+    @field_validator("constraints", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        # pydantic would go through the fields of a single one.
+        if isinstance(value, Specification):
+            raise ValueError("a list")
+        return value
+
+    @field_validator("tags")
+    @classmethod
+    def _free_tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for key in value:
+            taken = [prefix for prefix in _TAKEN_TAGS if key.startswith(prefix)]
+            if _QUEUE_TAG.fullmatch(key):
+                continue
+            if taken:
+                raise ValueError(f"no tag that begins with {taken[0]}: it is set by what runs it")
+        return value
+
+    @field_validator("properties", "run_config")
+    @classmethod
+    def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"values that JSON can hold ({error})") from None
+        # As it will be read back: a schedule that was stored must equal the one that was declared.
+        return dict(json.loads(text))
+
+    @property
+    def trigger_assets(self) -> tuple[str, ...]:
+        """The assets that the trigger names, each once."""
+        leaves = self.trigger.leaves
+        named = (asset for leaf in leaves for asset in leaf.named_assets().values())
+        return tuple(dict.fromkeys(named))
+
+    def to_form(self) -> dict[str, Any]:
+        """The form that YAML, REST and the database hold; :meth:`parse` reads it back."""
+        return self.model_dump(mode="json", exclude_defaults=False)
+
+
+def digest(schedules: Iterable[Schedule]) -> str:
+    """A text that changes when one of the schedules does."""
+    return digest_of_forms(schedule.to_form() for schedule in schedules)
+
+
+def digest_of_forms(forms: Iterable[Mapping[str, Any]]) -> str:
+    """As :func:`digest`, of what :meth:`Schedule.to_form` made."""
+    texts = sorted(json.dumps(form, sort_keys=True) for form in forms)
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

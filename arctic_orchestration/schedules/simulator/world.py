@@ -1,0 +1,330 @@
+"""The world around a simulated scheduler: Dagster's event log and runs, targets, what is measured.
+
+Nothing here decides anything about schedules. A run is made for each run key that is new, as
+Dagster does.
+"""
+
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.schedules.declared_assets import DeclaredAssets
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG, LaunchRequest
+from arctic_orchestration.schedules.schedule import Target
+from arctic_orchestration.schedules.simulator.event_list import EventList
+from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions
+
+#: The code location that is simulated; run events are of this one unless they name another.
+LOCATION = "simulation"
+#: Dagster's: the job of runs that were asked for by their assets
+ASSET_JOB = "__ASSET_JOB"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimulatedRun:
+    """A run as Dagster's storage would have it."""
+
+    run_id: str
+    job: str
+    assets: tuple[str, ...] = ()
+    status: RunStatus
+    started: bool
+    location: str = LOCATION
+    tags: Mapping[str, str] = field(default_factory=dict)
+    #: the target partitions it makes
+    partitions: tuple[str, ...] = ()
+    ended_at: datetime | None = None
+    submitted: bool = True
+
+
+@dataclass(kw_only=True)
+class World(EventList):
+    """A feed, runs and targets in memory, with a measured load."""
+
+    run_duration: timedelta
+    runs: dict[str, SimulatedRun] = field(default_factory=dict)
+    #: jobs and assets that the code no longer has
+    gone: frozenset[str] = frozenset()
+    loads: dict[str, float] = field(default_factory=dict)
+    location: str = LOCATION
+    retries_enabled: bool = False
+    #: how targets and assets are partitioned
+    declared: DeclaredAssets = field(default_factory=DeclaredAssets)
+    _by_tag: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    #: the latest run of each schedule
+    _latest: dict[str, str] = field(default_factory=dict)
+    _ending: list[tuple[datetime, int, str]] = field(default_factory=list)
+    _materialized: dict[str, datetime] = field(default_factory=dict)
+    #: the storage id of the latest arrival of each asset partition
+    _arrivals: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    #: the state of each freshness policy
+    _freshness: dict[str, str] = field(default_factory=dict)
+    _materialized_partitions: dict[str, set[str]] = field(default_factory=dict)
+    _launches: int = 0
+
+    # The feed.
+
+    def arrive(
+        self,
+        at: datetime,
+        asset: str,
+        partition: str | None = None,
+        *,
+        size: int | None = None,
+        rows: int | None = None,
+        metadata: Mapping[str, object] | None = None,
+        data_version: str | None = None,
+        run_id: str | None = None,
+        backfill: str | None = None,
+        checks: Sequence[str] = (),
+    ) -> None:
+        """A partition of an asset arrives."""
+        self._materialized[asset] = at
+        if backfill is not None:
+            run_id = run_id or self._next_id()
+            self.backfills[run_id] = backfill
+        number = len(self.events) + 1
+        self.planned[number] = frozenset(checks)
+        self._arrivals[asset, partition] = number
+        if partition is not None:
+            self._materialized_partitions.setdefault(asset, set()).add(partition)
+        self.events.append(
+            Event(
+                kind=EventKind.PARTITION,
+                subject=asset,
+                at=at,
+                storage_id=number,
+                run_id=run_id,
+                partition=partition,
+                bytes=size,
+                rows=rows,
+                metadata=metadata or {},
+                data_version=data_version,
+            )
+        )
+
+    def evaluate(
+        self,
+        at: datetime,
+        asset: str,
+        check: str,
+        partition: str | None = None,
+        *,
+        passed: bool = True,
+        severity: str = "error",
+        blocking: bool = False,
+    ) -> None:
+        """A check of an asset is evaluated, for the latest arrival of the partition."""
+        self.events.append(
+            Event(
+                kind=EventKind.CHECK,
+                subject=asset,
+                at=at,
+                storage_id=len(self.events) + 1,
+                partition=partition,
+                check=check,
+                passed=passed,
+                severity=severity,
+                blocking=blocking,
+                target_id=self._arrivals.get((asset, partition)),
+            )
+        )
+
+    def change_freshness(self, at: datetime, asset: str, state: str) -> None:
+        """The freshness policy of an asset changes its state."""
+        before, self._freshness[asset] = self._freshness.get(asset, "unknown"), state
+        self.events.append(
+            Event(
+                kind=EventKind.FRESHNESS,
+                subject=asset,
+                at=at,
+                storage_id=len(self.events) + 1,
+                state=state,
+                previous_state=before,
+            )
+        )
+
+    # Runs.
+
+    def launch(self, request: LaunchRequest, at: datetime) -> SimulatedRun | None:
+        """Makes the run of a request, which starts at once; none: its key has a run already."""
+        if self.runs_by_tag(RUN_KEY_TAG, [request.run_key]):
+            return None
+        tags = {**request.tags, RUN_KEY_TAG: request.run_key}
+        start, end = request.partition_start, request.partition_end
+        if start is not None and start == end:
+            tags["dagster/partition"] = start
+        elif start is not None and end is not None:
+            tags["dagster/asset_partition_range_start"] = start
+            tags["dagster/asset_partition_range_end"] = end
+        run = SimulatedRun(
+            run_id=self._next_id(),
+            job=request.target.job or ASSET_JOB,
+            assets=request.target.assets,
+            status=RunStatus.STARTED,
+            started=True,
+            tags=tags,
+            partitions=self._keys_of(request),
+        )
+        self.reach(run, at)
+        self._latest[tags[SCHEDULE_TAG]] = run.run_id
+        heapq.heappush(self._ending, (at + self.run_duration, len(self.events), run.run_id))
+        return run
+
+    def _keys_of(self, request: LaunchRequest) -> tuple[str, ...]:
+        start, end = request.partition_start, request.partition_end
+        if start is None or end is None:
+            return ()
+        partitioned = self.declared.partitions(request.target, lambda asset: ())
+        return (
+            (start,) if start == end or not partitioned else tuple(partitioned.between(start, end))
+        )
+
+    def reach(self, run: SimulatedRun, at: datetime) -> None:
+        """Notes a run as it is from now on, and tells of it in the feed."""
+        if run.run_id not in self.runs:
+            for key, value in run.tags.items():
+                if key in (RUN_KEY_TAG, JOB_TAG):
+                    self._by_tag.setdefault((key, value), []).append(run.run_id)
+        ended = run.status.ended
+        run = self.runs[run.run_id] = replace(run, ended_at=at if ended else None)
+        if run.status is RunStatus.SUCCESS:
+            self._materialized.update(dict.fromkeys(run.assets, at))
+            for asset in run.assets if run.partitions else ():
+                self._materialized_partitions.setdefault(asset, set()).update(run.partitions)
+        self.events.append(
+            Event(
+                kind=EventKind.RUN,
+                subject=run.job,
+                at=at,
+                storage_id=len(self.events) + 1,
+                run_id=run.run_id,
+                partition=run.tags.get("dagster/partition"),
+                status=run.status,
+                location=run.location,
+                assets=run.assets,
+                tags=run.tags,
+                started=run.started,
+            )
+        )
+
+    def end_run(
+        self, run_id: str, status: RunStatus, at: datetime, *, started: bool = True
+    ) -> None:
+        """Ends a run that is active."""
+        self.reach(replace(self.runs[run_id], status=status, started=started), at)
+
+    def next_end(self) -> datetime | None:
+        """When the next run that was launched ends by itself."""
+        while self._ending and self.runs[self._ending[0][2]].status.ended:
+            heapq.heappop(self._ending)
+        return self._ending[0][0] if self._ending else None
+
+    def end_next(self) -> None:
+        """Ends the run whose time is over first; it succeeds."""
+        at, _, run_id = heapq.heappop(self._ending)
+        self.end_run(run_id, RunStatus.SUCCESS, at)
+
+    def latest_of(self, schedule: str) -> str | None:
+        """The id of the latest run of a schedule."""
+        return self._latest.get(schedule)
+
+    def free_id(self) -> str:
+        """An id for a run whose line gives it none."""
+        return self._next_id()
+
+    def _next_id(self) -> str:
+        while True:
+            self._launches += 1
+            if (run_id := f"run-{self._launches}") not in self.runs:
+                return run_id
+
+    def run_statuses(self, run_ids: Sequence[str]) -> dict[str, SimulatedRun]:
+        """The runs with these ids."""
+        return {id: self.runs[id] for id in run_ids if id in self.runs}
+
+    def runs_by_tag(self, key: str, values: Sequence[str]) -> dict[str, list[SimulatedRun]]:
+        """The runs with one of the values of a tag by which the scheduler asks for runs."""
+        return {
+            value: [self.runs[id] for id in ids]
+            for value in values
+            if (ids := self._by_tag.get((key, value)))
+        }
+
+    # Targets: all exist that no deployment has taken away.
+
+    def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
+        """Why a run of the target could not be made: its code is gone."""
+        lost = [name for name in (target.job, *target.assets) if name in self.gone]
+        return f"{lost[0]} is not in this code location" if lost else None
+
+    def exists(self, target: Target) -> bool:
+        """Whether the code still has the job, or one of the assets."""
+        return any(name not in self.gone for name in (target.job, *target.assets) if name)
+
+    def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        """The partitions in contiguous ranges of the target.
+
+        Where it is not declared: of days, hours or whole numbers that follow each other.
+        """
+        declared = self.declared.ranges(target, partitions)
+        if declared is not None:
+            return declared
+        groups: list[list[str]] = []
+        for key in sorted(partitions, key=_order):
+            if groups and _follows(groups[-1][-1], key):
+                groups[-1].append(key)
+            else:
+                groups.append([key])
+        return groups
+
+    def partitions(self, target: Target) -> TargetPartitions | None:
+        """The partitions of a target; none: they are not declared."""
+        return self.declared.partitions(
+            target, lambda asset: self._materialized_partitions.get(asset, ())
+        )
+
+    def blocking_checks(self, asset: str) -> Collection[str] | None:
+        """Not known: what an arrival was planned to be checked by is waited for."""
+        return None
+
+    def groups(self, asset: str, dimension: str) -> PartitionMap:
+        """The keys of an asset by one of their dimensions.
+
+        Errors:
+            InvalidInput: the asset is not declared, or has no such dimension.
+        """
+        return self.declared.groups(asset, dimension)
+
+    # What is measured.
+
+    def measure(self, probe: str) -> float:
+        """The load that a probe measures; 0 until a line says otherwise."""
+        return self.loads.get(probe, 0.0)
+
+    def materialized_at(self, names: Sequence[str]) -> dict[str, datetime]:
+        """When a partition of each asset arrived last, or a run of it succeeded."""
+        return {name: self._materialized[name] for name in names if name in self._materialized}
+
+
+#: How Dagster writes the keys of daily and hourly partitions, and the step from one to the next.
+_STEPS = (("%Y-%m-%d", timedelta(days=1)), ("%Y-%m-%d-%H:%M", timedelta(hours=1)))
+
+
+def _order(key: str) -> tuple[int, str]:
+    """Whole numbers by their value, before everything else by its text."""
+    return (int(key), "") if key.isascii() and key.isdecimal() else (-1, key)
+
+
+def _follows(key: str, following: str) -> bool:
+    if key.isascii() and key.isdecimal():
+        return following == str(int(key) + 1).zfill(len(key))
+    for form, step in _STEPS:
+        try:
+            return datetime.strptime(key, form) + step == datetime.strptime(following, form)  # noqa: DTZ007 (keys have no zone)
+        except ValueError:
+            continue
+    return False

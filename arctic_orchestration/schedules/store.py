@@ -1,0 +1,396 @@
+"""Schedules in the database, with the index by which events find them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.schedules import resources, schedule_history, timers
+from arctic_orchestration.schedules.discarded_jobs import Discard, waiting_of
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.run_queue_tags import queue_tags
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule_history import Action
+from arctic_orchestration.schedules.triggers import Arrivals, Leaf, kept_for_all
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import is_active, jobs, schedule_keys, schedules
+
+#: how many parsed schedules a process keeps
+_KEPT = 200_000
+
+
+class ScheduleStatus(StrEnum):
+    """Whether a schedule takes events."""
+
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
+
+
+class Origin(StrEnum):
+    """Who made a schedule, and so whose deployments may change it."""
+
+    #: declared in the code location
+    CODE = "code"
+    #: made over REST or the command; no deployment touches it
+    API = "api"
+
+
+#: Modes in which a suspended schedule goes on taking events.
+_COLLECTING = ("backlog", "collect")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSchedule:
+    """A schedule and what the store knows of it."""
+
+    id: str
+    name: str
+    version: int
+    origin: Origin
+    status: ScheduleStatus
+    schedule: Schedule
+    leaves: tuple[Leaf, ...]
+    #: whether its trigger must know when each leaf was first satisfied
+    notes_firings: bool
+    #: whether events may belong to partitions or groups, each with a job of its own
+    is_scoped: bool
+    #: the leaves whose events without a partition are kept for partitions that begin later
+    kept: tuple[int, ...]
+    #: the leaves whose timer begins anew with each launch
+    restarted: tuple[int, ...]
+    status_at: datetime
+    #: earlier events are not taken; none: their place in the log has decided
+    counts_from: datetime | None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether somebody suspended it, or never enabled it."""
+        return self.status is ScheduleStatus.SUSPENDED
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether events and ticks are given to it."""
+        return takes_events(self.status, self.schedule)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether events join a job whose trigger is satisfied."""
+        if self.suspended and self.takes_events:
+            return self.schedule.suspend_mode == "collect"
+        return self.schedule.coalesce
+
+    def common_number(self, arrivals: Sequence[Arrivals]) -> int:
+        """The number of the last event among arrivals that is kept for all partitions."""
+        return max((arrivals[leaf].number for leaf in self.kept), default=0)
+
+    @property
+    def launches(self) -> bool:
+        """Whether its jobs may be launched: not while it collects for the day it is resumed."""
+        return not self.suspended or self.schedule.suspend_mode == "drain"
+
+
+def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
+    """Whether a schedule of this status takes events."""
+    return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
+
+
+def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
+    """Where each old leaf stands among the new ones, for those that are still there."""
+    same: dict[int, int] = {}
+    for number, leaf in enumerate(old):
+        places = [n for n, other in enumerate(new) if other == leaf and n not in same.values()]
+        if places:
+            same[number] = number if number in places else places[0]
+    return same
+
+
+def _frozen(schedule: Schedule) -> str:
+    form = schedule.to_form()
+    return json.dumps(
+        {
+            "schedule": schedule.name,
+            "trigger": schedule.trigger.kind,
+            "tags": dict(queue_tags(schedule)),
+            **{name: form[name] for name in ("target", "run_config", "properties")},
+        }
+    )
+
+
+@cache
+def _light(backend: str) -> sa.Select[Any]:
+    """What tells whether a schedule that was parsed is still the one that is stored."""
+    return sa.select(
+        schedules.c.id,
+        schedules.c.name,
+        schedules.c.version,
+        schedules.c.origin,
+        schedules.c.status,
+        schedules.c.status_at,
+        schedules.c.counts_from,
+    ).where(dialect.among_given(backend, schedules.c.id, "ids"))
+
+
+def _first_status(schedule: Schedule) -> ScheduleStatus:
+    return ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
+
+
+class ScheduleStore:
+    """Reads and writes schedules; parsed ones are kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], StoredSchedule] = {}
+        self._launches: dict[tuple[str, int], str] = {}
+
+    def forget(self) -> None:
+        """Drops what was kept: after a transaction that failed, it may never have been stored."""
+        self._known.clear()
+        self._launches.clear()
+
+    def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
+        """The schedules with these ids; those that are gone or cannot be read are left out."""
+        wanted = {"ids": dialect.given(tx, sorted(set(ids)))}
+        rows = [tuple(row) for row in tx.execute(_light(tx.dialect.name), wanted)]
+        missing = {row[0]: row for row in rows if row not in self._known}
+        if missing:
+            self._parse(tx, missing)
+        return {row[0]: self._known[row] for row in rows if row in self._known}
+
+    def launch_of(self, stored: StoredSchedule) -> str:
+        """What a run of the schedule is given, as its jobs hold it from their admission on."""
+        key = (stored.id, stored.version)
+        if key not in self._launches:
+            if len(self._launches) > _KEPT:
+                self._launches.clear()
+            self._launches[key] = _frozen(stored.schedule)
+        return self._launches[key]
+
+    def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
+        """All schedules of a location, by name."""
+        query = sa.select(schedules.c.id).where(schedules.c.location_id == location_id)
+        found = self.by_ids(tx, tx.execute(query).scalars())
+        return sorted(found.values(), key=lambda stored: stored.name)
+
+    def unreadable(
+        self, tx: sa.Connection, location_id: int
+    ) -> dict[str, tuple[str, ScheduleStatus]]:
+        """The declared schedules that this version cannot read: name and status by id."""
+        here = (schedules.c.location_id == location_id) & (schedules.c.origin == Origin.CODE.value)
+        query = sa.select(schedules.c.id, schedules.c.name, schedules.c.status).where(here)
+        found = {id: (name, ScheduleStatus(status)) for id, name, status in tx.execute(query)}
+        readable = self.by_ids(tx, found)
+        return {id: known for id, known in found.items() if id not in readable}
+
+    def add(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        new: Sequence[Schedule],
+        origin: Origin,
+        now: datetime,
+        *,
+        reason: str = "",
+        actor: str = "",
+        statuses: Mapping[str, ScheduleStatus] | None = None,
+    ) -> None:
+        """Stores new schedules with their index and timers.
+
+        ``reason`` and ``actor`` go into their history.
+
+        ``statuses`` are those of names that were stored before, and keep them.
+        """
+        kept = statuses or {}
+        with_ids = [(new_id(now), schedule) for schedule in new]
+        rows = [
+            {
+                "id": id,
+                "location_id": location.id,
+                "name": schedule.name,
+                "version": 1,
+                "origin": origin.value,
+                "status": kept.get(schedule.name, _first_status(schedule)).value,
+                "spec": json.dumps(schedule.to_form()),
+                "created_at": now,
+                "updated_at": now,
+                "status_at": now,
+            }
+            for id, schedule in with_ids
+        ]
+        if rows:
+            tx.execute(sa.insert(schedules), rows)
+            schedule_history.record(
+                tx,
+                location,
+                [(id, schedule.name, 1) for id, schedule in with_ids],
+                Action.CREATED,
+                reason,
+                now,
+                actor=actor,
+            )
+            self._index(tx, location, with_ids)
+            taking = [
+                (id, schedule)
+                for id, schedule in with_ids
+                if takes_events(kept.get(schedule.name, _first_status(schedule)), schedule)
+            ]
+            timers.start(tx, location, taking, now)
+
+    def replace(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        stored: StoredSchedule,
+        schedule: Schedule,
+        now: datetime,
+        *,
+        reason: str = "",
+        actor: str = "",
+    ) -> None:
+        """Gives a schedule a new version: new index, status kept.
+
+        A time leaf that stays what it was keeps its timer, so that a tick missed while the new
+        version was on its way is still made up.
+        """
+        tx.execute(
+            sa.update(schedules)
+            .where(schedules.c.id == stored.id)
+            .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
+        )
+        this = (stored.id, stored.name, stored.version + 1)
+        schedule_history.record(tx, location, [this], Action.UPDATED, reason, now, actor=actor)
+        tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
+        self._index(tx, location, [(stored.id, schedule)])
+        taking = takes_events(stored.status, schedule)
+        same = _same_leaves(stored.leaves, schedule.trigger.leaves) if taking else {}
+        timers.carry_over(tx, location, stored.id, same)
+        if taking:
+            timers.start(tx, location, [(stored.id, schedule)], now)
+
+    def remove(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        ids: Sequence[str],
+        now: datetime,
+        *,
+        reason: str = "",
+        actor: str = "",
+    ) -> Mapping[str, Discard]:
+        """Deletes schedules with their jobs; runs that are active go on, and still count.
+
+        Returns what was lost with waiting jobs, by the name of the schedule.
+        """
+        if not ids:
+            return {}
+        known = sa.select(schedules.c.id, schedules.c.name, schedules.c.version)
+        rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
+        gone = [(row.id, row.name, row.version) for row in rows]
+        lost = waiting_of(tx, ids)
+        schedule_history.record(
+            tx, location, gone, Action.DELETED, reason, now, actor=actor, lost=lost
+        )
+        active = tx.execute(
+            sa.select(jobs.c.id, jobs.c.run_id)
+            .where(dialect.among(tx, jobs.c.schedule_id, ids))
+            .where(is_active)
+        ).all()
+        # A run that is not seen yet goes by the name of its job until it is, or is given up.
+        to = {job_id: run_id or job_id for job_id, run_id in active}
+        resources.hand_over(tx, location.id, to, now)
+        tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
+        return {row.name: lost[row.id] for row in rows if row.id in lost}
+
+    def set_status(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        stored: StoredSchedule,
+        status: ScheduleStatus,
+        now: datetime,
+        *,
+        reason: str = "",
+        actor: str = "",
+    ) -> None:
+        """Writes whether a schedule is enabled."""
+        tx.execute(
+            sa.update(schedules)
+            .where(schedules.c.id == stored.id)
+            .values(status=status.value, status_at=now)
+        )
+        action = Action.ENABLED if status is ScheduleStatus.ENABLED else Action.SUSPENDED
+        this = (stored.id, stored.name, stored.version)
+        schedule_history.record(tx, location, [this], action, reason, now, actor=actor)
+
+    def index_again(self, tx: sa.Connection, location: Location) -> None:
+        """Writes the index of a location that has another name now."""
+        stored = self.in_location(tx, location.id)
+        mine = dialect.among(tx, schedule_keys.c.schedule_id, [old.id for old in stored])
+        tx.execute(sa.delete(schedule_keys).where(mine))
+        self._index(tx, location, [(old.id, old.schedule) for old in stored])
+
+    def count_from(
+        self, tx: sa.Connection, location: Location, names: Sequence[str], at: datetime | None
+    ) -> None:
+        """Lets schedules take no event from before a moment; none: any that is read from now on."""
+        here = schedules.c
+        these = (here.location_id == location.id) & dialect.among(tx, here.name, names)
+        differ = here.counts_from.is_distinct_from(at)
+        tx.execute(sa.update(schedules).where(these, differ).values(counts_from=at))
+
+    def _index(
+        self, tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]]
+    ) -> None:
+        rows = [
+            {
+                "location_id": location.id,
+                "event_key": str(key),
+                "schedule_id": id,
+                "leaf": number,
+            }
+            for id, schedule in of
+            for number, leaf in enumerate(schedule.trigger.leaves)
+            for key in leaf.keys(location.name)
+        ]
+        if rows:
+            tx.execute(sa.insert(schedule_keys), rows)
+
+    def _parse(self, tx: sa.Connection, missing: Mapping[str, tuple[Any, ...]]) -> None:
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        query = sa.select(schedules.c.id, schedules.c.spec)
+        wanted = dialect.among(tx, schedules.c.id, list(missing))
+        for id, spec in tx.execute(query.where(wanted)).all():
+            try:
+                schedule = Schedule.stored(json.loads(spec))
+            except InvalidDefinition as error:
+                # Written by another version of the package. The others must not wait for it.
+                self._set_problem(tx, id, str(error))
+                continue
+            _, name, version, origin, status, status_at, counts_from = missing[id]
+            leaves = schedule.trigger.leaves
+            self._known[missing[id]] = StoredSchedule(
+                id=id,
+                name=name,
+                version=version,
+                origin=Origin(origin),
+                status=ScheduleStatus(status),
+                schedule=schedule,
+                leaves=leaves,
+                notes_firings=schedule.trigger.notes_firings,
+                is_scoped=schedule.partitions != "none"
+                or any(leaf.source.per is not None for leaf in leaves),
+                kept=kept_for_all(schedule.trigger),
+                restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
+                status_at=status_at,
+                counts_from=counts_from,
+            )
+
+    def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:
+        this = (schedules.c.id == id) & schedules.c.problem.is_distinct_from(problem)
+        tx.execute(sa.update(schedules).where(this).values(problem=problem))

@@ -1,0 +1,54 @@
+"""Finds cycles among the schedules that a location has stored, see :mod:`.cycles`."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.cycles import Cycle, JobAssets, cycles, run_keys
+from arctic_orchestration.schedules.inventory import job_assets
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.state.tables import schedule_keys, schedules
+
+_READ_AT_ONCE = 500
+
+
+def stored_cycles(
+    tx: sa.Connection, store: ScheduleStore, location: Location, *, through: Collection[str] = ()
+) -> list[Cycle]:
+    """The cycles of a location's schedules; ``through`` as of :func:`.cycles.cycles`.
+
+    Reads the index and the forms; parses only what may be part of a cycle.
+    """
+    made = job_assets(tx, location)
+    suspects = store.by_ids(tx, _suspects(tx, location, made)).values()
+    among = [stored.schedule for stored in suspects]
+    return cycles(among, location.name, made, through=through)
+
+
+def _suspects(tx: sa.Connection, location: Location, made: JobAssets) -> set[str]:
+    """The ids of schedules that hear of each other's runs, satisfied by them or not."""
+    heard: dict[str, set[str]] = defaultdict(set)
+    index = sa.select(schedule_keys.c.schedule_id, schedule_keys.c.event_key)
+    for row in tx.execute(index.where(schedule_keys.c.location_id == location.id)):
+        heard[row.schedule_id].add(row.event_key)
+    forms = sa.select(schedules.c.id, schedules.c.spec)
+    rows = tx.execute(
+        forms.where(schedules.c.location_id == location.id),
+        execution_options={"yield_per": _READ_AT_ONCE},
+    )
+    writes = {}
+    for row in rows:
+        if row.id in heard:
+            target = json.loads(row.spec).get("target", {})
+            job, assets = target.get("job"), target.get("assets", ())
+            writes[row.id] = run_keys(job, assets, location.name, made)
+    left = set(writes)
+    while True:
+        written = set().union(*(writes[id] for id in left))
+        kept = {id for id in left if heard[id] & written}
+        if kept == left:
+            return left
+        left = kept

@@ -1,0 +1,401 @@
+"""Turns events and ticks of time into jobs, in the transaction that moves the feed position.
+
+One event finds its schedules through the reverse index and joins the one job of each that
+still takes events, or begins one. With ``partitions: each`` or ``range`` that is one job for each
+partition of the target that the event maps to, see :mod:`.placing`. When a job's trigger is
+satisfied it goes on to its constraints.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cache, partial
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic_core import to_json
+
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.event_log.feed import ArrivalLookup, Position
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.schedules import timers
+from arctic_orchestration.schedules.arrival_rules import CountedArrivals
+from arctic_orchestration.schedules.clock_jumps import told
+from arctic_orchestration.schedules.deferred_arrivals import defer, take_checked, take_deferred
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.missing_partitions import MissingPartitions
+from arctic_orchestration.schedules.open_jobs import OpenJobs, slot_of
+from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
+from arctic_orchestration.schedules.targets import Targets
+from arctic_orchestration.schedules.trigger_evaluation import ask_trigger, note_fired
+from arctic_orchestration.schedules.triggers import Arrivals
+from arctic_orchestration.schedules.triggers.base import NOTHING
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import events as event_rows
+from arctic_orchestration.state.tables import schedule_keys
+
+_KEPT = "it keeps what concerns every partition of the target, for those that begin later"
+#: the least that two moments differ by
+_INSTANT = timedelta(microseconds=1)
+_EVENT_COLUMNS = (
+    "location_id",
+    "number",
+    "kind",
+    "subject",
+    "partition",
+    "at",
+    "taken_at",
+    "details",
+)
+
+
+class Subscriber:
+    """Gives events to the jobs of one location, within one transaction."""
+
+    def __init__(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        store: ScheduleStore,
+        queue: JobQueue,
+        arrivals: ArrivalLookup,
+        before: Position,
+        targets: Targets | None = None,
+    ) -> None:
+        """Begins with what the location's row says.
+
+        Args:
+            tx: the transaction that locked the location.
+            location: it.
+            store: the schedules.
+            queue: the jobs of this transaction.
+            arrivals: what is known of arrivals beyond their events.
+            before: the position before these events.
+            targets: the code location; none: arrivals that are to be mapped to partitions of
+                a target wait for the next tick that has it.
+        """
+        self._tx = tx
+        self._location = location
+        self._store = store
+        self._queue = queue
+        self._now = queue.now
+        self._placing = Placing(targets, self._now)
+        self._waiting = OpenJobs(queue)
+        self._counted = CountedArrivals(arrivals, targets)
+        arrived = partial(arrivals.arrived, position=before)
+        self._missing = MissingPartitions(queue, self._placing, arrived)
+        #: the arrivals of open jobs with those of this transaction
+        self._arrivals: dict[str, list[Arrivals]] = {}
+        #: schedules and leaves whose timers an event let begin anew
+        self._restarted: dict[tuple[str, int], tuple[StoredSchedule, datetime]] = {}
+        self._given = False
+        #: the event, schedule and scope that were given last
+        self._before: tuple[int, str, str | None] | None = None
+        self._matched = 0
+        self._fired = 0
+        self._deferred = 0
+        #: the number of the location's next event; the caller stores it with the position
+        self.next_event = location.next_event
+
+    def take(self, found: Sequence[Event], *, more: bool, last: bool) -> dict[str, int]:
+        """Gives events, and then the ticks that are due, to jobs; returns counts.
+
+        Args:
+            found: the events, in their order.
+            more: these are not the last before now: time is then judged as of the last of them,
+                and ticks wait until all were read;
+            last: but not for ever: this is the last reading of a tick.
+        """
+        until = told(found[-1].at, self._now) if more and found else self._now
+        if self._placing.is_loaded:
+            # What a command read, which has no code, came before.
+            self._give_all(take_deferred(self._tx, self._location, self._store), until)
+        matches = self._match(found)
+        checked = [event.subject for event in found if event.kind is EventKind.CHECK]
+        if checked:
+            matches = take_checked(self._tx, self._location, self._store, checked) + matches
+        self._give_all(matches, until)
+        if more and not last:
+            return self._counts
+        # An event may have let a timer begin anew that was due.
+        due = timers.due(self._tx, self._location, self._store, self._now, self._placing)
+        if due:
+            ticks = [
+                Match(
+                    event=Event(kind=EventKind.TICK, subject=stored.name, at=at),
+                    stored=stored,
+                    leaf=leaf,
+                )
+                for stored, leaf, at in due
+            ]
+            self._give_all(ticks, until)
+        return self._counts
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        counts = {"matched": self._matched, "fired": self._fired}
+        return {**counts, "deferred": self._deferred} if self._deferred else counts
+
+    def _give_all(self, matches: Sequence[Match], until: datetime) -> None:
+        if not matches:
+            return
+        if self._given:
+            # The jobs of those before are read again.
+            self._queue.flush()
+        self._given = True
+        counted, waiting = self._counted.sort(matches)
+        placed, deferred = self._placing.place(counted)
+        deferred += waiting
+        numbers = self._number([*counted, *(one.match for one in waiting)])
+        defer(
+            self._tx,
+            self._location,
+            [(one, numbers[id(one.match.event)]) for one in deferred],
+            self._now,
+        )
+        self._deferred += len(deferred)
+        self._waiting.load(placed)
+        for match, following in itertools.zip_longest(placed, placed[1:]):
+            self._give_one(match, following, numbers[id(match.event)])
+        concerned = {(match.stored.id, match.scope): match.stored for match in placed}
+        for (_, scope), stored in concerned.items():
+            self._settle_all(stored, scope, until)
+        timers.restart(
+            self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
+        )
+        self._restarted.clear()
+
+    def _match(self, found: Sequence[Event]) -> list[Match]:
+        by_key = defaultdict(list)
+        keys = {str(key) for event in found for key in event.keys}
+        if not keys:
+            return []
+        query = _takers(self._tx.dialect.name)
+        wanted = {
+            "here": self._location.id,
+            "keys": dialect.given(self._tx, sorted(keys)),
+        }
+        for row in self._tx.execute(query, wanted):
+            by_key[row.event_key].append((row.schedule_id, row.leaf))
+        if not by_key:
+            return []
+        ids = {id for pairs in by_key.values() for id, _ in pairs}
+        stored = self._store.by_ids(self._tx, ids)
+        matches: list[Match] = []
+        for event in found:
+            taken: set[tuple[str, int]] = set()
+            first = len(matches)
+            for key in event.keys:
+                for id, leaf in by_key.get(str(key), ()):
+                    schedule = stored.get(id)
+                    # A run of several assets has a key for each; a leaf takes the run once.
+                    if schedule is None or (id, leaf) in taken:
+                        continue
+                    since = schedule.counts_from
+                    if since is not None and event.at < since:
+                        continue
+                    if schedule.takes_events and _takes(schedule, leaf, event):
+                        taken.add((id, leaf))
+                        matches.append(Match(event=event, stored=schedule, leaf=leaf))
+            matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
+        return matches
+
+    def _number(self, matches: Sequence[Match]) -> dict[int, int]:
+        """Stores each event once, under the location's next number; returns the numbers."""
+        numbers: dict[int, int] = {}
+        rows: list[tuple[Any, ...]] = []
+        for match in matches:
+            event = match.event
+            if id(event) in numbers:
+                continue
+            if match.number is not None:
+                numbers[id(event)] = match.number
+                continue
+            numbers[id(event)] = self.next_event
+            details = to_json(event.to_json()).decode()
+            rows.append(
+                (
+                    self._location.id,
+                    self.next_event,
+                    event.kind.value,
+                    event.subject,
+                    event.partition,
+                    event.at,
+                    self._now,
+                    details,
+                )
+            )
+            self.next_event += 1
+        if rows:
+            dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
+        return numbers
+
+    def _give_one(self, match: Match, following: Match | None, number: int) -> None:
+        """Gives an event to the jobs of its scope; asks triggers where each firing is a job."""
+        stored, scope, at = match.stored, match.scope, told(match.event.at, self._now)
+        this = (id(match.event), stored.id, scope)
+        if not stored.takes_more and this != self._before:
+            # It may have fired by time alone before this event came.
+            self._settle_all(stored, scope, at - _INSTANT)
+        if scope == COMMON:
+            if match.leaf in stored.kept:
+                self._add(self._waiting.get(stored, COMMON) or self._begin(stored, COMMON), match,
+                          number, at)  # fmt: skip
+                self._waiting.keep(stored, match.leaf, number, match.event)
+            for job in self._waiting.scoped(stored):
+                self._add(job, match, number, at)
+        elif not self._is_over(match):
+            job = self._waiting.get(stored, scope) or self._begin(stored, scope)
+            self._add(job, match, number, at)
+        self._before = this
+        # Where each firing is a job, each event is asked about once all leaves have it.
+        same = following is not None and this == (
+            id(following.event), following.stored.id, following.scope
+        )  # fmt: skip
+        if not stored.takes_more and not same:
+            self._settle_all(stored, scope, at)
+
+    def _is_over(self, match: Match) -> bool:
+        """Whether an event comes too late for a target partition that has run."""
+        if match.scope is None or self._waiting.fired(match.stored, match.scope) is None:
+            return False
+        leaf = match.stored.leaves[match.leaf]
+        ended = leaf.clock is not None and leaf.clock.partition == "ended"
+        job = self._waiting.get(match.stored, match.scope)
+        joins = job is not None and job.state is JobState.WAITING_CONSTRAINTS
+        return ended or (leaf.source.ignores_late and not joins)
+
+    def _add(self, job: Job, match: Match, number: int, at: datetime) -> None:
+        """Adds an event to what a job has."""
+        event = match.event
+        arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
+        partition, seen = partition_of(event), self._waiting.seen[job.id, match.leaf]
+        before = arrivals[match.leaf]
+        # What is about no partition counts each time. Ticks of time are no partitions.
+        is_new = not partition or partition not in seen
+        # What happened while nothing ticked counts from when it happened.
+        scoped, late = match.scope is not None, False
+        if match.scope is not None and match.scope != COMMON:
+            fired = self._waiting.fired(match.stored, match.scope)
+            late = fired is not None and job.state is JobState.WAITING_TRIGGER
+        taken = before.with_event(
+            event, new_partition=is_new, at=at, number=number if scoped else 0, late=late
+        )
+        arrivals[match.leaf] = self._noted(match, before, taken, at)
+        seen.add(partition)
+        self._missing.note(match.stored, match.leaf, partition)
+        self._queue.attach(job, match.leaf, number, partition)
+        if event.problem is not None:
+            self._queue.remark(job, f"{event.subject} {event.partition or ''}: {event.problem}")
+        self._matched += 1
+
+    def _noted(self, match: Match, before: Arrivals, taken: Arrivals, at: datetime) -> Arrivals:
+        """The arrivals of a leaf, with what its own answer to them is needed for."""
+        stored, leaf = match.stored, match.stored.leaves[match.leaf]
+        try:
+            if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, at):
+                # An event that is told late does not set the time back.
+                self._restarted[stored.id, match.leaf] = stored, taken.last_at or at
+            if stored.notes_firings and taken.fired_at is None:
+                # It may have fired by time alone before this event came.
+                earlier = leaf.evaluate((before,), at) if before.events else None
+                if earlier is not None and earlier.satisfied:
+                    return replace(taken, fired_at=earlier.first_at or at)
+                if leaf.evaluate((taken,), at).satisfied:
+                    return replace(taken, fired_at=at)
+        except Exception:
+            # What cannot be decided is said when the whole trigger is asked.
+            return taken
+        return taken
+
+    def _begin(self, stored: StoredSchedule, scope: str | None) -> Job:
+        """A new waiting job; one of a target partition has the common events kept for it."""
+        is_group = stored.schedule.partitions == "none"
+        own = None if scope is None or scope == COMMON else scope
+        # A partition waits for what belongs to its window at least until that is over.
+        ends_at = None if own is None else self._placing.ends_at(stored, own)
+        deadline = None
+        if scope != COMMON:
+            deadline = max(self._now, ends_at or self._now) + stored.schedule.timeout
+        job = self._waiting.add(
+            Job(
+                id=new_id(self._now),
+                location_id=self._location.id,
+                schedule_id=stored.id,
+                schedule_version=stored.version,
+                state=JobState.WAITING_TRIGGER,
+                reason=_KEPT if scope == COMMON else "its first event has arrived",
+                waiting_for=slot_of(scope),
+                arrivals=(NOTHING,) * len(stored.leaves),
+                priority=stored.schedule.priority,
+                created_at=self._now,
+                scope=scope,
+                partition_start=None if is_group else own,
+                partition_end=None if is_group else own,
+                next_check_at=deadline,
+                deadline_at=deadline,
+            )
+        )
+        if own is not None:
+            fired = self._waiting.fired(stored, own)
+            for leaf, number, event in self._waiting.kept(stored):
+                if fired is None or number > fired.common_number:
+                    common = Match(event=event, stored=stored, leaf=leaf, scope=COMMON)
+                    self._add(job, common, number, told(event.at, self._now))
+        return job
+
+    def _settle_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:
+        """Asks the triggers of the jobs that an event concerned."""
+        if scope != COMMON:
+            self._settle(stored, self._waiting.get(stored, scope), at)
+            return
+        pool = self._waiting.get(stored, COMMON)
+        if pool is not None and (arrivals := self._arrivals.pop(pool.id, None)) is not None:
+            self._queue.change(pool, arrivals=tuple(arrivals))
+            self._waiting.renew(pool)
+        for job in self._waiting.scoped(stored):
+            self._settle(stored, job, at)
+
+    def _settle(self, stored: StoredSchedule, job: Job | None, at: datetime) -> None:
+        """Asks the trigger of an open job that has new events, as of a moment."""
+        if job is None:
+            return
+        given = self._arrivals.pop(job.id, None)
+        arrivals = job.arrivals if given is None else tuple(given)
+        if job.state is JobState.WAITING_CONSTRAINTS:
+            self._queue.change(job, arrivals=arrivals)
+            if given is not None and job.scope is not None:
+                note_fired(self._queue, job, stored, arrivals, job.satisfied_at or self._now)
+            self._waiting.renew(job)
+            return
+        if given is not None and job.scope is not None:
+            arrivals = self._missing.noted(job, stored, arrivals, self._waiting.seen)
+        if ask_trigger(self._queue, job, stored, arrivals, at):
+            self._fired += 1
+            self._waiting.close(job, self._queue.current(job), stored)
+        else:
+            self._waiting.renew(job)
+
+
+@cache
+def _takers(backend: str) -> sa.Select[Any]:
+    """Schedules and leaves that take events with one of the keys."""
+    return sa.select(
+        schedule_keys.c.event_key, schedule_keys.c.schedule_id, schedule_keys.c.leaf
+    ).where(
+        schedule_keys.c.location_id == sa.bindparam("here"),
+        dialect.among_given(backend, schedule_keys.c.event_key, "keys"),
+    )
+
+
+def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
+    # One schedule's bad rule must not stop the others; and an arrival is not lost by it.
+    try:
+        return stored.leaves[leaf].takes(event)
+    except Exception:
+        return True

@@ -1,0 +1,141 @@
+"""Suspends and resumes schedules.
+
+What happens meanwhile is the schedule's ``suspend_mode``:
+
+===========  ==============================================================================
+``drop``     events are ignored, what waits is discarded, and what was requested in vain canceled
+``drain``    events are ignored; what waits goes on, and is launched as usual
+``backlog``  events are taken; each firing is a job of its own, launched after the resume
+``collect``  events are taken; all firings fill one job, launched after the resume
+===========  ==============================================================================
+
+The timeouts of waiting jobs stand still while a schedule is suspended.
+"""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules import deferred_arrivals, timers
+from arctic_orchestration.schedules.discarded_jobs import Discard, waiting_of, with_discard
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.state.tables import is_launching, is_waiting, jobs
+
+_REASON = "the schedule was suspended"
+
+
+def suspend(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    stored: StoredSchedule,
+    now: datetime,
+    *,
+    reason: str = "",
+    actor: str = "",
+) -> bool:
+    """Suspends a schedule as its mode says; what was admitted runs on.
+
+    ``location`` is the schedule's, locked by the caller. Returns whether it was enabled.
+    """
+    if stored.suspended:
+        return False
+    mode = stored.schedule.suspend_mode
+    if mode == "drop":
+        lost = discard_waiting(tx, stored.id, _REASON, now, actor=actor)
+        reason = with_discard(reason, lost)
+    store.set_status(
+        tx, location, stored, ScheduleStatus.SUSPENDED, now, reason=reason, actor=actor
+    )
+    if mode == "drain":
+        timers.stop(tx, stored.id, but=_waited_for(JobQueue(tx, now), stored))
+    if mode == "drop":
+        timers.stop(tx, stored.id)
+        _cancel_launching(tx, stored.id, now, actor)
+        return True
+    queue = JobQueue(tx, now)
+    for job in _waiting(queue, stored):
+        # Their next look says how they stand now, and is no longer at their timeout.
+        queue.change(job, next_check_at=now)
+        takes_more = job.scope is not None or not job.waiting_for
+        if mode == "backlog" and job.state is JobState.WAITING_CONSTRAINTS and takes_more:
+            queue.change(job, waiting_for=None)
+    queue.flush()
+    return True
+
+
+def resume(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    stored: StoredSchedule,
+    now: datetime,
+    *,
+    reason: str = "",
+    actor: str = "",
+) -> bool:
+    """Enables a schedule; ``location`` is locked by the caller. Returns whether it was suspended.
+
+    What it collected is launched as its constraints admit.
+    """
+    if not stored.suspended:
+        return False
+    store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason, actor=actor)
+    timers.start(tx, location, [(stored.id, stored.schedule)], now)
+    queue = JobQueue(tx, now)
+    for job in _waiting(queue, stored):
+        stood_still = max(timedelta(0), now - max(stored.status_at, job.created_at))
+        queue.change(
+            job,
+            deadline_at=job.deadline_at and job.deadline_at + stood_still,
+            next_check_at=now,
+        )
+        takes_more = job.waiting_for == "" or (job.scope is not None and job.waiting_for)
+        collected = job.state is JobState.WAITING_CONSTRAINTS and takes_more
+        if collected and not stored.schedule.coalesce:
+            queue.change(job, waiting_for=None)
+    queue.flush()
+    return True
+
+
+def discard_waiting(
+    tx: sa.Connection, schedule_id: str, reason: str, now: datetime, *, actor: str = ""
+) -> Discard | None:
+    """Discards the jobs of a schedule that wait; returns what was lost, if anything was."""
+    lost = waiting_of(tx, [schedule_id]).get(schedule_id)
+    deferred_arrivals.forget(tx, [schedule_id])
+    queue = JobQueue(tx, now, actor=actor)
+    waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
+    for job in waiting:
+        queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
+    queue.flush()
+    return lost
+
+
+def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor: str) -> None:
+    """Cancels jobs for which no run comes; a job that was requested once has its run soon."""
+    queue = JobQueue(tx, now, actor=actor)
+    has_no_run = jobs.c.run_id.is_(None) & jobs.c.begun_run_id.is_(None)
+    in_vain = is_launching & has_no_run & (jobs.c.requests != 1)
+    of_schedule = jobs.c.schedule_id == schedule_id
+    for job in queue.load(query=sa.select(jobs).where(of_schedule, in_vain).with_for_update()):
+        queue.move(job, JobState.CANCELED, _REASON, next_check_at=None, ended_at=now)
+    queue.flush()
+
+
+def _waited_for(queue: JobQueue, stored: StoredSchedule) -> list[int]:
+    """The leaves whose timer a waiting job began with an event, and still waits for."""
+    return [
+        number
+        for job in _waiting(queue, stored)
+        if job.state is JobState.WAITING_TRIGGER
+        for number, leaf in enumerate(job.arrivals)
+        if leaf.events and not leaf.ticks
+    ]
+
+
+def _waiting(queue: JobQueue, stored: StoredSchedule) -> list[Job]:
+    return queue.load(jobs.c.schedule_id == stored.id, is_waiting)

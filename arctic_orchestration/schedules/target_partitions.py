@@ -1,0 +1,272 @@
+"""Finds the target partitions that an event concerns.
+
+In a schedule with ``partitions: each`` or ``range`` every event belongs to partitions of the
+target, each of which has a waiting job of its own; what is about no partition is *common* and
+concerns all of them. With ``per`` it belongs to a group of the asset's partitions.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.jobs import COMMON
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions, Targets
+from arctic_orchestration.schedules.triggers import Leaf, Ticks
+from arctic_orchestration.schedules.triggers.base import PartitionSource
+
+#: the least that two moments differ by
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """An event that a leaf of a schedule takes."""
+
+    event: Event
+    stored: StoredSchedule
+    leaf: int
+    #: the target partition, or the group; none: the schedule's one job takes it
+    scope: str | None = None
+    #: of an event that was stored before
+    number: int | None = None
+
+    @property
+    def source(self) -> PartitionSource:
+        """What its leaf says about the partitions of its asset."""
+        return self.stored.leaves[self.leaf].source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deferred:
+    """A match that no job gets yet."""
+
+    match: Match
+    #: ``code``, ``match`` or ``checks``
+    waits_for: str
+    reason: str
+
+
+class Placing:
+    """The partitions of the targets of one location, looked up once in a transaction."""
+
+    def __init__(self, targets: Targets | None, now: datetime) -> None:
+        """Without ``targets`` nothing is placed: the code location is not loaded."""
+        self._targets = targets
+        self._now = now
+        self._partitions: dict[str, TargetPartitions | None] = {}
+        self._maps: dict[tuple[str, int], PartitionMap | None] = {}
+
+    def place(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
+        """The matches with their scopes, in their order, and those that have none."""
+        if not any(match.stored.is_scoped for match in matches):
+            return list(matches), []
+        deferred: list[Deferred] = []
+        scopes = self._scopes(matches, deferred)
+        placed: list[Match] = []
+        for _, of_event in itertools.groupby(matches, key=lambda match: id(match.event)):
+            found: list[Match] = []
+            for match in of_event:
+                scope_of = scopes.get(id(match), (None,))
+                found.extend(replace(match, scope=scope) for scope in scope_of)
+            placed += sorted(found, key=lambda m: (m.stored.id, m.scope or "", m.leaf))
+        return placed, deferred
+
+    def _scopes(
+        self, matches: Sequence[Match], deferred: list[Deferred]
+    ) -> dict[int, Sequence[str]]:
+        """The scopes of matches by identity; those of schedules without scopes are left out."""
+        scopes: dict[int, Sequence[str]] = {}
+        mapped: dict[tuple[str, int], list[Match]] = defaultdict(list)
+        for match in matches:
+            if not match.stored.is_scoped:
+                continue
+            if self._targets is None:
+                scopes[id(match)] = ()
+                reason = "the next tick of the dispatcher maps it to the target"
+                deferred.append(Deferred(match=match, waits_for="code", reason=reason))
+                continue
+            try:
+                named = self._named_by(match)
+            except Exception as error:
+                named = ()
+                deferred.append(Deferred(match=match, waits_for="match", reason=str(error)))
+            if named is None:
+                mapped[match.stored.id, match.leaf].append(match)
+            elif named != _UNSCOPED:
+                scopes[id(match)] = named
+        for of_leaf in mapped.values():
+            self._map(of_leaf, scopes, deferred)
+        return scopes
+
+    def _named_by(self, match: Match) -> Sequence[str] | None:
+        """The scopes that need no map of partitions; none: a map says it."""
+        stored, leaf = match.stored, match.stored.leaves[match.leaf]
+        if stored.schedule.partitions == "none":
+            if leaf.source.per is None:
+                return (COMMON,)
+            return None if match.event.partition else (COMMON,)
+        partitions = self._partitions_of(stored)
+        if partitions is None:
+            return _UNSCOPED
+        if match.event.kind is EventKind.TICK:
+            if leaf.clock is None:
+                return (COMMON,)
+            return tuple(partitions.keys_at(leaf.clock, match.event.at))
+        event = match.event
+        return None if partition_of(event) or _range_of(event) else (COMMON,)
+
+    def _map(
+        self, matches: Sequence[Match], scopes: dict[int, Sequence[str]], deferred: list[Deferred]
+    ) -> None:
+        """Maps the partitions of one leaf's events."""
+        found: Mapping[str, tuple[str, ...]] = {}
+        problems: dict[str, str] = {}
+        ranges: dict[str, Sequence[str]] = {}
+        try:
+            mapping = self.map_of(matches[0].stored, matches[0].leaf)
+        except Exception as error:
+            problems = {_key_of(match.event): str(error) for match in matches}
+        else:
+            if mapping is None:
+                scopes.update((id(match), (COMMON,)) for match in matches)
+                return
+            ranges = _ranges(mapping, matches, problems)
+            keys = {_key_of(match.event) for match in matches} - ranges.keys() - problems.keys()
+            keys.update(itertools.chain.from_iterable(ranges.values()))
+            found, unmapped = _mapped(mapping, keys, self._now)
+            problems.update(unmapped)
+        for match in matches:
+            key = _key_of(match.event)
+            targets = [found.get(one, ()) for one in ranges.get(key, (key,))]
+            scopes[id(match)] = tuple(dict.fromkeys(itertools.chain.from_iterable(targets)))
+            if scopes[id(match)]:
+                continue
+            reason = problems.get(key) or (
+                f"{key} maps to no partition of {target_name(match.stored.schedule)}"
+                if key in found or key in ranges
+                else f"{key} is no partition of {match.event.subject}"
+            )
+            deferred.append(Deferred(match=match, waits_for="match", reason=reason))
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the code location is there to ask."""
+        return self._targets is not None
+
+    def ends(
+        self, stored: StoredSchedule, after: timedelta, due_at: datetime, now: datetime
+    ) -> Ticks:
+        """The moments in ``[due_at, now]`` that lie ``after`` the end of a window of the target."""
+        if self._targets is None:
+            return Ticks(deliver=(), next_at=due_at)
+        partitions = self._partitions_of(stored)
+        if partitions is None:
+            return Ticks(deliver=(), next_at=None)
+        ends = partitions.ends(due_at - after - _INSTANT, now - after)
+        following = partitions.next_end(now - after)
+        return Ticks(
+            deliver=tuple(end + after for end in ends),
+            next_at=None if following is None else following + after,
+        )
+
+    def ends_at(self, stored: StoredSchedule, scope: str) -> datetime | None:
+        """When the window of a target partition ends; none: it is none, or not known."""
+        if not self.is_loaded or stored.schedule.partitions == "none":
+            return None
+        # A class of the user's own may raise anything, and others wait.
+        try:
+            partitions = self._partitions_of(stored)
+            return None if partitions is None else partitions.ends_at(scope)
+        except Exception:
+            return None
+
+    def map_of(self, stored: StoredSchedule, leaf: int) -> PartitionMap | None:
+        """How partitions of a leaf's asset map to scopes; none: they do not."""
+        key = (stored.id, leaf)
+        if key not in self._maps:
+            self._maps[key] = self._find_map(stored, stored.leaves[leaf])
+        return self._maps[key]
+
+    def _find_map(self, stored: StoredSchedule, leaf: Leaf) -> PartitionMap | None:
+        assert self._targets is not None
+        asset = leaf.asset_of_partitions
+        if leaf.source.per is not None and stored.schedule.partitions == "none":
+            assert asset is not None
+            return self._targets.groups(asset, leaf.source.per)
+        partitions = self._partitions_of(stored)
+        if partitions is None:
+            return None
+        return partitions.map_of(asset or "", leaf.source)
+
+    def _partitions_of(self, stored: StoredSchedule) -> TargetPartitions | None:
+        assert self._targets is not None
+        if stored.id not in self._partitions:
+            self._partitions[stored.id] = self._targets.partitions(stored.schedule.target)
+        return self._partitions[stored.id]
+
+
+def _mapped(
+    mapping: PartitionMap, keys: Collection[str], at: datetime
+) -> tuple[Mapping[str, tuple[str, ...]], dict[str, str]]:
+    """The target partitions of keys, and why some could not be mapped."""
+    try:
+        return mapping.targets_of(keys, at), {}
+    except Exception:
+        # One key must not take the others with it.
+        found: dict[str, tuple[str, ...]] = {}
+        problems: dict[str, str] = {}
+        for key in keys:
+            try:
+                found.update(mapping.targets_of([key], at))
+            except Exception as error:
+                problems[key] = f"{key} could not be mapped: {error!r}"
+        return found, problems
+
+
+#: of a schedule whose target has no partitions that are known
+_UNSCOPED: Final = ("",)
+_EDGES: Final = ("start", "end")
+
+
+def partition_of(event: Event) -> str:
+    """The partition an event is about; of a run, the one it was for; empty: none."""
+    return event.partition or event.tags.get("dagster/partition", "")
+
+
+def _range_of(event: Event) -> tuple[str, str] | None:
+    """The first and the last partition of a run that is for a range of them."""
+    start, end = (event.tags.get(f"dagster/asset_partition_range_{edge}") for edge in _EDGES)
+    return (start, end) if start and end else None
+
+
+def _key_of(event: Event) -> str:
+    """The partition, or the range of partitions, that an event is about."""
+    return partition_of(event) or "...".join(_range_of(event) or ())
+
+
+def _ranges(
+    mapping: PartitionMap, matches: Sequence[Match], problems: dict[str, str]
+) -> dict[str, Sequence[str]]:
+    """The partitions of each range that events are about; what cannot be listed is a problem."""
+    found: dict[str, Sequence[str]] = {}
+    for match in matches:
+        edges = None if partition_of(match.event) else _range_of(match.event)
+        key = _key_of(match.event)
+        if edges is None or key in found or key in problems:
+            continue
+        try:
+            found[key] = mapping.between(*edges)
+        except Exception as error:
+            problems[key] = f"the partitions {key} could not be listed: {error}"
+    return found
+
+
+def target_name(schedule: Schedule) -> str:
+    """A target, for people."""
+    return schedule.target.job or ", ".join(schedule.target.assets)

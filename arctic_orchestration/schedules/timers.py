@@ -1,0 +1,147 @@
+"""The timers of leaves that fire by time: one row for each, with the next tick to deliver."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import Ticks
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import timers
+
+if TYPE_CHECKING:
+    from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+    from arctic_orchestration.schedules.target_partitions import Placing
+
+_DUE = (
+    sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at)
+    .where(timers.c.location_id == sa.bindparam("here"), timers.c.due_at <= sa.bindparam("now"))
+    .order_by(timers.c.due_at)
+)
+_THIS = (timers.c.schedule_id == sa.bindparam("of")) & (timers.c.leaf == sa.bindparam("at_leaf"))
+_RESTART = sa.update(timers).where(_THIS).values(due_at=sa.bindparam("next_at"))
+_MOVE = _RESTART.values(last_at=sa.bindparam("newest_at"))
+_END = sa.delete(timers).where(_THIS)
+
+
+def start(
+    tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]], now: datetime
+) -> None:
+    """Sets the timers that are not running to the next tick; schedules are given with their ids."""
+    rows = [
+        {"schedule_id": id, "leaf": number, "location_id": location.id, "due_at": due_at}
+        for id, schedule in of
+        for number, leaf in enumerate(schedule.trigger.leaves)
+        if (due_at := leaf.next_tick(now, schedule.name)) is not None
+    ]
+    if rows:
+        tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
+
+
+def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetime]]) -> None:
+    """Sets running timers anew, as if they began at the moment that is given with each leaf."""
+    rows = [
+        {"of": stored.id, "at_leaf": leaf, "next_at": due_at}
+        for stored, leaf, at in of
+        if (due_at := stored.leaves[leaf].next_tick(at, stored.name)) is not None
+    ]
+    if rows:
+        tx.execute(_RESTART, rows)
+
+
+def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> None:
+    """Forgets the timers of a schedule, but for those of some leaves."""
+    these = (timers.c.schedule_id == schedule_id) & timers.c.leaf.not_in(but)
+    tx.execute(sa.delete(timers).where(these))
+
+
+def carry_over(
+    tx: sa.Connection, location: Location, schedule_id: str, to: Mapping[int, int]
+) -> None:
+    """Gives the timers of leaves to others, as ``to`` says by their numbers; the rest stops."""
+    query = sa.select(timers.c.leaf, timers.c.due_at, timers.c.last_at)
+    running = tx.execute(query.where(timers.c.schedule_id == schedule_id)).all()
+    stop(tx, schedule_id)
+    rows = [
+        {
+            "schedule_id": schedule_id,
+            "leaf": to[row.leaf],
+            "location_id": location.id,
+            "due_at": row.due_at,
+            "last_at": row.last_at,
+        }
+        for row in running
+        if row.leaf in to
+    ]
+    if rows:
+        tx.execute(sa.insert(timers), rows)
+
+
+def set_right(tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime) -> None:
+    """Brings timers forward whose next tick after now is before the one they wait for."""
+    ahead = (timers.c.location_id == location.id) & (timers.c.due_at > now)
+    rows = tx.execute(sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at).where(ahead))
+    waiting = rows.all()
+    stored = store.by_ids(tx, {row.schedule_id for row in waiting})
+    moved = []
+    for row in waiting:
+        schedule = stored.get(row.schedule_id)
+        due_at = schedule.leaves[row.leaf].next_tick(now, schedule.name) if schedule else None
+        if due_at is not None and due_at < row.due_at:
+            moved.append({"of": row.schedule_id, "at_leaf": row.leaf, "next_at": due_at})
+    if moved:
+        tx.execute(_RESTART, moved)
+
+
+def due(
+    tx: sa.Connection,
+    location: Location,
+    store: "ScheduleStore",
+    now: datetime,
+    windows: "Placing",
+) -> list[tuple["StoredSchedule", int, datetime]]:
+    """The ticks to deliver, each with schedule and leaf; their timers move on to the next."""
+    rows = tx.execute(_DUE, {"here": location.id, "now": now}).all()
+    if not rows:
+        return []
+    stored = store.by_ids(tx, {row.schedule_id for row in rows})
+    found: list[tuple[StoredSchedule, int, datetime]] = []
+    moved: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
+    for row in rows:
+        schedule = stored.get(row.schedule_id)
+        if schedule is None:
+            continue
+        ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
+        # Where a clock was set back, the newest tick that was delivered comes again.
+        deliver = [at for at in ticks.deliver if at != row.last_at]
+        found.extend((schedule, row.leaf, at) for at in deliver)
+        this = {"of": row.schedule_id, "at_leaf": row.leaf}
+        # While it drains, a timer was kept for one job, which has its tick now.
+        if ticks.next_at is None or not schedule.takes_events:
+            ended.append(this)
+        else:
+            newest = deliver[-1] if deliver else row.last_at
+            moved.append({**this, "next_at": ticks.next_at, "newest_at": newest})
+    if moved:
+        tx.execute(_MOVE, moved)
+    if ended:
+        tx.execute(_END, ended)
+    return found
+
+
+def _ticks(
+    stored: "StoredSchedule", leaf: int, due_at: datetime, now: datetime, windows: "Placing"
+) -> Ticks:
+    # One schedule's bad rule must not stop the others.
+    try:
+        clock = stored.leaves[leaf].clock
+        if clock is not None and clock.after is not None:
+            return windows.ends(stored, clock.after, due_at, now)
+        return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
+    except Exception:
+        # Asked again a minute later, with the same tick still due.
+        return Ticks(deliver=(), next_at=now + timedelta(minutes=1))

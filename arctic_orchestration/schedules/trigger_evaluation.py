@@ -1,0 +1,79 @@
+"""Asks the trigger of a job that waits for it, when events came or a moment it named has come."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.job_splitter import by_partition
+from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.triggers import Arrivals, Firing
+
+
+def ask_trigger(
+    queue: JobQueue,
+    job: Job,
+    stored: StoredSchedule,
+    arrivals: Sequence[Arrivals],
+    at: datetime | None = None,
+) -> bool:
+    """Moves a job on to its constraints when its trigger is satisfied; else notes what is missing.
+
+    The trigger is asked as of ``at``, while more that happened before now is still to be read;
+    else as of now. Returns whether it fired.
+    """
+    try:
+        firing = stored.schedule.trigger.evaluate(arrivals, at or queue.now)
+    except Exception as error:
+        # One schedule's bad rule must not stop the others: its job waits, and says why.
+        firing = Firing(satisfied=False, reason=f"its trigger could not be decided: {error!r}")
+    if firing.satisfied:
+        fire(queue, job, stored, arrivals, firing.reason)
+        return True
+    # The timeout stands still while the schedule is suspended.
+    deadline = None if stored.suspended else job.deadline_at
+    looks = [at for at in (firing.look_again_at, deadline) if at]
+    queue.change(
+        job,
+        arrivals=tuple(arrivals),
+        reason=firing.reason,
+        next_check_at=min(looks, default=None),
+    )
+    return False
+
+
+def fire(
+    queue: JobQueue,
+    job: Job,
+    stored: StoredSchedule,
+    arrivals: Sequence[Arrivals],
+    reason: str,
+    *,
+    forced: str | None = None,
+) -> None:
+    """Moves a job on to its constraints, or past them where ``forced`` says why.
+
+    With ``partitions: each`` it becomes a job for each partition, unless it is one already.
+    """
+    each = stored.schedule.partitions == "each" and job.scope is None
+    fired = queue.move(
+        job,
+        JobState.WAITING_CONSTRAINTS,
+        reason,
+        arrivals=tuple(arrivals),
+        satisfied_at=queue.now,
+        next_check_at=queue.now,
+        waiting_for=job.waiting_for if stored.takes_more and not each else None,
+        forced=forced,
+    )
+    if job.scope is not None:
+        note_fired(queue, job, stored, arrivals, queue.now)
+    if each:
+        by_partition(queue, fired, coalesce=stored.takes_more)
+
+
+def note_fired(
+    queue: JobQueue, job: Job, stored: StoredSchedule, arrivals: Sequence[Arrivals], at: datetime
+) -> None:
+    """Notes that a schedule fired for a job's target partition, and what it counted for it."""
+    queue.note_fired(job, at, stored.common_number(arrivals))

@@ -1,0 +1,64 @@
+"""Fires when an asset check passes or fails."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind
+from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+
+
+class Check(Leaf):
+    """Fires when ``count`` evaluations of checks of ``asset`` had the result ``status``.
+
+    An evaluation is one of the check ``name``, or of any check of the asset.
+    """
+
+    kind: Literal["check"] = "check"
+    asset: str = Field(min_length=1)
+    #: the name of the check; none: any check of the asset
+    name: str | None = Field(default=None, min_length=1)
+    status: Literal["passed", "failed"] = "passed"
+    #: with status failed only: failures of this severity; none: of any
+    severity: Literal["warn", "error"] | None = None
+    count: int = Field(default=1, ge=1, strict=True)
+
+    @model_validator(mode="after")
+    def _severity_of_failures(self) -> Self:
+        if self.severity is not None and self.status == "passed":
+            raise ValueError("a severity only with status: failed")
+        return self
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        return (EventKey.of_check(self.asset),)
+
+    def named_assets(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
+
+    def takes(self, event: Event) -> bool:
+        return (
+            event.kind is EventKind.CHECK
+            and self.name in (None, event.check)
+            and event.passed is (self.status == "passed")
+            and self.severity in (None, event.severity)
+        )
+
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        here = arrivals[0]
+        reason = f"{here.events} of {self.count} evaluations of {self._what} {self.status}"
+        if here.events < self.count:
+            return Firing(satisfied=False, reason=reason)
+        first_at = here.first_at if self.count == 1 else here.fired_at or here.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=here.last_at)
+
+    @property
+    def _what(self) -> str:
+        which = "any check" if self.name is None else f"check {self.name}"
+        severity = f" with severity {self.severity}" if self.severity else ""
+        return f"{which} of {self.asset}{severity}"

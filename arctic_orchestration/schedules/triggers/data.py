@@ -1,0 +1,84 @@
+"""Fires when enough bytes of an asset have arrived, or the first of them has waited long enough."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind
+from arctic_orchestration.quantities import (
+    PositiveDuration,
+    Size,
+    format_bytes,
+    format_duration,
+    format_moment,
+)
+from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+
+
+class Data(Leaf):
+    """Fires when ``size`` bytes of ``asset`` have arrived since the last job.
+
+    With ``max_wait`` also that long after the first arrival since the last job. An arrival
+    that does not say its size counts as none.
+    """
+
+    kind: Literal["data"] = "data"
+    asset: str = Field(min_length=1)
+    size: Size
+    max_wait: PositiveDuration | None = None
+
+    @field_validator("size")
+    @classmethod
+    def _some(cls, value: int) -> int:
+        if not value:
+            raise ValueError("a size above 0B")
+        return value
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        return (EventKey.of_partition(self.asset),)
+
+    def named_assets(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
+
+    def takes(self, event: Event) -> bool:
+        return event.kind is EventKind.PARTITION
+
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        here = arrivals[0]
+        reason = (
+            f"{format_bytes(here.bytes)} of {format_bytes(self.size)} of {self.asset} have arrived"
+        )
+        if here.events and not here.bytes:
+            reason += " (no arrival said how many bytes)"
+        enough = here.bytes >= self.size
+        ends_at = None
+        if self.max_wait is not None and here.first_at is not None:
+            ends_at = here.first_at + self.max_wait
+        if ends_at is None or now < ends_at:
+            if enough:
+                return Firing(
+                    satisfied=True,
+                    reason=reason,
+                    first_at=here.fired_at or here.last_at,
+                    last_at=here.last_at,
+                )
+            if ends_at is not None:
+                reason += f"; it goes with that at {format_moment(ends_at)}"
+            return Firing(satisfied=False, reason=reason, look_again_at=ends_at)
+        assert here.last_at is not None and self.max_wait is not None
+        if not enough:
+            reason += f", and {format_duration(self.max_wait)} have passed since the first"
+        # Which came first, if no event was there to see it: the size at an arrival, or the end.
+        reached_at = here.fired_at or (here.last_at if enough else ends_at)
+        return Firing(
+            satisfied=True,
+            reason=reason,
+            first_at=min(reached_at, ends_at),
+            last_at=max(ends_at, here.last_at) if not enough else here.last_at,
+        )

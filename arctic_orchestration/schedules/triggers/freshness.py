@@ -1,0 +1,55 @@
+"""Fires when the freshness policy of an asset changes its state."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind
+from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+
+_State = Literal["pass", "warn", "fail"]
+
+
+def _states(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class Freshness(Leaf):
+    """Fires when Dagster's freshness policy of ``asset`` changes to one of the states ``state``.
+
+    A change is an event. A policy that stays in its state does not fire again.
+    """
+
+    kind: Literal["freshness"] = "freshness"
+    asset: str = Field(min_length=1)
+    state: Annotated[
+        tuple[_State, ...],
+        BeforeValidator(_states, json_schema_input_type=_State | tuple[_State, ...]),
+    ]
+
+    @field_validator("state")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("at least one state")
+        return value
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        return (EventKey.of_freshness(self.asset),)
+
+    def named_assets(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
+
+    def takes(self, event: Event) -> bool:
+        return event.kind is EventKind.FRESHNESS and event.state in self.state
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        here = arrivals[0]
+        states = " or ".join(self.state)
+        if not here.events:
+            reason = f"the freshness of {self.asset} has not changed to {states}"
+            return Firing(satisfied=False, reason=reason)
+        reason = f"the freshness of {self.asset} changed to {states}"
+        return Firing(satisfied=True, reason=reason, first_at=here.first_at, last_at=here.last_at)

@@ -1,0 +1,65 @@
+"""Fires when something of an asset has arrived and then nothing more for a while."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind
+from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
+from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+
+
+class Quiet(Leaf):
+    """Fires when ``asset`` has arrived and nothing more of it for ``duration``.
+
+    With ``max_wait`` also that long after the first arrival since the last job, however busy
+    it is. Until then an arrival lets the quiet begin anew.
+    """
+
+    kind: Literal["quiet"] = "quiet"
+    asset: str = Field(min_length=1)
+    duration: PositiveDuration
+    max_wait: PositiveDuration | None = None
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        return (EventKey.of_partition(self.asset),)
+
+    def named_assets(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
+
+    def takes(self, event: Event) -> bool:
+        return event.kind is EventKind.PARTITION
+
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
+
+    def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
+        here = arrivals[0]
+        if here.first_at is None or here.last_at is None:
+            return Firing(satisfied=False, reason=f"nothing of {self.asset} has arrived")
+        what = f"{here.events} arrival{'s' if here.events > 1 else ''} of {self.asset}"
+        quiet_at = here.last_at + self.duration
+        ends_at = quiet_at if self.max_wait is None else here.first_at + self.max_wait
+        if now < quiet_at and now < ends_at:
+            look_at = min(quiet_at, ends_at)
+            return Firing(
+                satisfied=False,
+                reason=f"{what}, the last at {format_moment(here.last_at)}; "
+                f"without another it fires at {format_moment(look_at)}",
+                look_again_at=look_at,
+                first_at=here.fired_at,
+            )
+        if quiet_at <= ends_at:
+            reason = f"{what}, and nothing more for {format_duration(self.duration)}"
+            first_at = here.fired_at or quiet_at
+            return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=quiet_at)
+        assert self.max_wait is not None
+        return Firing(
+            satisfied=True,
+            reason=f"{what}, and {format_duration(self.max_wait)} have passed since the first",
+            first_at=here.fired_at or ends_at,
+            last_at=max(ends_at, here.last_at),
+        )

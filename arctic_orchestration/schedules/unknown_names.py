@@ -1,0 +1,193 @@
+"""Finds what schedules name and no code location has: typos, and what has left the code.
+
+A target that is not there can never run, and a job or asset of the own location that has no runs
+lets a trigger wait for ever: both are refused. An asset may be one that nothing defines and that
+is announced from outside, and another location may be deployed later: these are remarks.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.declared_assets import problems_in
+from arctic_orchestration.schedules.inventory import Inventory, assets_of, inventories
+from arctic_orchestration.schedules.inventory import store as keep
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import near
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_cycles import stored_cycles
+from arctic_orchestration.schedules.triggers import Run
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import schedule_keys, schedules
+
+_READ_AT_ONCE = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnknownName:
+    """A name that no inventory has, or what the partitions in an inventory cannot do."""
+
+    problem: InvalidInput
+    #: whether a schedule that names it is refused
+    refused: bool
+
+
+def unknown_names(
+    schedule: Schedule, location: str, known: Mapping[str, Inventory]
+) -> Iterator[UnknownName]:
+    """What a schedule of ``location`` names and is not there; nothing without an inventory.
+
+    ``known`` are the inventories of the cluster by location.
+    """
+    own = known.get(location)
+    if own is None:
+        return
+    for problem in problems_in(own, schedule):
+        yield UnknownName(problem=problem, refused=True)
+    field = f"Schedule({schedule.name})"
+    target = schedule.target
+    if target.job is not None:
+        yield from _job(f"{field}.target.job", target.job, own)
+    for asset in target.assets:
+        yield from _runs_of(f"{field}.target.assets", asset, own)
+    for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+        for name, job in leaf.named_jobs().items():
+            yield from _job(f"{place}.{name}", job, own)
+        for name, asset in leaf.named_assets().items():
+            if isinstance(leaf, Run):
+                yield from _runs_of(f"{place}.{name}", asset, own)
+            else:
+                yield from _arrivals_of(f"{place}.{name}", asset, known)
+        if isinstance(leaf, Run) and leaf.location is not None:
+            yield from _elsewhere(place, leaf, known.get(leaf.location))
+    for number, constraint in enumerate(schedule.constraints):
+        for parent in constraint.named_parents:
+            if parent not in own.jobs:
+                path = f"{field}.constraints[{number}].{constraint.kind}.parents"
+                yield from _arrivals_of(path, parent, known)
+        for asset in constraint.named_assets:
+            path = f"{field}.constraints[{number}].{constraint.kind}.assets"
+            yield from _arrivals_of(path, asset, known)
+
+
+def take_inventory(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    inventory: Inventory,
+    now: datetime,
+) -> tuple[str, ...]:
+    """Stores what the code has.
+
+    Returns remarks on schedules that wait for what it does not have, and on those in cycles.
+    """
+    keep(tx, location, inventory, now)
+    unknown = remarks_of_location(tx, store, location)
+    in_vain = (f"it waits in vain: {remark}" for _, remark in unknown)
+    return (*in_vain, *map(str, stored_cycles(tx, store, location)))
+
+
+def remarks_of_location(
+    tx: sa.Connection, store: ScheduleStore, location: Location
+) -> list[tuple[str, str]]:
+    """Name and remark of each stored schedule that names what is not there.
+
+    Reads the index and the forms; parses only what may have something unknown.
+    """
+    known = inventories(tx, location.cluster)
+    own = known.get(location.name)
+    if own is None:
+        return []
+    suspects = _by_target(tx, location, own) | _by_key(tx, location, known)
+    found = store.by_ids(tx, suspects).values()
+    return [
+        (stored.name, str(unknown.problem))
+        for stored in sorted(found, key=lambda stored: stored.name)
+        for unknown in unknown_names(stored.schedule, location.name, known)
+    ]
+
+
+def _job(field: str, job: str, own: Inventory) -> Iterator[UnknownName]:
+    # Dagster's own, such as the one for runs of assets, are not in the inventory.
+    if job not in own.jobs and not job.startswith("__"):
+        expected = f"a job of this code location{near(job, sorted(own.jobs))}"
+        yield UnknownName(problem=InvalidInput(field, job, expected), refused=True)
+
+
+def _runs_of(field: str, asset: str, own: Inventory) -> Iterator[UnknownName]:
+    if asset not in own.executable:
+        known = near(asset, sorted(own.executable))
+        expected = f"an asset that this code location can run{known}"
+        yield UnknownName(problem=InvalidInput(field, asset, expected), refused=True)
+
+
+def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iterator[UnknownName]:
+    if not any(asset in inventory.assets for inventory in known.values()):
+        expected = f"an asset of a code location of this cluster{near(asset, assets_of(known))}"
+        yield UnknownName(problem=InvalidInput(field, asset, expected), refused=False)
+
+
+def _elsewhere(place: str, leaf: Run, there: Inventory | None) -> Iterator[UnknownName]:
+    if there is None:
+        expected = "a code location of this cluster that has ticked"
+        yield UnknownName(
+            problem=InvalidInput(f"{place}.location", leaf.location, expected), refused=False
+        )
+        return
+    names: Sequence[str] = [leaf.job] if leaf.job is not None else leaf.assets
+    has = there.jobs if leaf.job is not None else there.executable
+    for name in names:
+        if name not in has:
+            what = "job" if leaf.job is not None else "assets"
+            expected = f"one of {leaf.location}{near(name, sorted(has))}"
+            yield UnknownName(
+                problem=InvalidInput(f"{place}.{what}", name, expected), refused=False
+            )
+
+
+def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
+    """The ids of schedules whose target is unknown, and of those with partitions of the target."""
+    query = sa.select(schedules.c.id, schedules.c.spec)
+    rows = tx.execute(
+        query.where(schedules.c.location_id == location.id),
+        execution_options={"yield_per": _READ_AT_ONCE},
+    )
+    found = set()
+    for row in rows:
+        form = json.loads(row.spec)
+        target = form.get("target", {})
+        job, assets = target.get("job"), target.get("assets", ())
+        is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
+        if not is_known or form.get("partitions", "none") != "none":
+            found.add(row.id)
+    return found
+
+
+def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:
+    """The ids of schedules that listen to what is not there."""
+    here = schedule_keys.c.location_id == location.id
+    keys = tx.execute(sa.select(schedule_keys.c.event_key).where(here).distinct()).scalars()
+    deaf = [key for key in keys if not _has(key, known)]
+    query = sa.select(schedule_keys.c.schedule_id).where(
+        here, dialect.among(tx, schedule_keys.c.event_key, deaf)
+    )
+    return set(tx.execute(query).scalars()) if deaf else set()
+
+
+def _has(key: str, known: Mapping[str, Inventory]) -> bool:
+    """Whether an event of this key can come, as far as the inventories tell."""
+    kind, _, rest = key.partition(":")
+    if kind == "partition":
+        return any(rest in inventory.assets for inventory in known.values())
+    for location, inventory in known.items():
+        if rest.startswith(f"{location}:"):
+            what, _, named = rest.removeprefix(f"{location}:").partition(":")
+            name = named.rpartition(":")[0]
+            if name in (inventory.jobs if what == "job" else inventory.executable):
+                return True
+    return False

@@ -1,0 +1,125 @@
+"""What time alone will do: the next ticks of schedules, and when waiting jobs look again."""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.views.texts import one_line
+from arctic_orchestration.state.tables import is_waiting, jobs, timers
+
+
+class Moment(StrEnum):
+    """What sort of thing happens at a moment."""
+
+    #: time is an event: the schedule's trigger takes it
+    TICK = "tick"
+    #: a waiting job's trigger or constraints are asked again
+    LOOK = "look"
+    #: a waiting job's timeout is over
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upcoming:
+    """One moment to come."""
+
+    at: datetime
+    schedule: str
+    moment: Moment
+    #: the trigger whose tick it is, or why the job waits
+    what: str
+    job_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs."""
+        return {
+            "at": iso(self.at),
+            "schedule": self.schedule,
+            "moment": self.moment.value,
+            "what": self.what,
+            "job": self.job_id,
+        }
+
+
+def upcoming(
+    tx: sa.Connection,
+    store: ScheduleStore,
+    location: Location,
+    *,
+    name: str | None = None,
+    count: int = 5,
+) -> list[Upcoming]:
+    """The next ``count`` moments of a location, or of one of its schedules, in order.
+
+    A timer that begins anew with each launch is followed to its next tick only: when the one
+    after that comes depends on when the job is launched.
+    """
+    stored = {
+        schedule.id: schedule
+        for schedule in store.in_location(tx, location.id)
+        if name is None or schedule.name == name
+    }
+    streams = [*_ticks(tx, location, stored), iter(_looks(tx, location, stored))]
+    merged = heapq.merge(*streams, key=lambda moment: (moment.at, moment.schedule))
+    return list(islice(merged, count))
+
+
+def _ticks(
+    tx: sa.Connection, location: Location, stored: dict[str, StoredSchedule]
+) -> list[Iterator[Upcoming]]:
+    query = sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at)
+    rows = tx.execute(query.where(timers.c.location_id == location.id)).all()
+    return [
+        _ticks_of(stored[row.schedule_id], row.leaf, row.due_at)
+        for row in rows
+        if row.schedule_id in stored and row.leaf < len(stored[row.schedule_id].leaves)
+    ]
+
+
+def _ticks_of(stored: StoredSchedule, number: int, due_at: datetime) -> Iterator[Upcoming]:
+    leaf, at = stored.leaves[number], due_at
+    what = one_line(leaf.to_form())
+    while True:
+        yield Upcoming(at=at, schedule=stored.name, moment=Moment.TICK, what=what)
+        if leaf.restarts_at_launch:
+            return
+        following = leaf.next_tick(at, stored.name)
+        if following is None or following <= at:
+            return
+        at = following
+
+
+def _looks(
+    tx: sa.Connection, location: Location, stored: dict[str, StoredSchedule]
+) -> list[Upcoming]:
+    query = sa.select(
+        jobs.c.id, jobs.c.schedule_id, jobs.c.reason, jobs.c.next_check_at, jobs.c.deadline_at
+    ).where(jobs.c.location_id == location.id, is_waiting)
+    found = []
+    for row in tx.execute(query):
+        schedule = stored.get(row.schedule_id)
+        if schedule is None:
+            continue
+        # A timeout stands still while its schedule is suspended.
+        deadline = None if schedule.suspended else row.deadline_at
+        for at, moment in ((row.next_check_at, Moment.LOOK), (deadline, Moment.TIMEOUT)):
+            if at is not None and not (moment is Moment.LOOK and at == deadline):
+                found.append(
+                    Upcoming(
+                        at=at,
+                        schedule=schedule.name,
+                        moment=moment,
+                        what=row.reason,
+                        job_id=row.id,
+                    )
+                )
+    return sorted(found, key=lambda moment: (moment.at, moment.schedule))

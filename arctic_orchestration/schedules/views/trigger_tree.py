@@ -1,0 +1,124 @@
+"""How each trigger of a tree stands: what has arrived, and what is missing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf, Trigger
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggerNode:
+    """A trigger of the tree, or a child of one, and how it stands."""
+
+    #: its YAML form; with children only its kind
+    form: dict[str, Any]
+    satisfied: bool
+    #: what has arrived, and how much is wanted
+    reason: str
+    #: when it is asked again without an event
+    look_again_at: datetime | None = None
+    #: when time itself is its next event
+    next_tick_at: datetime | None = None
+    #: leaves only
+    arrivals: Arrivals | None = None
+    children: tuple["TriggerNode", ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Its key in YAML."""
+        return next(iter(self.form))
+
+    def to_json(self) -> dict[str, Any]:
+        """A form for programs."""
+        arrived = self.arrivals
+        return {
+            "form": self.form,
+            "satisfied": self.satisfied,
+            "reason": self.reason,
+            "look_again_at": iso(self.look_again_at),
+            "next_tick_at": iso(self.next_tick_at),
+            "arrived": arrived
+            and {
+                "events": arrived.events,
+                "partitions": arrived.partitions,
+                "bytes": arrived.bytes,
+                "first_at": iso(arrived.first_at),
+                "last_at": iso(arrived.last_at),
+                # Of a leaf that waits for all partitions that belong together.
+                "required": arrived.required,
+                "lacking": arrived.lacking,
+                "missing": list(arrived.missing),
+                "late": arrived.late,
+            },
+            "children": [child.to_json() for child in self.children],
+        }
+
+
+def tree(
+    trigger: Trigger,
+    arrivals: Sequence[Arrivals],
+    ticks: Mapping[int, datetime],
+    now: datetime,
+    *,
+    first: int = 0,
+    firing: Firing | None = None,
+) -> TriggerNode:
+    """How a trigger stands at ``now``.
+
+    Args:
+        trigger: any trigger; its parts are found by its fields.
+        arrivals: what has arrived at each of its leaves.
+        ticks: the next tick of leaves by their number, where time is an event.
+        now: an aware moment.
+        first: the number of its first leaf.
+        firing: its answer, if it was asked already.
+    """
+    if firing is None:
+        try:
+            firing = trigger.evaluate(arrivals, now)
+        except Exception as error:
+            firing = Firing(satisfied=False, reason=f"it could not be decided: {error!r}")
+    form = trigger.to_form()
+    below = [] if isinstance(trigger, Leaf) else _children(trigger)
+    if sum(len(child.leaves) for child in below) != len(arrivals):
+        below = []
+    answers: Sequence[Firing | None] = firing.children
+    if len(answers) != len(below):
+        answers = [None] * len(below)
+    nodes, begin = [], 0
+    for child, answer in zip(below, answers, strict=True):
+        end = begin + len(child.leaves)
+        nodes.append(
+            tree(child, arrivals[begin:end], ticks, now, first=first + begin, firing=answer)
+        )
+        begin = end
+    if nodes:
+        fields = form[trigger.kind]
+        own = (
+            {key: value for key, value in fields.items() if key != "of"}
+            if isinstance(fields, dict)
+            else {}
+        )
+        form = {trigger.kind: own}
+    return TriggerNode(
+        form=form,
+        satisfied=firing.satisfied,
+        reason=firing.reason,
+        look_again_at=firing.look_again_at,
+        next_tick_at=ticks.get(first) if isinstance(trigger, Leaf) else None,
+        arrivals=arrivals[0] if isinstance(trigger, Leaf) else None,
+        children=tuple(nodes),
+    )
+
+
+def _children(trigger: Trigger) -> list[Trigger]:
+    """The triggers that a trigger is made of, in the order of its fields."""
+    found: list[Trigger] = []
+    for name in type(trigger).model_fields:
+        value = getattr(trigger, name)
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        found += [item for item in items if isinstance(item, Trigger)]
+    return found

@@ -1,0 +1,101 @@
+"""The audit log: what people changed, and who it was.
+
+A record is written in the transaction of the change. It is kept for :data:`KEEP`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.tables import audit
+
+KEEP = timedelta(days=400)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
+    """Who makes a change.
+
+    Attributes:
+        name: the system's user; empty: not known.
+        cluster: the cluster for which the change is made.
+    """
+
+    name: str = ""
+    cluster: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditRecord:
+    """One change.
+
+    Attributes:
+        at: when, by the database's time.
+        actor: who made it, and for which cluster.
+        feature: as the command is called: ``consumers``, ``compaction``.
+        action: what was done, as the command is called: ``retry``, ``queues pause``.
+        subject: the name of what was changed.
+        details: the other arguments, and what came of it.
+    """
+
+    at: datetime
+    actor: Actor
+    feature: str
+    action: str
+    subject: str
+    details: Mapping[str, Any]
+
+
+def record(
+    tx: sa.Connection, actor: Actor, feature: str, action: str, subject: str, **details: Any
+) -> None:
+    """Writes a record of a change, and deletes records that are older than :data:`KEEP`.
+
+    Args:
+        tx: the transaction of the change.
+        actor: who makes it.
+        feature: see :class:`AuditRecord`.
+        action: see :class:`AuditRecord`.
+        subject: see :class:`AuditRecord`.
+        details: values that JSON can hold.
+    """
+    now = database_time(tx)
+    tx.execute(sa.delete(audit).where(audit.c.at < now - KEEP))
+    tx.execute(
+        sa.insert(audit).values(
+            at=now, cluster=actor.cluster, actor=actor.name, feature=feature, action=action,
+            subject=subject, details=json.dumps(details),
+        )
+    )  # fmt: skip
+
+
+def records(
+    tx: sa.Connection,
+    *,
+    feature: str | None = None,
+    subject: str | None = None,
+    actor: str | None = None,
+    limit: int = 50,
+) -> Sequence[AuditRecord]:
+    """The newest records, newest first: all, or those of a feature, a subject, an actor."""
+    query = sa.select(audit).order_by(audit.c.id.desc()).limit(limit)
+    for column, wanted in ((audit.c.feature, feature), (audit.c.subject, subject),
+                           (audit.c.actor, actor)):  # fmt: skip
+        if wanted is not None:
+            query = query.where(column == wanted)
+    return [
+        AuditRecord(
+            at=row.at,
+            actor=Actor(name=row.actor, cluster=row.cluster),
+            feature=row.feature,
+            action=row.action,
+            subject=row.subject,
+            details=json.loads(row.details),
+        )
+        for row in tx.execute(query)
+    ]

@@ -1,0 +1,318 @@
+"""The tables of compaction in the state database.
+
+Compaction belongs to all clusters that share the database. A lake table is named as in its
+catalog: ``lake.flights``. Who locks several rows does so in this order: table, queue, task,
+attempt; so nobody waits in a circle.
+
+================================  =========================================================
+``arctic_compaction_queues``      capacity, level and share; its row is the lock for capacity
+``arctic_compaction_tables``      what is known of a lake table; its row is the lock for offers
+``arctic_compaction_tasks``       one group of files on its way to fewer files
+``arctic_compaction_task_files``  the files of live tasks: none is in two of them
+``arctic_compaction_moves``       each move of a task, with its reason
+``arctic_compaction_attempts``    each claim of a task: lease, token, outcome, outputs
+``arctic_compaction_partitions``  when a partition was last merged, in each kind
+``arctic_compaction_rests``       files of tasks in quarantine, and until when they rest
+``arctic_compaction_catalog``     one row: the catalog that all of this is about
+``arctic_compaction_workers``     who works, and was seen when
+``arctic_compaction_records``     one row a commit
+================================  =========================================================
+"""
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.metadata import Id, Serial, metadata
+
+compaction_queues = sa.Table(
+    "arctic_compaction_queues",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("capacity", sa.Integer, nullable=False),
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("share", sa.Integer, nullable=False),
+    # How many workers are wanted for it, with those that people start.
+    sa.Column("max_workers", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False, server_default="open"),
+    # How long an attempt at a task may take.
+    sa.Column("execution_timeout_seconds", sa.Integer, nullable=False, server_default="7200"),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+
+compaction_tables = sa.Table(
+    "arctic_compaction_tables",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    # The queue that a person gave it, the one its property names, and the one that follows.
+    sa.Column("mapped_to", sa.ForeignKey(compaction_queues.c.name)),
+    sa.Column("property_queue", sa.Text),
+    sa.Column("queue", sa.ForeignKey(compaction_queues.c.name), nullable=False),
+    sa.Column("queue_reason", Told, nullable=False),
+    sa.Column("level", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("seen_at", UtcTime, nullable=False),
+    sa.Column("gone_at", UtcTime),
+    sa.Column("refused", Told),
+    sa.Column("due_since", UtcTime),
+    sa.Column("due_reason", Told),
+    # Counts what made the table due, so that what comes while one looks is not lost.
+    sa.Column("due_number", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("looked_at", UtcTime),
+    sa.Column("looked_snapshot_id", sa.BigInteger),
+    sa.Column("looked_reason", Told),
+    # What an observer would merge; null: the planner has looked since.
+    sa.Column("observed_at", UtcTime),
+    sa.Column("observed_snapshot_id", sa.BigInteger),
+    sa.Column("observed_reason", Told),
+    # Counts what makes a plan stale: another plan, a commit of ours.
+    sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("rests_until", UtcTime),
+    sa.Column("rest_reason", Told),
+    sa.Column("commit_owner", sa.Text),
+    sa.Column("commit_token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("commit_expires_at", UtcTime),
+    sa.Column("next_commit_at", UtcTime),
+    # Why the last committer could not commit; null: it could.
+    sa.Column("commit_trouble", Told),
+    sa.Index(None, "due_since"),
+    sa.Index(None, "queue"),
+    sa.Index(None, "mapped_to"),
+)
+
+_live = sa.text("ended_at is null")
+_planned = sa.text("state = 'planned'")
+_failed = sa.text("state = 'failed'")
+_claimed = sa.text("state = 'claimed'")
+_merged = sa.text("state = 'merged'")
+
+compaction_tasks = sa.Table(
+    "arctic_compaction_tasks",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("table_name", sa.ForeignKey(compaction_tables.c.name), nullable=False),
+    # Not a foreign key: tasks that ended are kept when their queue is deleted.
+    sa.Column("queue", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+    sa.Column("state_at", UtcTime, nullable=False),
+    sa.Column("partition", sa.Text, nullable=False),
+    sa.Column("file_group", sa.Text, nullable=False),
+    # Of the paths of the data files: the same files are the same task.
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("files", sa.Integer, nullable=False),
+    sa.Column("delete_files", sa.Integer, nullable=False),
+    sa.Column("small_files", sa.Integer, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("planned_reason", sa.Text, nullable=False),
+    sa.Column("gain", sa.Text, nullable=False),
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("rank", sa.BigInteger, nullable=False),
+    sa.Column("offered_at", UtcTime, nullable=False),
+    sa.Column("waiting_since", UtcTime, nullable=False),
+    # How many tasks of its table were live or offered before it.
+    sa.Column("place", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("not_before", UtcTime),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("max_attempts", sa.Integer, nullable=False),
+    sa.Column("retry_seconds", sa.Float, nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    # The attempt that has it, or whose outputs wait for the committer.
+    sa.Column("attempt_id", Id),
+    sa.Column("snapshot_id", sa.BigInteger),
+    # A person asked for it: plans by thresholds do not replace it while it waits.
+    sa.Column("forced", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("ended_at", UtcTime),
+    sa.Index("ix_arctic_compaction_tasks_claimable", "queue", "rank", "id",
+             sqlite_where=_planned, postgresql_where=_planned),
+    sa.Index("ix_arctic_compaction_tasks_retried", "not_before",
+             sqlite_where=_failed, postgresql_where=_failed),
+    sa.Index("ix_arctic_compaction_tasks_claimed", "queue",
+             sqlite_where=_claimed, postgresql_where=_claimed),
+    sa.Index("ix_arctic_compaction_tasks_merged", "table_name", "state_at",
+             sqlite_where=_merged, postgresql_where=_merged),
+    # Not by state: Postgres would take it in place of the first, and sort what it finds.
+    sa.Index("ix_arctic_compaction_tasks_live", "queue",
+             sqlite_where=_live, postgresql_where=_live),
+    sa.Index(None, "table_name", "state"),
+    sa.Index(None, "ended_at"),
+)  # fmt: skip
+
+
+def in_state(*states: str) -> sa.ColumnElement[bool]:
+    """That a task is in one of the states, written out as the partial indexes have it."""
+    words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
+    column = compaction_tasks.c.state
+    return column.in_(words) if len(words) > 1 else column == words[0]
+
+
+#: In the words of the partial indexes above.
+is_live = compaction_tasks.c.ended_at.is_(None)
+is_waiting = in_state("planned", "failed")
+is_planned = in_state("planned")
+is_failed = in_state("failed")
+is_claimed = in_state("claimed")
+is_merged = in_state("merged")
+
+compaction_task_files = sa.Table(
+    "arctic_compaction_task_files",
+    metadata,
+    # The key holds the promise: a file is in one live task. Rows go when a task ends.
+    sa.Column("table_name", sa.Text, primary_key=True),
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Index(None, "task_id"),
+)
+
+compaction_moves = sa.Table(
+    "arctic_compaction_moves",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    # Null: it was made.
+    sa.Column("from_state", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+    sa.Column("attempt_id", Id),
+    sa.Index(None, "task_id", "id"),
+)
+
+_attempt_live = sa.text("state = 'live'")
+_uncleaned = sa.text(
+    "cleaned_at is null and kept_reason is null "
+    "and state in ('failed', 'lost', 'released', 'dropped')"
+)
+
+compaction_attempts = sa.Table(
+    "arctic_compaction_attempts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("worker", sa.Text, nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+    sa.Column("directory", sa.Text, nullable=False),
+    # Its whole path; null until the worker said where it writes.
+    sa.Column("location", sa.Text),
+    sa.Column("claimed_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("ended_at", UtcTime),
+    # What a merge reported; null until it did.
+    sa.Column("outputs", sa.Text),
+    sa.Column("rows_in", sa.BigInteger),
+    sa.Column("rows_deleted", sa.BigInteger),
+    sa.Column("rows_out", sa.BigInteger),
+    sa.Column("way", sa.Text),
+    sa.Column("because", Told),
+    sa.Column("sort_order_id", sa.Integer),
+    # Since when nobody counts on what it wrote; null: somebody does.
+    sa.Column("over_at", UtcTime),
+    sa.Column("cleaned_at", UtcTime),
+    # What could not be removed is tried again then, and why it could not.
+    sa.Column("clean_after", UtcTime),
+    sa.Column("clean_trouble", Told),
+    # A snapshot has a file of it: it stays.
+    sa.Column("kept_reason", Told),
+    sa.Index("uq_arctic_compaction_attempts_live", "task_id", unique=True,
+             sqlite_where=_attempt_live, postgresql_where=_attempt_live),
+    sa.Index("ix_arctic_compaction_attempts_expires", "expires_at",
+             sqlite_where=_attempt_live, postgresql_where=_attempt_live),
+    sa.Index("ix_arctic_compaction_attempts_uncleaned", "over_at",
+             sqlite_where=_uncleaned, postgresql_where=_uncleaned),
+    sa.Index(None, "task_id"),
+    sa.Index(None, "table_name", "state"),
+)  # fmt: skip
+
+
+def attempt_in_state(*states: str) -> sa.ColumnElement[bool]:
+    """That an attempt is in one of the states, written out as the partial indexes have it."""
+    words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
+    column = compaction_attempts.c.state
+    return column.in_(words) if len(words) > 1 else column == words[0]
+
+
+#: In the words of the partial indexes above.
+attempt_is_live = attempt_in_state("live")
+is_uncleaned = (
+    compaction_attempts.c.cleaned_at.is_(None)
+    & compaction_attempts.c.kept_reason.is_(None)
+    & attempt_in_state("failed", "lost", "released", "dropped")
+)
+
+compaction_partitions = sa.Table(
+    "arctic_compaction_partitions",
+    metadata,
+    sa.Column(
+        "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
+    ),
+    # Empty: the table has none.
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("committed_at", UtcTime, nullable=False),
+)
+
+compaction_rests = sa.Table(
+    "arctic_compaction_rests",
+    metadata,
+    sa.Column(
+        "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
+    ),
+    # Of a data file: the next plan may put it together with other files.
+    sa.Column("path", sa.Text, primary_key=True),
+    # How many tasks that had it went into quarantine.
+    sa.Column("rests", sa.Integer, nullable=False),
+    sa.Column("rests_until", UtcTime, nullable=False),
+    sa.Column("reason", Told, nullable=False),
+)
+
+compaction_catalog = sa.Table(
+    "arctic_compaction_catalog",
+    metadata,
+    # Always 1: there is one.
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("since", UtcTime, nullable=False),
+)
+
+compaction_workers = sa.Table(
+    "arctic_compaction_workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    # The names of its queues as JSON; the empty list: all there are.
+    sa.Column("queues", sa.Text, nullable=False),
+    sa.Column("parallelism", sa.Integer, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("seen_at", UtcTime, nullable=False),
+)
+
+compaction_records = sa.Table(
+    "arctic_compaction_records",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("snapshot_id", sa.BigInteger, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    # The ids of the tasks, and how often each way was taken, as JSON.
+    sa.Column("tasks", sa.Text, nullable=False),
+    sa.Column("ways", sa.Text, nullable=False),
+    sa.Column("files_in", sa.Integer, nullable=False),
+    sa.Column("files_out", sa.Integer, nullable=False),
+    sa.Column("delete_files_removed", sa.Integer, nullable=False),
+    sa.Column("bytes_in", sa.BigInteger, nullable=False),
+    sa.Column("bytes_out", sa.BigInteger, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("rows_deleted", sa.BigInteger, nullable=False),
+    sa.Column("merge_seconds", sa.Float, nullable=False),
+    # From the first task's offer to the commit.
+    sa.Column("waited_seconds", sa.Float, nullable=False),
+    # A commit that is recognised again after a crash is not recorded twice.
+    sa.UniqueConstraint("table_name", "snapshot_id"),
+    sa.Index(None, "at"),
+)

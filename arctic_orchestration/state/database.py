@@ -1,0 +1,181 @@
+"""The state database: one handle, one way to begin a transaction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    SchemaOutdated,
+    SchemaTooNew,
+)
+from arctic_orchestration.state import address, dialect
+from arctic_orchestration.state.tables import schema_upgrades
+
+_PACKAGE = "arctic-orchestration"
+
+#: The revision of ``migrations/versions`` that this version of the package works with.
+SCHEMA_REVISION = "0023"
+
+
+class Database:
+    """A connection pool to the state database.
+
+    ``with database.begin() as tx:`` is one transaction: all of the block or nothing of it.
+    """
+
+    def __init__(self, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> None:
+        self.engine = dialect.make_engine(address.parse(url), busy_seconds)
+        self._file: object = None
+
+    @property
+    def shown(self) -> str:
+        """Its URL for people, without what is secret in it."""
+        return address.shown(self.engine.url)
+
+    @classmethod
+    def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
+        """Connects, and sees to it that the schema is the one this package works with.
+
+        SQLite is migrated on the way; Postgres must have been, with ``arctic db upgrade``.
+
+        Args:
+            url: of SQLite or Postgres.
+            busy_seconds: how long a server may take to answer at first, and another writer of
+                SQLite to finish.
+
+        Errors:
+            InvalidInput: not a URL of SQLite or Postgres.
+            SchemaOutdated: Postgres with an older schema; the message has the command.
+            SchemaTooNew: a newer version of the package upgraded it.
+            DatabaseUnavailable: no answer.
+        """
+        database = cls(url, busy_seconds=busy_seconds)
+        try:
+            database._bring_up_to_date()
+        except BaseException:
+            database.close()
+            raise
+        database._file = dialect.file_of(database.engine.url)
+        return database
+
+    def _bring_up_to_date(self) -> None:
+        revision = self.revision()
+        if revision == SCHEMA_REVISION:
+            return
+        self.refuse_newer(revision)
+        if not dialect.migrates_on_first_use(self.engine.url):
+            found = f"revision {revision}" if revision else "no tables"
+            raise SchemaOutdated(
+                f"The state database has {found}, this version needs {SCHEMA_REVISION}. "
+                "Run: arctic db upgrade"
+            )
+        self.upgrade()
+
+    @contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        """A transaction that may write; committed at the end of the block.
+
+        Errors:
+            DatabaseUnavailable: the database did not answer, or the connection was lost.
+        """
+        with _translated(), self.engine.begin() as tx:
+            yield tx
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads, and so waits for no writer."""
+        engine = self.engine.execution_options(arctic_begin="DEFERRED")
+        with _translated(), engine.begin() as tx:
+            yield tx
+
+    def revision(self) -> str | None:
+        """The schema revision that the database has; none: it has no tables of ours."""
+        from arctic_orchestration.state.migrations import VERSION_TABLE
+
+        with self.read() as tx:
+            if not sa.inspect(tx).has_table(VERSION_TABLE):
+                return None
+            return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
+
+    def refuse_newer(self, revision: str | None) -> None:
+        """Refuses a schema that this version of the package does not know.
+
+        Errors:
+            SchemaTooNew: names the version of the package that upgraded it.
+        """
+        if revision is None or revision <= SCHEMA_REVISION:
+            return
+        table = schema_upgrades
+        with self.read() as tx:
+            query = sa.select(table.c.package).where(table.c.revision == revision)
+            package = tx.execute(query).scalar() if sa.inspect(tx).has_table(table.name) else None
+        by = f"{_PACKAGE} {package}" if package else f"a newer version of {_PACKAGE}"
+        raise SchemaTooNew(
+            f"The state database has revision {revision}, written by {by}; this is "
+            f"{_PACKAGE} {version(_PACKAGE)}, which knows revisions up to {SCHEMA_REVISION}. "
+            "Install that version again, or restore a backup from before the upgrade"
+        )
+
+    def upgrade(self) -> None:
+        """Brings the schema to :data:`SCHEMA_REVISION`; safe when several processes do.
+
+        Errors:
+            SchemaTooNew: a newer version of the package upgraded it.
+        """
+        from arctic_orchestration.state.migrations import upgrade
+
+        self.refuse_newer(self.revision())
+        with self.begin() as tx, dialect.migration_lock(tx):
+            upgrade(tx)
+            values = {"revision": SCHEMA_REVISION, "package": version(_PACKAGE)}
+            new = dialect.insert(tx, schema_upgrades).on_conflict_do_nothing()
+            tx.execute(new.values(at=dialect.database_time(tx), **values))
+
+    @staticmethod
+    def is_missing(url: str) -> bool:
+        """Whether the URL is of a SQLite file that is not there."""
+        parsed = address.parse(url)
+        return dialect.is_file(parsed) and dialect.file_of(parsed) is None
+
+    def is_in_place(self) -> bool:
+        """Whether it is still what was opened: a SQLite file may have been removed, or replaced."""
+        return self._file == dialect.file_of(self.engine.url)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.DatabaseError as error:
+        if isinstance(error, sa.exc.ProgrammingError) and error.statement is None:
+            # Nothing was asked yet: the driver does not take the URL's options.
+            raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
+        # Its subclasses are about statements, but for these; itself it says that a file is none.
+        if type(error) not in _ABOUT_THE_SERVER or _is_of_the_statement(error):
+            raise
+        raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+    except sa.exc.TimeoutError as error:
+        raise DatabaseUnavailable(
+            f"No connection to the state database is free: {error}"
+        ) from error
+    except sa.exc.InterfaceError as error:
+        raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+
+
+#: An internal error is what a server says that may not write any more, as after a failover.
+_ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.InternalError)
+
+
+def _is_of_the_statement(error: sa.exc.DatabaseError) -> bool:
+    """Whether the server is well: what it was given is too large for it, or an earlier statement
+    of the transaction had failed."""
+    code = str(getattr(error.orig, "pgcode", None) or "")
+    return code == "25P02" or code.startswith("54")

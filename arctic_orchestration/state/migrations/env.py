@@ -1,0 +1,15 @@
+"""Run by Alembic; the transaction is the caller's."""
+
+from alembic import context
+
+from arctic_orchestration.state.migrations import VERSION_TABLE
+from arctic_orchestration.state.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    include_name=lambda name, kind, _: kind != "table" or str(name).startswith("arctic_"),
+    render_as_batch=True,
+)
+context.run_migrations()

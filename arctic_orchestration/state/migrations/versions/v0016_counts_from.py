@@ -1,0 +1,14 @@
+"""Schedules: the moment from which events count, where their place in the log was not known."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from arctic_orchestration.state.dialect import UtcTime
+
+revision = "0016"
+down_revision = "0015"
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("arctic_schedules", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("counts_from", UtcTime(), nullable=True))

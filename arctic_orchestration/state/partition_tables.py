@@ -1,0 +1,49 @@
+"""The tables of schedules whose jobs belong to partitions of the target.
+
+==============================  ============================================================
+``arctic_schedule_partitions``  the partitions of targets for which schedules have fired
+``arctic_deferred_arrivals``    arrivals that no job has yet, and what each waits for
+==============================  ============================================================
+"""
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state.dialect import UtcTime
+from arctic_orchestration.state.metadata import Id as _Id
+from arctic_orchestration.state.metadata import Serial as _Serial
+from arctic_orchestration.state.metadata import metadata
+
+
+def _of_schedule() -> sa.ForeignKey:
+    return sa.ForeignKey("arctic_schedules.id", ondelete="CASCADE")
+
+
+schedule_partitions = sa.Table(
+    "arctic_schedule_partitions",
+    metadata,
+    sa.Column("schedule_id", _of_schedule(), primary_key=True),
+    # A target partition, or a group of upstream partitions.
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("fired_at", UtcTime, nullable=False),
+    # The job that fired last.
+    sa.Column("job_id", _Id, nullable=False),
+    # The last of the events about no partition that were counted for it.
+    sa.Column("common_number", sa.BigInteger, nullable=False),
+)
+
+deferred_arrivals = sa.Table(
+    "arctic_deferred_arrivals",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True),
+    sa.Column("location_id", sa.ForeignKey("arctic_locations.id"), nullable=False),
+    sa.Column("schedule_id", _of_schedule(), nullable=False),
+    sa.Column("leaf", sa.Integer, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    # What it waits for: "code" (the next tick of the dispatcher maps it), "match" (it maps to no
+    # partition of the target), "checks" (a check of the asset has not passed).
+    sa.Column("waits_for", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.UniqueConstraint("schedule_id", "leaf", "number"),
+    sa.Index(None, "location_id", "waits_for", "id"),
+)

@@ -1,0 +1,68 @@
+"""Events of Dagster's log that could not be stored, set aside so that what follows is read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.state.tables import unreadable_events
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnreadableEvent:
+    """One event that was set aside.
+
+    Attributes:
+        reader: who read it, as ``location flights`` or ``consumer loader``.
+        event_id: its id in Dagster's event log.
+        event: what it is about.
+        found_at: when it was set aside.
+        reason: the error that storing it ended with.
+    """
+
+    reader: str
+    event_id: int
+    event: str
+    found_at: datetime
+    reason: str
+
+
+def set_aside(
+    tx: sa.Connection, cluster: str, reader: str, events: Mapping[int, tuple[str, str]],
+    now: datetime,
+) -> None:  # fmt: skip
+    """Notes events by id, each with what it is about and the reason."""
+    rows = [
+        {
+            "cluster": cluster,
+            "reader": reader,
+            "event_id": event_id,
+            "event": event,
+            "found_at": now,
+            "reason": reason,
+        }
+        for event_id, (event, reason) in events.items()
+    ]
+    if rows:
+        tx.execute(sa.insert(unreadable_events), rows)
+
+
+def listed(tx: sa.Connection, cluster: str, *, limit: int) -> Sequence[UnreadableEvent]:
+    """The newest of a cluster, newest first."""
+    here = unreadable_events.c
+    query = sa.select(here.reader, here.event_id, here.event, here.found_at, here.reason)
+    rows = tx.execute(query.where(here.cluster == cluster).order_by(here.id.desc()).limit(limit))
+    return [UnreadableEvent(**row) for row in rows.mappings()]
+
+
+def count(tx: sa.Connection, cluster: str) -> int:
+    """How many a cluster has."""
+    query = sa.select(sa.func.count()).where(unreadable_events.c.cluster == cluster)
+    return int(tx.execute(query).scalar_one())
+
+
+def prune(tx: sa.Connection, cluster: str, before: datetime) -> None:
+    """Deletes those that were set aside before a moment."""
+    here = unreadable_events.c
+    tx.execute(sa.delete(unreadable_events).where(here.cluster == cluster, here.found_at < before))

@@ -1,0 +1,127 @@
+"""The file of channels: its defaults, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.notifications.channels import read_channels
+from arctic_orchestration.notifications.notifier import reach
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration_tests.schedules.notification.post import HOUR
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value", "expected"),
+    [
+        ("channels: 5", "channels", 5, "a list"),
+        ("[]", "(definition)", "a list", "a mapping"),
+        ("other: 1", "channels", None, "a value: the field is required"),
+        ("channels: ['json://u:secret@h']", "channels[0]", "json://…", "a mapping"),
+        ("channels: [{}]", "channels[0].url", None, "a value: the field is required"),
+        ("channels: [{url: 'nope://secret'}]", "channels[0].url", "nope://…", "apprise knows"),
+        ("channels: [{url: secret}]", "channels[0].url", "?://…", "a URL that apprise knows"),
+        (
+            "channels: [{url: 'json://${NOT_SET_ANYWHERE}'}]",
+            "channels[0].url",
+            "${NOT_SET_ANYWHERE}",
+            "an environment variable that is set",
+        ),
+        (
+            "channels: [{url: 'json://a', events: [job_lost]}]",
+            "channels[0].events",
+            "a list",
+            "a list of job_discarded, job_timed_out, launch_failed, run_failed, "
+            "run_canceled, parents_stale, quarantined, skipped",
+        ),
+        ("channels: [{url: 'json://a', tags: ops}]", "channels[0].tags", "ops", "a mapping"),
+        (
+            "channels: [{url: 'json://a', limit: {count: 0}}]",
+            "channels[0].limit.count",
+            0,
+            "at least 1",
+        ),
+        (
+            "channels: [{url: 'json://a', limit: {per: 60}}]",
+            "channels[0].limit.per",
+            60,
+            "a duration such as",
+        ),
+        (
+            "channels: [{url: 'json://a', limit: {per: 0s}}]",
+            "channels[0].limit.per",
+            "0s",
+            "a duration above zero",
+        ),
+        ("channels: [{url: 'json://a', to: ops}]", "channels[0].to", "ops", "no such field"),
+        (
+            "channels: [{url: 'json://u:secret@h'}, {url: 'json://u:secret@h'}]",
+            "channels[1].url",
+            "json://…",
+            "a channel that is not listed twice",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_by_field_and_shows_no_secret(
+    text: str, field: str, value: object, expected: str, tmp_path: Path
+) -> None:
+    """What stands in a URL is not for logs."""
+    path = tmp_path / "n.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as refusal:
+        read_channels(path, {})
+    assert (refusal.value.field, refusal.value.value) == (field, value)
+    assert expected in refusal.value.expected
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_file_that_is_no_yaml_is_refused_by_line(tmp_path: Path) -> None:
+    """And what stands there is not repeated."""
+    path = tmp_path / "n.yaml"
+    path.write_text("channels:\n- url: [json://u:secret@h\n")
+    with pytest.raises(InvalidInput) as refusal:
+        read_channels(path, {})
+    assert refusal.value.field == "ARCTIC_NOTIFICATIONS"
+    assert "it is no YAML (line 3)" in refusal.value.expected
+    assert "secret" not in str(refusal.value)
+
+
+def test_everything_about_a_channel_but_its_url_has_a_default(tmp_path: Path) -> None:
+    """All events, any schedule, ten messages an hour."""
+    path = tmp_path / "n.yaml"
+    path.write_text("channels: [{url: 'json://${HOST}/x'}]")
+    (channel,) = read_channels(path, {"HOST": "h"})
+    assert channel.address == "json://h/x"
+    assert channel.events == tuple(Notice)
+    assert (channel.tags, channel.limit.count, channel.limit.per) == ({}, 10, HOUR)
+    assert type(reach(channel)).__name__ == "AppriseSender"
+
+
+def _aliases(form: str) -> str:
+    """Forty levels, each with its predecessor ten times: 10^40 values."""
+    lines = ["a0: &a0 {k: [v]}"]
+    for level in range(1, 41):
+        below = ", ".join([f"*a{level - 1}"] * 10)
+        lines.append(f"a{level}: &a{level} {form.format(below)}")
+    return "\n".join([*lines, "channels: *a40"])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "text",
+    [
+        _aliases("[{}]"),
+        _aliases("{{<<: [{}]}}"),
+        "channels: &a [*a]",
+        "channels: &a {<<: *a}",
+        "channels:\n" + "\n".join(" " * level + "a:" for level in range(1, 3000)),
+    ],
+    ids=["lists", "merges", "a list in itself", "a merge of itself", "deep"],
+)
+def test_a_file_that_aliases_make_too_large_is_refused(tmp_path: Path, text: str) -> None:
+    """In a moment: it is also read by a thread of the code server, which nobody could end."""
+    path = tmp_path / "n.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="at most 2,000,000 values, 100 levels deep") as refusal:
+        read_channels(path, {})
+    assert refusal.value.field == "ARCTIC_NOTIFICATIONS"

@@ -1,0 +1,233 @@
+"""Who is told what is in the outbox, how often, and what a failing channel does."""
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.messages import Message
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.schedules.notification.post import Post, Postbox, news
+from arctic_orchestration_tests.schedules.simulated import at
+
+
+def test_each_channel_is_told_what_it_asked_for(post: Post, write: Callable[..., None]) -> None:
+    """By the kind of the event, and by the tags of the schedule, all of which must match."""
+    post.channels(
+        {"url": "json://everything"},
+        {"url": "json://timeouts", "events": ["job_timed_out", "skipped"]},
+        {"url": "json://ops", "tags": {"team": "ops", "level": "high"}},
+    )
+    write(
+        news(1, Notice.JOB_TIMED_OUT),
+        news(2, Notice.RUN_FAILED, tags={"team": "ops", "level": "high", "more": "x"}),
+        news(3, Notice.QUARANTINED, tags={"team": "ops"}),
+    )
+    assert post.send(1) == 3
+    assert post.boxes["everything"].told == ["s1", "s2", "s3"]
+    assert post.boxes["timeouts"].told == ["s1"]
+    assert post.boxes["ops"].told == ["s2"]
+    assert post.send(1_000) == 0
+    assert post.boxes["everything"].told == ["s1", "s2", "s3"]
+
+
+def test_what_nobody_wants_to_know_is_done_with(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """It does not wait for a channel that might come."""
+    post.channels({"url": "json://timeouts", "events": ["job_timed_out"]})
+    write(news(1, Notice.SKIPPED))
+    assert post.send(1) == 1
+    assert rows() == [(0, None, None)]
+
+
+def test_a_failing_channel_is_asked_again_and_the_others_are_not(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """After 1 minute, 5, 30, 2 hours; the good channel is told once."""
+    post.channels({"url": "json://good"}, {"url": "json://bad"})
+    write(news())
+    post.boxes["bad"] = Postbox()
+    post.boxes["bad"].refusal = "no such host"
+    moment = 0
+    for attempt, wait in enumerate((60, 300, 1_800, 7_200), start=1):
+        assert post.send(moment) == 0
+        ((attempts, send_at, problem),) = rows()
+        assert (attempts, send_at) == (attempt, at(moment + wait))
+        assert problem.endswith(": no such host")
+        assert post.send(moment + wait - 1) == 0, "too early"
+        moment += wait
+    assert post.send(moment) == 0
+    ((attempts, send_at, problem),) = rows()
+    assert (attempts, send_at) == (5, None), "given up"
+    assert post.boxes["good"].told == ["s1"]
+
+
+def test_a_channel_that_recovers_is_told_what_it_missed(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """And the problem it had is forgotten."""
+    post.channels({"url": "json://a"})
+    post.boxes["a"] = Postbox()
+    post.boxes["a"].refusal = "down"
+    write(news())
+    post.send(0)
+    post.boxes["a"].refusal = None
+    assert post.send(60) == 1
+    assert post.boxes["a"].told == ["s1"]
+    assert rows() == [(1, None, None)]
+
+
+def test_a_channel_that_hangs_holds_up_nobody_else(
+    database: Database,
+    tmp_path: Path,
+    write: Callable[..., None],
+    rows: Callable[[], list[Any]],
+) -> None:
+    """The others are told; it is left alone until it answers, and then told again."""
+    post = Post(database, tmp_path, patience=timedelta(milliseconds=50))
+    post.channels({"url": "json://hangs"}, {"url": "json://good"})
+    hangs = post.boxes["hangs"] = Postbox()
+    hangs.answer.clear()
+    write(news(1))
+    assert post.send(0) == 0
+    assert post.boxes["good"].told == ["s1"]
+    ((attempts, send_at, problem),) = rows()
+    assert (attempts, send_at) == (1, at(60))
+    assert problem.endswith("no answer within 50ms")
+    write(news(2), second=1)
+    assert post.send(1) == 0
+    assert post.boxes["good"].told == ["s1", "s2"]
+    assert rows()[1][2].endswith("it has not answered to an earlier message yet")
+    hangs.answer.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("arctic-notices-json"):
+            thread.join(30)
+    assert post.send(61) == 2
+    assert hangs.told == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
+
+
+def test_a_flood_is_told_in_as_many_messages_as_the_limit_allows(
+    post: Post, write: Callable[..., None]
+) -> None:
+    """Forty-seven notices and ten messages: the tenth counts the other thirty-seven."""
+    post.channels({"url": "json://a"})
+    write(*(news(n, Notice.RUN_FAILED if n <= 30 else Notice.SKIPPED) for n in range(1, 48)))
+    assert post.send(0) == 47
+    messages = post.boxes["a"].messages
+    assert post.boxes["a"].told == [f"s{n}" for n in range(1, 11)]
+    # Of 30 failures ten are told, and of 17 that were skipped none.
+    line = "and 37 more were held back (run_failed 20, skipped 17)"
+    assert messages[9].body("default/here").endswith(line)
+    assert "held back" not in messages[8].body("default/here")
+
+
+def test_what_comes_past_the_limit_waits_until_there_is_room(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """No attempt is counted, and all of it is told in the first message that may be sent."""
+    post.channels({"url": "json://a", "limit": {"count": 2, "per": "1h"}})
+    write(news(1))
+    post.send(0)
+    write(news(2), second=600)
+    post.send(600)
+    write(news(3), news(4), news(5), second=700)
+    assert post.send(700) == 0
+    assert rows()[2:] == [(0, at(3_600), None)] * 3
+    assert post.send(3_599) == 0
+    assert post.send(3_600) == 3
+    assert post.boxes["a"].told == ["s1", "s2", "s3"]
+    assert "and 2 more were held back" in post.boxes["a"].messages[-1].body("x")
+
+
+def test_news_of_more_than_a_day_ago_is_not_told(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """A channel that is configured today does not begin with last week."""
+    post.channels({"url": "json://a"})
+    write(news(1))
+    write(news(2), second=1)
+    assert post.send(86_401) == 1
+    assert post.boxes["a"].told == ["s2"]
+    assert rows()[0] == (0, None, "not sent within 1 day")
+
+
+def test_a_message_says_what_happened_where_and_why() -> None:
+    """With the job, the moment and the tags."""
+    stored = outbox.StoredNotice(
+        id=1,
+        at=datetime(2026, 3, 1, 4, 5, 6, tzinfo=UTC),
+        event=Notice.JOB_TIMED_OUT,
+        schedule="orders",
+        reason="timed out: 1 of 1 slots is taken",
+        job_id="01J",
+        tags={"team": "ops", "a": "b"},
+        attempts=0,
+        sent_to={},
+    )
+    message = Message(told=stored)
+    assert message.title() == "orders: job timed out"
+    assert message.body("north/lake") == (
+        "timed out: 1 of 1 slots is taken\n"
+        "\n"
+        "at 2026-03-01 04:05:06 UTC in north/lake\n"
+        "job 01J\n"
+        "tags a=b, team=ops"
+    )
+    assert not message.is_failure
+
+
+def test_a_broken_file_stops_nothing_and_is_read_again_when_it_changes(
+    post: Post, write: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Notices wait meanwhile."""
+    write(news())
+    with caplog.at_level(logging.WARNING):
+        assert post.send(1) == 0
+        assert post.send(1) == 0
+    assert len(caplog.records) == 1, "once a file, not once a round"
+    assert post.notifier.problem is not None
+    assert "No such file" in post.notifier.problem
+    post.path.write_text("channels: 5")
+    assert post.send(2) == 0
+    assert "channels: got 5, expected a list" in post.notifier.problem
+    post.channels({"url": "json://a"})
+    assert post.send(3) == 1
+    assert post.notifier.problem is None
+
+
+def test_a_channel_that_stays_keeps_its_limit_when_the_file_changes(
+    post: Post, write: Callable[..., None]
+) -> None:
+    """An edit elsewhere in the file is no new allowance."""
+    narrow = {"url": "json://a", "limit": {"count": 1, "per": "1h"}}
+    post.channels(narrow)
+    write(news(1))
+    post.send(0)
+    post.channels(narrow, {"url": "json://b"})
+    write(news(2), second=1)
+    post.send(1)
+    assert (post.boxes["a"].told, post.boxes["b"].told) == (["s1"], ["s2"])
+
+
+def test_a_limit_outlives_the_process(
+    post: Post, write: Callable[..., None], database: Database, tmp_path: Path
+) -> None:
+    """Dagster may start code servers anew each minute; that is no new allowance."""
+    post.channels({"url": "json://a", "limit": {"count": 2, "per": "1h"}})
+    write(news(1))
+    post.send(0)
+    write(news(2), news(3), news(4), second=600)
+    post.send(600)
+    assert post.boxes["a"].told == ["s1", "s2"]
+    write(news(5), second=700)
+    next_process = Post(database, tmp_path, patience=timedelta(seconds=30))
+    assert next_process.send(700) == 0
+    assert next_process.send(3_600) == 1, "the first message was an hour ago"
+    assert next_process.boxes["a"].told == ["s5"]

@@ -1,0 +1,146 @@
+"""The outbox: what is written with its cause, claimed, told and forgotten."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from arctic_orchestration import Schedule, on
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.schedules.notification.post import DAY, Post, news
+from arctic_orchestration_tests.schedules.simulated import World, at
+
+
+def test_a_notice_is_there_with_its_cause_or_not_at_all(
+    database: Database, location_id: int, rows: Callable[[], list[Any]]
+) -> None:
+    """It is written in the transaction of its cause, and goes when that is rolled back."""
+
+    class Crash(Exception): ...
+
+    with pytest.raises(Crash), database.begin() as tx:
+        outbox.write(tx, location_id, [news()], at(0))
+        raise Crash
+    assert rows() == []
+
+
+def test_moves_become_news_with_the_name_and_tags_of_their_schedule(
+    database: Database, world: Callable[..., World]
+) -> None:
+    """Channels choose by the tags of the schedule, which a job does not have."""
+    made = world(
+        [
+            Schedule(
+                name="orders",
+                target={"job": "work"},
+                trigger=on.partitions("raw/a", count=2),
+                timeout="1m",
+                tags={"team": "ops"},
+                enabled=True,
+            )
+        ]
+    )
+    made.feed.arrive("raw/a", "1")
+    made.engine.tick(at(1))
+    moves = made.engine.tick(at(62)).moves
+    with database.read() as tx:
+        (one,) = outbox.of_moves(tx, [(moves[-1], Notice.JOB_TIMED_OUT)])
+    assert (one.event, one.schedule, one.tags) == ("job_timed_out", "orders", {"team": "ops"})
+    assert (one.job_id, one.reason) == (moves[-1].job.id, moves[-1].reason)
+
+
+def test_a_run_that_fails_is_told_to_those_who_asked(
+    world: Callable[..., World], post: Post
+) -> None:
+    """From the event log to the message, and nothing of the run that succeeded."""
+    common: dict[str, Any] = {"trigger": on.partitions("raw/a"), "enabled": True}
+    made = world(
+        [
+            Schedule(name="good", target={"job": "good"}, tags={"team": "ops"}, **common),
+            Schedule(name="bad", target={"job": "bad"}, tags={"team": "ops"}, **common),
+        ]
+    )
+    post.channels({"url": "json://ops", "events": ["run_failed"], "tags": {"team": "ops"}})
+    made.feed.arrive("raw/a", "1")
+    runs = made.tick(1)
+    jobs = {made.dagster.runs[run].job: run for run in runs}
+    made.dagster.end(jobs["good"], RunStatus.SUCCESS)
+    made.dagster.end(jobs["bad"], RunStatus.FAILURE)
+    made.tick(2)
+    assert post.send(2) == 1
+    (message,) = post.boxes["ops"].messages
+    assert message.title() == "bad: run failed"
+    assert jobs["bad"] in message.body("x")
+
+
+def test_a_claimed_notice_is_nobody_elses_until_its_lease_ends(
+    database: Database, location_id: int, write: Callable[..., None]
+) -> None:
+    """Two dispatchers do not send it twice; when the first one died, the second one does."""
+    write(news(1), news(2))
+    with database.begin() as tx:
+        first = outbox.claim(tx, location_id, at(1), 1)
+    with database.begin() as tx:
+        second = outbox.claim(tx, location_id, at(1), 10)
+    assert [n.schedule for n in first] == ["s1"]
+    assert [n.schedule for n in second] == ["s2"]
+    with database.read() as tx:
+        assert not outbox.due(tx, location_id, at(300))
+        assert outbox.due(tx, location_id, at(301))
+    with database.begin() as tx:
+        assert len(outbox.claim(tx, location_id, at(301), 10)) == 2
+
+
+def test_claims_at_the_same_time_share_no_notice(
+    database: Database, location_id: int, write: Callable[..., None]
+) -> None:
+    """Four claim two hundred notices in tens; each notice is one's, and none is left."""
+    write(*(news(number) for number in range(200)))
+    taken: list[list[int]] = [[] for _ in range(4)]
+    begin = threading.Barrier(4)
+
+    def take(mine: list[int]) -> None:
+        begin.wait()
+        while True:
+            with database.begin() as tx:
+                claimed = outbox.claim(tx, location_id, at(1), 10)
+            if not claimed:
+                return
+            mine += [notice.id for notice in claimed]
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    all_taken = [id for mine in taken for id in mine]
+    assert (len(all_taken), len(set(all_taken))) == (200, 200)
+
+
+def test_other_locations_notices_are_theirs(
+    database: Database, location_id: int, write: Callable[..., None]
+) -> None:
+    """Each location's process tells of its own jobs."""
+    write(news())
+    with database.begin() as tx:
+        other = locations.locked(tx, "default", "there").id
+        assert outbox.claim(tx, other, at(1), 10) == []
+
+
+def test_old_notices_are_deleted_whether_they_were_sent_or_not(
+    database: Database, location_id: int, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """They are kept for thirty days."""
+    write(news(1))
+    write(news(2), second=60)
+    month = at(0) + 30 * DAY
+    with database.begin() as tx:
+        assert outbox.prune(tx, location_id, month) == 0
+        assert outbox.prune(tx, location_id, month + timedelta(seconds=1)) == 1
+    assert len(rows()) == 1

@@ -1,0 +1,186 @@
+"""What the checker does with jobs, and what a schedule's failure or suspension leaves alone."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.constraints import Delay, only
+from arctic_orchestration.schedules.constraints.base import Facts, Verdict
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import Origin, StoredSchedule
+from arctic_orchestration.schedules.suspension import resume, suspend
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.tables import jobs, schedules
+from arctic_orchestration_tests.schedules.simulated import World, at
+
+MakeWorld = Callable[[Sequence[Schedule]], World]
+
+
+def schedule(name: str = "s", **fields: Any) -> Schedule:
+    form = {"target": name, "trigger": on.partitions("raw/a"), "enabled": True, **fields}
+    return Schedule(name=name, **form)
+
+
+def job_of(world: World, name: str) -> dict[str, Any]:
+    """The newest job of a schedule."""
+    query = (
+        sa.select(jobs)
+        .join(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(schedules.c.name == name)
+        .order_by(jobs.c.id.desc())
+        .limit(1)
+    )
+    with world.database.read() as tx:
+        return dict(tx.execute(query).mappings().one())
+
+
+def stored(world: World, tx: sa.Connection, name: str) -> tuple[locations.Location, StoredSchedule]:
+    """The location, locked, and one of its schedules."""
+    here = locations.locked(tx, "default", "here")
+    (found,) = [s for s in world.engine.store.in_location(tx, here.id) if s.name == name]
+    return here, found
+
+
+def test_otherwise_cancel_discards_the_job_with_the_reason(world: MakeWorld) -> None:
+    """What arrives while a run is active makes no second one, now or later."""
+    here = world([schedule(constraints=[only.concurrency(1, otherwise="cancel")])])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    here.feed.arrive("raw/a", "2")
+    assert here.tick(2) == []
+    job = job_of(here, "s")
+    assert (job["state"], job["reason"]) == ("discarded", "1 of 1 runs of this target are active")
+    here.dagster.end("run-1")
+    assert here.tick(3) == []
+    here.feed.arrive("raw/a", "3")
+    assert here.tick(4) == ["run-2"]
+
+
+def test_a_job_keeps_the_verdict_of_each_constraint(world: MakeWorld) -> None:
+    """The one that holds and the one that admits, with their reasons and the moment to look."""
+    here = world([schedule(constraints=[only.concurrency(2), only.delay("1h")])])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    assert json.loads(job_of(here, "s")["verdicts"]) == [
+        {
+            "constraint": "concurrency",
+            "decision": "admit",
+            "reason": "0 of 2 runs of this target are active",
+            "look_again_at": None,
+        },
+        {
+            "constraint": "delay",
+            "decision": "hold",
+            "reason": "1h after the trigger, at 2026-01-01 01:00:01Z",
+            "look_again_at": "2026-01-01T01:00:01+00:00",
+        },
+    ]
+
+
+def test_the_most_urgent_job_takes_the_last_slot(world: MakeWorld) -> None:
+    """By priority, then by age, whatever their names."""
+    group = only.concurrency(1, group="g")
+    here = world(
+        [
+            schedule("a", constraints=[group], priority=-1),
+            schedule("b", constraints=[group], trigger=on.partitions("raw/b")),
+            schedule("c", constraints=[group], priority=5),
+            schedule("d", constraints=[group]),
+        ]
+    )
+    here.feed.arrive("raw/b", "1")
+    here.dagster.start("x", "manual")
+    here.tick(1)
+    here.feed.arrive("raw/a", "1")
+    here.tick(2)
+    for number in range(1, 4):
+        here.dagster.end(f"run-{number}")
+        here.tick(2 + number)
+    order = [request.tags["arctic/schedule"] for request in here.dagster.requests]
+    assert order == ["b", "c", "d", "a"]
+
+
+def test_a_rule_that_breaks_holds_its_own_job_alone(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job waits and says why, and goes on once the rule works again."""
+    decide = Delay.decide
+
+    def broken(self: Delay, facts: Facts, now: datetime) -> Verdict:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(Delay, "decide", broken)
+    here = world([schedule("bad", constraints=[only.delay("1s")]), schedule("good")])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    assert here.dagster.requests[0].tags["arctic/schedule"] == "good"
+    reason = job_of(here, "bad")["reason"]
+    assert reason == "delay could not be decided: ZeroDivisionError('on purpose')"
+    monkeypatch.setattr(Delay, "decide", decide)
+    assert here.tick(30) == []
+    assert here.tick(61) == ["run-2"]
+
+
+def test_a_suspended_schedule_ignores_what_arrives(world: MakeWorld) -> None:
+    """Its waiting job is discarded, an admitted one runs; resumed, it begins anew."""
+    here = world([schedule("s", trigger=on.partitions("raw/a", count=2)), schedule("other")])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    with here.database.begin() as tx:
+        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(2))
+    assert (job_of(here, "s")["state"], job_of(here, "s")["reason"]) == (
+        "discarded",
+        "the schedule was suspended",
+    )
+    here.feed.arrive("raw/a", "2")
+    assert here.tick(3) == ["run-2"], "the other schedule goes on"
+    with here.database.begin() as tx:
+        place, found = stored(here, tx, "s")
+        resume(tx, here.engine.store, place, found, at(4))
+    here.feed.arrive("raw/a", "3")
+    here.tick(5)
+    assert job_of(here, "s")["state"] == "waiting_trigger"
+    here.feed.arrive("raw/a", "4")
+    here.tick(6)
+    assert job_of(here, "s")["state"] == "launching"
+
+
+def test_ticks_of_a_suspended_schedule_are_not_made_up(world: MakeWorld) -> None:
+    """Suspended from 00:01 to 00:16, a five-minute cron goes on at 00:20, also with catch-up."""
+    here = world([schedule(trigger=on.cron("*/5 * * * *", catch_up="all"))])
+    with here.database.begin() as tx:
+        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(60))
+    assert here.tick(900) == []
+    with here.database.begin() as tx:
+        place, found = stored(here, tx, "s")
+        resume(tx, here.engine.store, place, found, at(960))
+    assert here.tick(1199) == []
+    assert here.tick(1200) == ["run-1"]
+
+
+def test_a_deployment_leaves_alone_what_was_made_by_hand(world: MakeWorld) -> None:
+    """A schedule of another origin stays when the code declares others or none."""
+    here = world([schedule("of_code")])
+    by_hand = schedule("by_hand", target="rollup")
+    with here.database.begin() as tx:
+        place = locations.locked(tx, "default", "here")
+        here.engine.store.add(tx, place, [by_hand], Origin.API, at(1))
+    here.schedules = []
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(2) == ["run-1"]
+    with here.database.read() as tx:
+        assert tx.execute(sa.select(schedules.c.name)).scalars().all() == ["by_hand"]
+
+
+def test_a_tick_of_requests_has_an_end(world: MakeWorld) -> None:
+    """Dagster stores all requests of a tick in one row: a hundred now, the rest the next time."""
+    here = world([schedule(partitions="each")])
+    for key in range(250):
+        here.feed.arrive("raw/a", str(key))
+    assert [len(here.tick(second)) for second in (1, 2, 3, 4)] == [100, 100, 50, 0]

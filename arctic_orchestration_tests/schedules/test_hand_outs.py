@@ -1,0 +1,129 @@
+"""A launch request belongs to one tick of Dagster's sensor at a time."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.event_log.ticks import FailedTick
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
+
+_LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class SimulatedTicks:
+    """Ticks of Dagster: which one is evaluated, and which have ended."""
+
+    current: str | None = None
+    over: set[str] = field(default_factory=set)
+
+    failures: dict[str, FailedTick] = field(default_factory=dict)
+
+    def ended(self, ticks: Collection[str]) -> Collection[str]:
+        return [tick for tick in ticks if tick in self.over]
+
+    def failed(self, ticks: Collection[str]) -> dict[str, FailedTick]:
+        return {tick: self.failures[tick] for tick in ticks if tick in self.failures}
+
+
+def with_ticks(world: MakeWorld, *, arrivals: int = 1) -> tuple[World, SimulatedTicks]:
+    """A world whose ticks have ids, and partitions that each ask for a run."""
+    here = world([schedule(coalesce=False)])
+    ticks = SimulatedTicks()
+    here.engine.ticks = ticks
+    for number in range(arrivals):
+        here.feed.arrive("raw/a", str(number))
+    return here, ticks
+
+
+def expire(here: World) -> None:
+    """Nothing was heard of any request for as long as its lease lasts."""
+    with here.database.begin() as tx:
+        tx.execute(sa.update(jobs).values(request_expires_at=_LONG_AGO))
+
+
+def test_a_request_is_handed_to_one_of_two_daemons(world: MakeWorld) -> None:
+    """The tick of the second daemon is given nothing while that of the first is open."""
+    here, ticks = with_ticks(world)
+    ticks.current = "1"
+    (first,) = here.engine.tick(at(1)).requests
+    assert job_rows(here)[0]["reason"] == "its run was requested in tick 1 and is not seen yet"
+    ticks.current = "2"
+    assert here.engine.tick(at(2)).requests == []
+    here.dagster.submit([first])
+    here.tick(3)
+    assert states(here) == ["launched"]
+
+
+def test_a_request_whose_tick_ended_without_its_run_is_handed_out_again(world: MakeWorld) -> None:
+    """Under the same run key, and to the next tick only."""
+    here, ticks = with_ticks(world)
+    ticks.current = "1"
+    (first,) = here.engine.tick(at(1)).requests
+    ticks.current, ticks.over = "2", {"1"}
+    (again,) = here.engine.tick(at(2)).requests
+    assert again.run_key == first.run_key
+    ticks.current = "3"
+    assert here.engine.tick(at(3)).requests == []
+
+
+def test_a_run_that_is_created_just_before_its_tick_ends_is_not_requested_again(
+    world: MakeWorld,
+) -> None:
+    """The record of the tick is read before runs are looked up."""
+    here, ticks = with_ticks(world)
+    ticks.current = "1"
+    lost = here.engine.tick(at(1)).requests
+
+    class EndsMeanwhile(SimulatedTicks):
+        def ended(self, ticks: Collection[str]) -> Collection[str]:
+            here.dagster.submit(lost)
+            return ticks
+
+    here.engine.ticks = EndsMeanwhile(current="2")
+    assert here.engine.tick(at(2)).requests == []
+    assert states(here) == ["launched"]
+
+
+def test_a_tick_that_launches_nothing_loses_its_requests(world: MakeWorld) -> None:
+    """Its record stays open when its daemon was killed beside another one."""
+    here, ticks = with_ticks(world)
+    ticks.current = "1"
+    (first,) = here.engine.tick(at(1)).requests
+    expire(here)
+    ticks.current = "2"
+    (again,) = here.engine.tick(at(2)).requests
+    assert again.run_key == first.run_key
+
+
+def test_a_tick_that_launches_runs_keeps_its_other_requests(world: MakeWorld) -> None:
+    """A daemon needs long for many runs: each one that is seen begins the lease anew."""
+    here, ticks = with_ticks(world, arrivals=2)
+    ticks.current = "1"
+    first, second = here.engine.tick(at(1)).requests
+    expire(here)
+    here.dagster.submit([first])
+    ticks.current = "2"
+    assert here.engine.tick(at(2)).requests == []
+    assert sorted(states(here)) == ["launched", "launching"]
+    expire(here)
+    assert [request.run_key for request in here.engine.tick(at(3)).requests] == [second.run_key]
+
+
+def test_a_second_attempt_waits_for_the_tick_of_the_first(world: MakeWorld) -> None:
+    """The daemon that works on the tick may still enqueue the run that was given up."""
+    here, ticks = with_ticks(world)
+    ticks.current = "1"
+    (run,) = here.dagster.submit(here.engine.tick(at(1)).requests)
+    here.dagster.end(run, RunStatus.FAILURE, started=False)
+    ticks.current = "2"
+    assert here.engine.tick(at(2)).requests == []
+    assert states(here) == ["launching"]
+    ticks.current, ticks.over = "3", {"1"}
+    (again,) = here.engine.tick(at(3)).requests
+    assert again.run_key.endswith("-2")

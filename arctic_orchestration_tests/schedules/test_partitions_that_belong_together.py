@@ -1,0 +1,421 @@
+"""Counting partitions that belong together, and arrivals that wait or match nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration import on, only
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.declared_assets import DeclaredAsset
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.simulator import DeclaredAssets, read_declared
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.schedules.lake_of_partitions import (
+    ASSETS,
+    DAILY,
+    DAY,
+    HOUR,
+    Declared,
+    MakeWorld,
+    daily,
+    end_runs,
+    lake,
+    runs,
+    waiting,
+)
+from arctic_orchestration_tests.schedules.simulated import World, at
+
+__all__ = ["lake"]
+
+
+def test_complete_counts_what_arrived_before_the_schedule(lake: MakeWorld) -> None:
+    """All are there, whenever that was, and something is new."""
+    here = lake(
+        daily("first", trigger=on.partitions("raw/orders", count=9, distinct=False)),
+        daily("whole", trigger=on.partitions("raw/orders", complete=True), enabled=False),
+    )
+    for region in ("emea", "amer"):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}")
+    here.tick(DAY + 1)
+    here.engine.declared = [
+        daily("whole", trigger=on.partitions("raw/orders", complete=True)),
+    ]
+    here.schedules = here.engine.declared
+    here.engine = here.new_engine()
+    here.tick(DAY + 2)
+    with here.database.begin() as tx:
+        tx.execute(sa.text("update arctic_schedules set status = 'enabled'"))
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/orders", "2026-01-01|emea")
+    here.tick(DAY + 3)
+    assert waiting(here) == {
+        "2026-01-01": "2 of 3 partitions of raw/orders have arrived, missing 2026-01-01|apac"
+    }
+    here.feed.arrive("raw/orders", "2026-01-01|apac")
+    here.tick(DAY + 4)
+    assert runs(here) == ["2026-01-01"]
+    end_runs(here, DAY + 5)
+    here.feed.arrive("raw/orders", "2026-01-01|amer")
+    here.tick(DAY + 6)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
+
+
+def test_keys_are_grouped_by_a_dimension_for_a_target_without_partitions(
+    lake: MakeWorld,
+) -> None:
+    """Three regions of a date make one unpartitioned run."""
+    report = Schedule(
+        name="report",
+        target={"assets": ["report"]},
+        trigger=on.partitions("raw/orders", count="all", per="date"),
+        enabled=True,
+    )
+    here = lake(report)
+    for key in ("2026-01-01|emea", "2026-01-02|emea", "2026-01-01|amer", "2026-01-01|apac"):
+        here.feed.arrive("raw/orders", key)
+    here.tick(3 * DAY)
+    assert runs(here) == ["None"]
+    assert list(waiting(here)) == ["2026-01-02"]
+
+
+def test_arrivals_of_an_unpartitioned_asset_are_counted(lake: MakeWorld) -> None:
+    """Four commits to a table can be waited for."""
+    report = Schedule(
+        name="report",
+        target={"assets": ["report"]},
+        trigger=on.partitions("config", count=4),
+        enabled=True,
+    )
+    here = lake(report)
+    for _ in range(3):
+        here.feed.arrive("config")
+    here.tick(1)
+    assert runs(here) == []
+    here.feed.arrive("config")
+    here.tick(2)
+    assert runs(here) == ["None"]
+
+
+def test_a_range_is_one_run_of_adjacent_partitions(lake: MakeWorld) -> None:
+    """Each partition is whole by itself; those that are launched together share a run."""
+    trigger = on.partitions("raw/payments")
+    here = lake(daily(trigger=trigger, partitions="range", constraints=[only.concurrency(5)]))
+    for day in (1, 2, 3, 5, 6, 9):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(20 * DAY)
+    assert runs(here) == ["2026-01-01..2026-01-03", "2026-01-05..2026-01-06", "2026-01-09"]
+
+
+def test_what_maps_to_nothing_is_kept_and_spends_nothing(lake: MakeWorld) -> None:
+    """Neither a key that the asset has not nor its neighbours fail."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count="all")))
+    for key in ("2026-01-01|emea", "2026-01-01|mars", "2026-01-01|amer", "2026-01-01|apac"):
+        here.feed.arrive("raw/orders", key)
+    here.tick(2 * DAY)
+    assert runs(here) == ["2026-01-01"]
+    with here.database.read() as tx:
+        kept = tx.execute(
+            sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.reason)
+        ).all()
+    assert [tuple(row) for row in kept] == [
+        ("match", "2026-01-01|mars is no partition of raw/orders")
+    ]
+
+
+def test_a_partition_that_is_added_later_matches_after_a_deployment(lake: MakeWorld) -> None:
+    """What was kept is looked at again by a process that starts."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count="all")))
+    here.feed.arrive("raw/orders", "2026-01-01|mars")
+    here.tick(2 * DAY)
+    regions = {"multi": {"date": DAILY, "region": {"static": ["mars"]}}}
+    here.targets = Declared(
+        read_declared({"assets": {**ASSETS, "raw/orders": {"partitions": regions}}})
+    )
+    here.engine = here.new_engine()
+    here.tick(2 * DAY + 1)
+    here.tick(2 * DAY + 2)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_one_waiting_job_for_each_partition_under_a_limit(lake: MakeWorld) -> None:
+    """Arrivals join the job of their partition; a launched one takes no more."""
+    trigger = on.partitions("raw/payments")
+    here = lake(daily(trigger=trigger, constraints=[only.concurrency(1)]))
+    for day in (1, 2):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(5 * DAY)
+    for day in (1, 2):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(5 * DAY + 1)
+    assert sorted(waiting(here)) == ["2026-01-01", "2026-01-02"]
+    for second in range(2, 6):
+        end_runs(here, 5 * DAY + second)
+    assert sorted(runs(here)) == ["2026-01-01", "2026-01-01", "2026-01-02"]
+
+
+def test_without_coalescing_each_firing_is_a_job(lake: MakeWorld) -> None:
+    """A run for each arrival of a partition."""
+    here = lake(daily(trigger=on.partitions("raw/payments"), coalesce=False))
+    for day in (1, 2, 1):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(5 * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-01"]
+
+
+def arrive(here: World, partition: str, *, checks: Sequence[str] = (), **fields: Any) -> int:
+    """A run materializes a day of the payments; returns the id of the event."""
+    number = len(here.feed.events) + 1
+    here.feed.planned[number] = frozenset(checks)
+    here.feed.events.append(
+        Event(
+            kind=EventKind.PARTITION,
+            subject="raw/payments",
+            at=at(5 * DAY),
+            storage_id=number,
+            partition=partition,
+            **{"run_id": f"r{number}", **fields},
+        )
+    )
+    return number
+
+
+def evaluate(here: World, of: int, name: str, *, passed: bool) -> None:
+    """A blocking check of an arrival ends."""
+    here.feed.events.append(
+        Event(
+            kind=EventKind.CHECK,
+            subject="raw/payments",
+            at=at(5 * DAY),
+            storage_id=len(here.feed.events) + 1,
+            check=name,
+            passed=passed,
+            severity="error",
+            blocking=True,
+            target_id=of,
+        )
+    )
+
+
+def test_an_arrival_counts_when_its_blocking_check_has_passed(lake: MakeWorld) -> None:
+    """Not before it ended, not after it failed, and after it passes later."""
+    here = lake(daily(trigger=on.partitions("raw/payments")))
+    good = arrive(here, "2026-01-01", checks=["no_nulls"])
+    bad = arrive(here, "2026-01-02", checks=["no_nulls"])
+    arrive(here, "2026-01-03")
+    here.tick(6 * DAY)
+    assert runs(here) == ["2026-01-03"]
+    evaluate(here, good, "no_nulls", passed=True)
+    evaluate(here, bad, "no_nulls", passed=False)
+    here.tick(6 * DAY + 1)
+    assert runs(here) == ["2026-01-03", "2026-01-01"]
+    with here.database.read() as tx:
+        kept = tx.execute(sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.reason))
+        assert [tuple(row) for row in kept] == [("checks", "check no_nulls has failed")]
+    evaluate(here, bad, "no_nulls", passed=True)
+    here.tick(6 * DAY + 2)
+    assert runs(here) == ["2026-01-03", "2026-01-01", "2026-01-02"]
+
+
+def test_a_trigger_may_wait_for_more_checks(lake: MakeWorld) -> None:
+    """Also of arrivals that no run was to check."""
+    here = lake(daily(trigger=on.partitions("raw/payments", checks="fresh_enough")))
+    number = arrive(here, "2026-01-01", run_id=None)
+    here.tick(6 * DAY)
+    assert runs(here) == []
+    evaluate(here, number, "fresh_enough", passed=True)
+    here.tick(6 * DAY + 1)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_what_a_backfill_made_can_be_left_out(lake: MakeWorld) -> None:
+    """``backfill: ignore`` takes the other arrivals only."""
+    here = lake(
+        daily("both", trigger=on.partitions("raw/payments")),
+        daily("news", trigger=on.partitions("raw/payments", backfill="ignore")),
+    )
+    here.feed.backfills["r1"] = "history"
+    arrive(here, "2026-01-01", run_id="r1")
+    arrive(here, "2026-01-02", run_id="r2")
+    here.tick(6 * DAY)
+    by_schedule = {(r.tags["arctic/schedule"], r.partition_start) for r in here.dagster.requests}
+    assert by_schedule == {("both", "2026-01-01"), ("both", "2026-01-02"), ("news", "2026-01-02")}
+
+
+def test_an_arrival_with_the_same_data_version_is_none(lake: MakeWorld) -> None:
+    """``changed`` compares it with the arrival before, of the same partition."""
+    here = lake(daily(trigger=on.partitions("raw/payments", changed=True)))
+    arrive(here, "2026-01-01", data_version="v1")
+    arrive(here, "2026-01-02", data_version="v1")
+    here.tick(6 * DAY)
+    end_runs(here, 6 * DAY + 1)
+    arrive(here, "2026-01-01", data_version="v1")
+    arrive(here, "2026-01-02", data_version="v2")
+    here.tick(6 * DAY + 2)
+    assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-02"]
+
+
+class OwnMapping(dg.PartitionMapping):
+    """A mapping of a user's own that knows one key only."""
+
+    @property
+    def description(self) -> str:
+        return "its own"
+
+    def validate_partition_mapping(self, *args: Any) -> None: ...
+
+    def get_downstream_partitions_for_partitions(
+        self,
+        upstream_partitions_subset: Any,
+        upstream_partitions_def: Any,
+        downstream_partitions_def: Any,
+        current_time: Any = None,
+        dynamic_partitions_store: Any = None,
+    ) -> Any:
+        keys = list(upstream_partitions_subset.get_partition_keys())
+        if keys != ["2026-01-01"]:
+            raise RuntimeError(f"never heard of {keys}")
+        return downstream_partitions_def.subset_with_partition_keys(keys)
+
+    def get_upstream_mapped_partitions_result_for_partitions(self, *args: Any, **_: Any) -> Any:
+        raise RuntimeError("nor the other way")
+
+
+def test_a_mapping_that_raises_stops_nothing_beside_it(lake: MakeWorld) -> None:
+    """What it can map counts, the rest is kept with the reason, and other schedules go on."""
+    other = Schedule(
+        name="other", target="job", trigger=on.partitions("raw/payments"), enabled=True
+    )
+    here = lake(
+        daily("one", trigger=on.partitions("raw/payments")),
+        daily("whole", trigger=on.partitions("raw/payments", count="all")),
+        other,
+    )
+    assert isinstance(here.targets, Declared)
+    made = here.targets.declared.assets["summary"]
+    odd = DeclaredAsset(partitions=made.partitions, deps={"raw/payments": OwnMapping()})
+    here.targets = Declared(DeclaredAssets(assets={**here.targets.declared.assets, "summary": odd}))
+    here.engine = here.new_engine()
+    for day in (1, 2):
+        here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
+    here.tick(5 * DAY)
+    here.tick(5 * DAY + 1)
+    assert sorted(runs(here)) == ["2026-01-01", "None"]
+    assert waiting(here) == {
+        "2026-01-01": "1 partitions of raw/payments have arrived; "
+        "which belong together is not known"
+    }
+    with here.database.read() as tx:
+        kept = tx.execute(sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.reason))
+        assert {(row.waits_for, row.reason[:34]) for row in kept} == {
+            ("match", "2026-01-02 could not be mapped: Ru")
+        }
+
+
+def test_what_is_kept_for_all_partitions_is_never_launched(lake: MakeWorld) -> None:
+    """Neither when a schedule that collects is suspended, nor by a person."""
+    trigger = on.all_of(on.partitions("raw/days"), on.partitions("config"), wait="1h")
+    here = lake(daily(trigger=trigger, suspend_mode="collect"))
+    here.feed.arrive("config")
+    here.tick(DAY)
+    with here.database.begin() as tx:
+        location = locations.locked(tx, "default", "here")
+        control.suspend(tx, here.engine.store, location, "daily", at(DAY + 1))
+    here.tick(2 * DAY)
+    assert runs(here) == []
+    with here.database.begin() as tx:
+        location = locations.locked(tx, "default", "here")
+        (pool,) = tx.execute(sa.select(jobs.c.id)).scalars()
+        with pytest.raises(TransitionRefused, match="is never launched: it keeps what concerns"):
+            control.launch_job(tx, location, pool, at(2 * DAY))
+        control.enable(tx, here.engine.store, location, "daily", at(2 * DAY))
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY + 1)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_events_from_before_the_target_was_partitioned_find_their_partitions(
+    lake: MakeWorld, database: Database
+) -> None:
+    """A job that waited for the whole target gives them up to jobs of the partitions."""
+    trigger = on.partitions("raw/orders", count=2) & on.partitions("config")
+    here = World(database, [daily(trigger=trigger)])
+    here.tick(0)
+    here.feed.arrive("raw/orders", "2026-01-01|emea")
+    here.feed.arrive("config")
+    here.tick(DAY)
+    assert list(waiting(here)) == [None]
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.tick(DAY + 1)
+    here.tick(DAY + 2)
+    assert sorted(waiting(here)) == ["*", "2026-01-01"]
+    here.feed.arrive("raw/orders", "2026-01-01|apac")
+    here.tick(DAY + 3)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_a_job_that_was_split_before_is_joined(lake: MakeWorld, database: Database) -> None:
+    """By the arrivals of its partition, once the target's partitions are known."""
+    constraint = only.delay("1h")
+    here = World(database, [daily(trigger=on.partitions("raw/days"), constraints=[constraint])])
+    here.tick(0)
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY)
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY + 1)
+    here.tick(2 * DAY + HOUR)
+    assert runs(here) == ["2026-01-01"]
+    assert waiting(here) == {}
+
+
+def test_a_common_event_that_was_used_up_is_not_counted_again(lake: MakeWorld) -> None:
+    """Not even when a run in between, that the clock asked for, had no common event."""
+    both = on.partitions("raw/days") & on.partitions("config")
+    here = lake(daily(trigger=both | on.cron("0 2 * * *", partition="last_ended")))
+    here.feed.arrive("config")
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(DAY)
+    assert runs(here) == ["2026-01-01"]
+    here.tick(DAY + 2 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 2
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(DAY + 3 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 2
+    here.feed.arrive("config")
+    here.tick(DAY + 4 * HOUR)
+    assert runs(here) == ["2026-01-01"] * 3
+
+
+def test_complete_counts_what_arrived_a_moment_ago_for_another_job(lake: MakeWorld) -> None:
+    """In one reading: whole, and one of them again, where each firing is a job."""
+    here = lake(daily(trigger=on.partitions("raw/orders", complete=True), coalesce=False))
+    for region in ("emea", "amer", "apac", "emea"):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}")
+    here.tick(2 * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
+
+
+def test_a_partition_whose_check_failed_leaves_a_day_incomplete(lake: MakeWorld) -> None:
+    """Also where what arrived before counts: it is not whole until the check passes."""
+    monthly = {**ASSETS, "summary": {"partitions": {"monthly": {"start": "2026-01-01"}}}}
+    trigger = on.partitions("raw/payments", complete=True, where="2026-01-0[12]")
+    here = lake(daily(trigger=trigger), assets=monthly)
+    bad = arrive(here, "2026-01-01", checks=["no_nulls"])
+    evaluate(here, bad, "no_nulls", passed=False)
+    here.tick(40 * DAY)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 1)
+    assert runs(here) == []
+    evaluate(here, bad, "no_nulls", passed=True)
+    here.tick(40 * DAY + 2)
+    assert runs(here) == ["2026-01-01"]

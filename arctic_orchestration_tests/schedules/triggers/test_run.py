@@ -1,0 +1,70 @@
+"""``run``: runs of a job, or of assets, that reached a status."""
+
+from datetime import UTC, datetime
+
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind, RunStatus
+from arctic_orchestration.schedules.triggers import Arrivals, on
+from arctic_orchestration.schedules.triggers.run import Run
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def ended(status: RunStatus, **fields: object) -> Event:
+    form = {"kind": EventKind.RUN, "subject": "rollup", "at": NOW, "location": "here", **fields}
+    return Event(status=status, **form)  # type: ignore[arg-type]
+
+
+def concerns(trigger: Run, event: Event, location: str = "here") -> bool:
+    return bool(set(trigger.keys(location)) & set(event.keys)) and trigger.takes(event)
+
+
+def test_a_success_is_what_is_waited_for_unless_it_says_otherwise() -> None:
+    """A failure of the job concerns only who asks for failures."""
+    usual, failures = on.run("rollup"), on.run("rollup", status="failure")
+    success, failure = ended(RunStatus.SUCCESS), ended(RunStatus.FAILURE)
+    assert concerns(usual, success)
+    assert not concerns(usual, failure)
+    assert concerns(failures, failure)
+    assert not concerns(failures, success)
+
+
+def test_several_statuses_can_be_asked_for() -> None:
+    """However a run ends."""
+    trigger = on.run("rollup", status=["success", "failure", "canceled"])
+    ends = (RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED)
+    assert all(concerns(trigger, ended(status)) for status in ends)
+    assert not concerns(trigger, ended(RunStatus.STARTED))
+
+
+def test_runs_are_those_of_the_schedules_own_location() -> None:
+    """Another location is asked for by its name; then its jobs are not looked for here."""
+    own, other = on.run("rollup"), on.run("rollup", location="there")
+    assert not concerns(own, ended(RunStatus.SUCCESS, location="there"))
+    assert concerns(other, ended(RunStatus.SUCCESS, location="there"))
+    assert not concerns(other, ended(RunStatus.SUCCESS))
+    assert own.named_jobs() == {"job": "rollup"}
+    assert other.named_jobs() == {}
+
+
+def test_runs_of_assets_are_found_by_each_asset() -> None:
+    """A run that was to make one of them."""
+    trigger = on.run(assets=["a", "b/c"])
+    assert trigger.keys("here") == (
+        EventKey.of_asset_run("here", "a", RunStatus.SUCCESS),
+        EventKey.of_asset_run("here", "b/c", RunStatus.SUCCESS),
+    )
+    assert concerns(trigger, ended(RunStatus.SUCCESS, subject="__ASSET_JOB", assets=("b/c", "z")))
+    assert not concerns(trigger, ended(RunStatus.SUCCESS, subject="__ASSET_JOB", assets=("z",)))
+    assert trigger.named_assets() == {"assets[0]": "a", "assets[1]": "b/c"}
+    assert on.run(assets=["a"], location="there").named_assets() == {}
+
+
+def test_it_fires_at_its_count_of_runs() -> None:
+    """Runs count, not partitions."""
+    trigger = on.run("rollup", status=["success", "failure"], count=2)
+    one = trigger.evaluate([Arrivals(events=1, partitions=1)], NOW)
+    assert not one.satisfied
+    assert one.reason == "1 of 2 runs of job rollup reached success or failure"
+    assert trigger.evaluate([Arrivals(events=2, partitions=1)], NOW).satisfied
+    reason = on.run(assets=["a", "b"]).evaluate([Arrivals()], NOW).reason
+    assert reason == "0 of 1 runs of assets a, b reached success"
