@@ -12,10 +12,10 @@ from arctic_orchestration.errors import MissingExtra
 if TYPE_CHECKING:
     from arctic_orchestration.arctic import Arctic
     from arctic_orchestration.compaction.dagster import compaction_definitions
+    from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
     from arctic_orchestration.consumers.dagster.sensor import consumer_sensor
     from arctic_orchestration.consumers.leased_partitions import Partitions
     from arctic_orchestration.consumers.partition import ConsumedPartition
-    from arctic_orchestration.consumers.partition_consumer import PartitionConsumer
     from arctic_orchestration.consumers.progress import Progress
     from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
     from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
@@ -45,7 +45,7 @@ _HOMES = {
     "Arctic": "arctic_orchestration.arctic",
     "ArcticResource": "arctic_orchestration.schedules.dagster.resource",
     "ConsumedPartition": "arctic_orchestration.consumers.partition",
-    "PartitionConsumer": "arctic_orchestration.consumers.partition_consumer",
+    "PartitionConsumer": "arctic_orchestration.consumers.dagster.partition_consumer",
     "Partitions": "arctic_orchestration.consumers.leased_partitions",
     "Progress": "arctic_orchestration.consumers.progress",
     "Schedule": "arctic_orchestration.schedules.schedule",

@@ -14,8 +14,8 @@ from typing import Any
 import dagster as dg
 
 from arctic_orchestration.consumers.dagster.event_source import log_of
+from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
-from arctic_orchestration.consumers.partition_consumer import PartitionConsumer
 from arctic_orchestration.consumers.partition_runs import Delivery, Follower
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
 
