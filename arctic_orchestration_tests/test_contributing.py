@@ -95,7 +95,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_text(_with_import(text.replace(old[0], registry[1]), imported))
         path = package / function[0]
         path.write_text(_with_import(path.read_text(), imported) + "\n\n" + function[1])
-        assert registry[0] == f"{room}/__init__.py"
+        assert registry[0] == f"schedules/{room}/__init__.py"
         (made / Path(test[0]).name).write_text(test[1])
     return made
 
@@ -150,3 +150,13 @@ def test_make_proof_runs_what_has_two_sizes() -> None:
     }
     assert len(sized) > 10
     assert [name for name, text in sized.items() if "mark.proof" not in text] == []
+
+
+def test_the_map_of_changes_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.split("## Where do I change what")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    paths = [path for row in rows for path in re.findall(r"`([\w/.]+/[\w.]*)`", row)]
+    assert len(rows) >= 20
+    missing = [path for path in paths if not (ROOT / "arctic_orchestration" / path).exists()]
+    assert not missing
