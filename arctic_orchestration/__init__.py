@@ -11,49 +11,65 @@ from arctic_orchestration.errors import MissingExtra
 
 if TYPE_CHECKING:
     from arctic_orchestration.arctic import Arctic
-    from arctic_orchestration.compaction.dagster import compaction_definitions
+    from arctic_orchestration.compaction.dagster.definitions import Compaction
     from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
     from arctic_orchestration.consumers.dagster.sensor import consumer_sensor
     from arctic_orchestration.consumers.leased_partitions import Partitions
     from arctic_orchestration.consumers.partition import ConsumedPartition
     from arctic_orchestration.consumers.progress import Progress
-    from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-    from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
+    from arctic_orchestration.freshness.dagster.definitions import Freshness
+    from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fresh_parents
+    from arctic_orchestration.freshness.dagster.materialization import TaskRun
+    from arctic_orchestration.freshness.status import Step, add_sink
+    from arctic_orchestration.lake.spark_resource import pyspark_resource
     from arctic_orchestration.schedules.constraints import only
     from arctic_orchestration.schedules.dagster.resource import ArcticResource
     from arctic_orchestration.schedules.schedule import Schedule, Target
     from arctic_orchestration.schedules.triggers import on
+    from arctic_orchestration.settings import Settings
 
 __all__ = [
     "Arctic",
     "ArcticResource",
+    "Compaction",
     "ConsumedPartition",
+    "Freshness",
     "PartitionConsumer",
     "Partitions",
     "Progress",
     "Schedule",
+    "Settings",
+    "Step",
     "Target",
-    "compaction_definitions",
+    "TaskRun",
+    "add_sink",
+    "check_lease",
     "consumer_sensor",
     "fresh_parents",
     "on",
     "only",
-    "task_definitions",
+    "pyspark_resource",
 ]
 
 _HOMES = {
     "Arctic": "arctic_orchestration.arctic",
     "ArcticResource": "arctic_orchestration.schedules.dagster.resource",
+    "Compaction": "arctic_orchestration.compaction.dagster.definitions",
     "ConsumedPartition": "arctic_orchestration.consumers.partition",
+    "Freshness": "arctic_orchestration.freshness.dagster.definitions",
     "PartitionConsumer": "arctic_orchestration.consumers.dagster.partition_consumer",
     "Partitions": "arctic_orchestration.consumers.leased_partitions",
     "Progress": "arctic_orchestration.consumers.progress",
     "Schedule": "arctic_orchestration.schedules.schedule",
+    "Settings": "arctic_orchestration.settings",
+    "Step": "arctic_orchestration.freshness.status",
     "Target": "arctic_orchestration.schedules.schedule",
-    "compaction_definitions": "arctic_orchestration.compaction.dagster",
+    "TaskRun": "arctic_orchestration.freshness.dagster.materialization",
+    "add_sink": "arctic_orchestration.freshness.status",
+    "check_lease": "arctic_orchestration.freshness.dagster.fresh_parents",
     "consumer_sensor": "arctic_orchestration.consumers.dagster.sensor",
     "fresh_parents": "arctic_orchestration.freshness.dagster.fresh_parents",
-    "task_definitions": "arctic_orchestration.freshness.dagster.task_definitions",
+    "pyspark_resource": "arctic_orchestration.lake.spark_resource",
 }
 _MODULES = {
     "on": "arctic_orchestration.schedules.triggers.on",

@@ -1,9 +1,10 @@
-"""`Arctic`: the schedules of a code location, and the Dagster definitions that run them."""
+"""`Arctic`: everything of this package that a code location has, as Dagster definitions."""
 
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -15,20 +16,32 @@ from arctic_orchestration.schedules.dagster.scheduler_metrics import scheduler_a
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.schedule import Schedule
 
+if TYPE_CHECKING:
+    from arctic_orchestration.compaction.dagster.definitions import Compaction
+    from arctic_orchestration.freshness.dagster.definitions import Freshness
+
 DISPATCHER = "arctic_dispatcher"
 
 
 class Arctic:
-    """The schedules that a code location declares.
+    """The schedules, fresh tasks, consumers and compaction that a code location declares.
 
     ::
 
-        arctic = Arctic(schedules=[...])
+        arctic = Arctic(
+            schedules=[...],
+            freshness=Freshness(batches=["delays.json"]),
+            consumers=[consumer_sensor(PartitionConsumer("raw/orders", name="copy"), target=copy)],
+            compaction=Compaction(tables=["nyc.*"], mode="run"),
+        )
         defs = dg.Definitions.merge(my_definitions, arctic.definitions())
 
     Args:
         schedules: what fires. At the first tick after the definitions changed they are created,
             updated and deleted in the state database to match.
+        freshness: tasks that run when their parents are fresh enough.
+        consumers: sensors that run a target for each new partition of a consumer.
+        compaction: the tables that are compacted from here.
         interval_seconds: the least time between two ticks of the dispatcher.
         location: the name under which feed position, schedules and jobs are kept; by default
             the name of the code location in ``workspace.yaml``. One code location only deploys
@@ -48,13 +61,17 @@ class Arctic:
     def __init__(
         self,
         *,
-        schedules: Sequence[Schedule],
+        schedules: Sequence[Schedule] = (),
+        freshness: "Freshness | None" = None,
+        consumers: Sequence[dg.SensorDefinition] = (),
+        compaction: "Compaction | None" = None,
         interval_seconds: int = 5,
         location: str | None = None,
         numbers_every: timedelta | None = timedelta(minutes=5),
         update_schedules: bool = True,
     ) -> None:
         problems = _problems(schedules)
+        problems += _problems_of_parts(freshness, consumers, compaction)
         if type(interval_seconds) is not int:
             problems.append(InvalidInput("interval_seconds", interval_seconds, "a whole number"))
         elif interval_seconds < 1:
@@ -71,15 +88,21 @@ class Arctic:
         for caution in (*cautions(schedules), *map(str, cycles.cycles(schedules))):
             warnings.warn(caution, stacklevel=2)
         self.schedules = tuple(schedules)
+        self._parts = [part for part in (freshness, compaction) if part is not None]
+        self._consumers = list(consumers)
         self._interval_seconds = interval_seconds
         self._location = location
         self._numbers_every = numbers_every
         self._update_schedules = update_schedules
 
     def definitions(self) -> dg.Definitions:
-        """The dispatcher, the ``arctic`` resource and ``arctic/scheduler``; touches no database.
+        """The dispatcher, the ``arctic`` resource, ``arctic/scheduler``, and those of the parts.
 
-        Unknown assets and jobs are refused when Dagster puts the merged definitions together.
+        Touches no database and starts no Spark. Unknown assets and jobs are refused when Dagster
+        puts the merged definitions together.
+
+        Errors:
+            As :meth:`Freshness.definitions` and :meth:`Compaction.definitions`.
         """
         sensor = DispatcherSensor(
             name=DISPATCHER,
@@ -89,11 +112,12 @@ class Arctic:
             numbers_every=self._numbers_every,
             update_schedules=self._update_schedules,
         )
-        return dg.Definitions(
+        own = dg.Definitions(
             assets=[scheduler_asset()] if self._numbers_every is not None else [],
-            sensors=[sensor],
+            sensors=[sensor, *self._consumers],
             resources={"arctic": ArcticResource()},
         )
+        return dg.Definitions.merge(own, *(part.definitions() for part in self._parts))
 
 
 def _problems(schedules: object) -> list[InvalidInput]:
@@ -114,3 +138,22 @@ def _problems(schedules: object) -> list[InvalidInput]:
         if names[schedule.name] > 1
     ]
     return twice or list(cycles.problems(schedules))
+
+
+def _problems_of_parts(
+    freshness: object, consumers: object, compaction: object
+) -> list[InvalidInput]:
+    """What is none of the parts that a code location may have."""
+    # By their method: their modules are imported by those who use them, and may need an extra.
+    problems = [
+        InvalidInput(field, part, f"{field.capitalize()}(...)")
+        for field, part in (("freshness", freshness), ("compaction", compaction))
+        if part is not None and not callable(getattr(part, "definitions", None))
+    ]
+    if not isinstance(consumers, Sequence) or isinstance(consumers, str):
+        return [*problems, InvalidInput("consumers", consumers, "a list of sensors")]
+    return problems + [
+        InvalidInput(f"consumers[{index}]", sensor, "a sensor of consumer_sensor(...)")
+        for index, sensor in enumerate(consumers)
+        if not isinstance(sensor, dg.SensorDefinition)
+    ]

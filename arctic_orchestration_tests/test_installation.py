@@ -91,7 +91,7 @@ def test_a_location_of_schedules_imports_nothing_heavy() -> None:
 
 
 def test_compaction_in_a_location_imports_no_catalog_and_no_arrow() -> None:
-    code = "from arctic_orchestration import compaction_definitions as made; made(tables=['*'])"
+    code = "from arctic_orchestration import Compaction as made; made(tables=['*'])"
     result = _python(f"{code}\nimport sys; print(*sorted(set(sys.modules) & set({_HEAVY!r})))")
     assert set(result.stdout.split()) <= {"alembic.command", "pyspark"}, result.stderr
     assert "pyspark" in result.stdout

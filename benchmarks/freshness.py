@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
@@ -164,7 +164,7 @@ def loaded_batches(at: Place, count: int) -> Cost:
         spark = dg.Definitions(resources={"pyspark": object()})
         return median(
             lambda: dg.Definitions.merge(
-                task_definitions(batches=files), spark
+                Freshness(batches=files).definitions(), spark
             ).get_repository_def(),
             3,
         )
@@ -186,7 +186,7 @@ def loaded_decorated(at: Place, count: int) -> Cost:
             for number, parents in enumerate(edges(count))
         ]
 
-    return median(lambda: task_definitions(tasks=tasks()).get_repository_def(), 3)
+    return median(lambda: Freshness(tasks=tasks()).definitions().get_repository_def(), 3)
 
 
 def loaded_plain(at: Place, count: int) -> Cost:

@@ -32,8 +32,8 @@ parts.append(Arctic(schedules=[Schedule(
 )]).definitions())
 """
 _COMPACTION = """
-from arctic_orchestration import compaction_definitions
-parts.append(compaction_definitions())
+from arctic_orchestration import Compaction
+parts.append(Compaction(tables=["*"]).definitions())
 """
 _LOAD = "dg.Definitions.merge(*parts).get_repository_def().load_all_definitions()\n"
 

@@ -20,13 +20,13 @@ from rich.table import Table
 
 from arctic_orchestration import (
     Arctic,
+    Compaction,
+    Freshness,
     PartitionConsumer,
     Schedule,
-    compaction_definitions,
     consumer_sensor,
     fresh_parents,
     on,
-    task_definitions,
 )
 
 _OURS = {
@@ -71,8 +71,8 @@ def location() -> dg.Definitions:
             sensors=[consumer_sensor(consumer, target=handle, name="handle_flights")],
         ),
         Arctic(schedules=[schedule]).definitions(),
-        task_definitions(tasks=[report]),
-        compaction_definitions(tables=["*"]),
+        Freshness(tasks=[report]).definitions(),
+        Compaction(tables=["*"]).definitions(),
     )
 
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 
 
 @fresh_parents({}, freshness_hours=24)
@@ -19,5 +19,5 @@ def punctuality() -> None:
 
 defs = dg.Definitions.merge(
     dg.Definitions(executor=dg.in_process_executor),
-    task_definitions(tasks=[flights, punctuality], interval_seconds=1),
+    Freshness(tasks=[flights, punctuality], interval_seconds=1).definitions(),
 )

@@ -1,6 +1,6 @@
 """Everything of compaction but the merging itself, one round after the other.
 
-A Dagster sensor, ``arctic compaction serve`` and tests call the same :meth:`Compaction.tick`.
+A Dagster sensor, ``arctic compaction serve`` and tests call the same ``CompactionService.tick``.
 Several processes may do so at once: each step takes what it works on.
 """
 
@@ -38,7 +38,7 @@ class CompactionCounts:
     cleaned: CleaningCounts
 
 
-class Compaction:
+class CompactionService:
     """The planner, the committer and the housekeeping of one state database and catalog.
 
     Args:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from arctic_orchestration import compaction_definitions
+from arctic_orchestration import Compaction, Freshness
 from arctic_orchestration.flights.assets import (
     delay_summary,
     delays_by_route,
@@ -17,7 +17,6 @@ from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
 from arctic_orchestration.flights.carriers import carrier_days
 from arctic_orchestration.flights.nightly import nightly_summary
 from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, FLIGHTS, WEATHER
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 
 
@@ -44,12 +43,12 @@ def flights_definitions() -> dg.Definitions:
     )
 
 
-def flights_compaction() -> dg.Definitions:
+def flights_compaction() -> Compaction:
     """Lets the tables that are fed day by day compact themselves meanwhile; opens nothing.
 
     A worker ends soon when nothing is left to merge, as it takes a place in the run queue.
     """
-    return compaction_definitions(
+    return Compaction(
         tables=[spec.identifier for spec in (FLIGHTS, DELAYS_BY_ROUTE, WEATHER, DELAY_SUMMARY)],
         mode="run",
         interval_seconds=5,
@@ -64,6 +63,6 @@ def _spark() -> LakeSparkResource:
     return pyspark_resource(properties={"spark.sql.shuffle.partitions": "4"})
 
 
-def flights_tasks() -> dg.Definitions:
+def flights_freshness() -> Freshness:
     """The batch ``punctuality``, which needs tasks of the location ``reports``; opens nothing."""
-    return task_definitions(batches=[PUNCTUALITY], elsewhere=[NETWORK])
+    return Freshness(batches=[PUNCTUALITY], elsewhere=[NETWORK])

@@ -6,12 +6,12 @@ It has no assets of the lake and no schedules of its own. Its batch needs tasks 
 
 import dagster as dg
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 
 defs = dg.Definitions.merge(
-    task_definitions(batches=[NETWORK], elsewhere=[PUNCTUALITY]),
+    Freshness(batches=[NETWORK], elsewhere=[PUNCTUALITY]).definitions(),
     dg.Definitions(
         resources={"pyspark": pyspark_resource()},
         # Steps share their process, and so its Spark session, as in the location flights.

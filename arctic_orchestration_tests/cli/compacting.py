@@ -24,7 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.attempts import Claim
 from arctic_orchestration.lake import ensure_table, open_catalog
@@ -58,7 +58,7 @@ class SmallLake:
 
     def tick(self) -> None:
         """A round of the planner and the committer."""
-        Compaction(self.database, self.catalog).tick(utc_now())
+        CompactionService(self.database, self.catalog).tick(utc_now())
 
     def tasks(self, *states: TaskState) -> list[Task]:
         """Tasks in some states, or all."""

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.compaction.dagster import COMPACTION, compaction_definitions, sensor
+from arctic_orchestration.compaction.dagster.definitions import COMPACTION, Compaction, sensor
 from arctic_orchestration.compaction.dagster.table_metrics import key_of
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
@@ -114,5 +114,5 @@ def a_location(*assets: dg.AssetSpec, **options: Any) -> dg.Definitions:
     """A code location that compacts its lake: all tables, unless the options say otherwise."""
     chosen: dict[str, Any] = {"tables": ["*"], "mode": "run", **options}
     return dg.Definitions.merge(
-        dg.Definitions(assets=list(assets)), compaction_definitions(**chosen)
+        dg.Definitions(assets=list(assets)), Compaction(**chosen).definitions()
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 
 FUNCTIONS = "arctic_orchestration_tests.code_location.functions_of_tests"
 TOLD = f"{FUNCTIONS}:told"
@@ -28,7 +28,7 @@ def written(directory: Path, name: str, *tasks: dict[str, Any], **fields: Any) -
 def whole(**given: Any) -> dg.Definitions:
     """Task definitions in a location that can be loaded."""
     around = dg.Definitions(resources={"pyspark": NoSpark()}, executor=dg.in_process_executor)
-    return dg.Definitions.merge(task_definitions(**given), around)
+    return dg.Definitions.merge(Freshness(**given).definitions(), around)
 
 
 def after(hours: float) -> dict[str, float]:

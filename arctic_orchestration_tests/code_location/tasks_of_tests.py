@@ -4,8 +4,8 @@ import os
 
 import dagster as dg
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 
 #: set to let the asset `delays` fail
 BROKEN = "TASKS_OF_TESTS_ARE_BROKEN"
@@ -44,5 +44,5 @@ def report() -> None:
 
 
 defs = dg.Definitions.merge(
-    dg.Definitions(assets=[weather]), task_definitions(tasks=[flights, delays, report])
+    dg.Definitions(assets=[weather]), Freshness(tasks=[flights, delays, report]).definitions()
 )

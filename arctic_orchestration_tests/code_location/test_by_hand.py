@@ -6,9 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location import functions_of_tests
 from arctic_orchestration_tests.code_location.declared_tasks import FUNCTIONS, whole, written
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
@@ -96,7 +96,7 @@ def test_several_partitions_in_one_run_make_no_task_fresh(tasks: Tasks) -> None:
     def daily(context: dg.AssetExecutionContext) -> None:
         made.append(list(context.partition_keys))
 
-    tasks.declare(task_definitions(tasks=[daily]))
+    tasks.declare(Freshness(tasks=[daily]).definitions())
     yesterday = f"{utc_now() - timedelta(days=1):%Y-%m-%d}"
     assert tasks.by_hand(dg.AssetKey("daily"), **range_tags(yesterday, today())).success
     assert made == [[yesterday, today()]]
@@ -115,7 +115,7 @@ def test_a_job_of_assets_that_are_tasks_comes_to_its_end(tasks: Tasks) -> None:
     def other_part() -> None: ...
 
     nightly = fresh_parents({})(dg.define_asset_job("nightly", selection=["part", "other_part"]))
-    tasks.declare(task_definitions(tasks=[part, other_part, nightly]))
+    tasks.declare(Freshness(tasks=[part, other_part, nightly]).definitions())
     asked = tasks.submit("nightly")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)

@@ -11,14 +11,14 @@ from dagster._core.test_utils import create_run_for_test
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.commit import records
-from arctic_orchestration.compaction.dagster import compaction_definitions
 from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
+from arctic_orchestration.compaction.dagster.definitions import Compaction
 from arctic_orchestration.compaction.dagster.worker_demand import wanted_runs, worker_name
 from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.lake import tables as lake_tables
@@ -266,13 +266,13 @@ def test_a_database_that_is_away_is_said(
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Rounds do not end before this is set."""
     go_on = threading.Event()
-    whole = Compaction.tick
+    whole = CompactionService.tick
 
-    def slow(self: Compaction, now: datetime) -> object:
+    def slow(self: CompactionService, now: datetime) -> object:
         assert go_on.wait(60)
         return whole(self, now)
 
-    monkeypatch.setattr(Compaction, "tick", slow)
+    monkeypatch.setattr(CompactionService, "tick", slow)
     monkeypatch.setattr(compaction_sensor, "_WAIT_SECONDS", 0.01)
     yield go_on
     go_on.set()
@@ -299,10 +299,10 @@ def test_no_tick_fails_for_an_error_that_nobody_thought_of(
 ) -> None:
     """It is said, and workers are asked for."""
 
-    def broken(self: Compaction, now: datetime) -> None:
+    def broken(self: CompactionService, now: datetime) -> None:
         raise RuntimeError("no luck today")
 
-    monkeypatch.setattr(Compaction, "tick", broken)
+    monkeypatch.setattr(CompactionService, "tick", broken)
     told = lake.tick(a_location())
     assert told.skip_message == "the round ended early: no luck today"
 
@@ -324,7 +324,7 @@ def test_records_are_kept_for_as_long_as_the_location_says(
 def test_options_that_cannot_be_used_are_refused_by_name() -> None:
     """All of them at once."""
     with pytest.raises(InvalidDefinition) as refused:
-        compaction_definitions(
+        Compaction(
             tables="nyc.flights",
             mode="watch",
             interval_seconds=0,
@@ -332,7 +332,7 @@ def test_options_that_cannot_be_used_are_refused_by_name() -> None:
             until_idle=timedelta(seconds=-1),
             numbers_every=timedelta(0),
             retention=timedelta(hours=23),
-        )
+        ).definitions()
     for field in ("tables", "interval_seconds", "parallelism", "until_idle", "numbers_every"):
         assert f"{field}: got" in str(refused.value)
     assert "retention: got" in str(refused.value)

@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.dagster.worker_demand import worker_name
 from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.dagster.worker_run import attended
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.lake.spark_resource import LakeSparkResource
 from arctic_orchestration.state.compaction_tables import (
@@ -123,7 +123,7 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
     """The task can be claimed at once, and the attempt does not count."""
     lake.table("nyc.one", EAGER)
     lake.append("nyc.one", files=2)
-    Compaction(lake.place.database, lake.catalog).tick(datetime.now(UTC))
+    CompactionService(lake.place.database, lake.catalog).tick(datetime.now(UTC))
     began, ended = threading.Event(), threading.Event()
 
     def merge(table: Table, group: object, directory: str, *, target_bytes: int) -> Any:

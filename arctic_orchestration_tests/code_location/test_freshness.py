@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
@@ -174,7 +174,7 @@ def test_a_run_that_is_superseded_while_it_works_materializes_nothing(tasks: Tas
             here = sa.update(task_rows).where(task_rows.c.task == "slow")
             tx.execute(here.values(token=2, owner="another", run_id="theirs"))
 
-    tasks.declare(task_definitions(tasks=[slow]))
+    tasks.declare(Freshness(tasks=[slow]).definitions())
     asked = tasks.submit("slow")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)
@@ -195,7 +195,7 @@ def test_a_parent_that_is_only_named_is_waited_for_as_one_that_does_not_exist(
     @dg.asset(deps=["fligths"])
     def child() -> None: ...
 
-    tasks.repository = task_definitions(tasks=[child]).get_repository_def()
+    tasks.repository = Freshness(tasks=[child]).definitions().get_repository_def()
     tasks.tick()
     asked = tasks.submit("child")
     tasks.tick()
@@ -211,7 +211,7 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
     @dg.asset(partitions_def=days)
     def daily() -> None: ...
 
-    tasks.repository = task_definitions(tasks=[daily]).get_repository_def()
+    tasks.repository = Freshness(tasks=[daily]).definitions().get_repository_def()
     tasks.tick()
     tasks.submit("daily")
     (request,) = tasks.tick().run_requests or ()

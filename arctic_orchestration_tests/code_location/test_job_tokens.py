@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.errors import LeaseLost
 from arctic_orchestration.freshness.dagster import task_run
 from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
@@ -28,7 +28,7 @@ def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requested(tasks: Tasks, job: Any) -> dg.RunRequest:
     """A job is the location's one task, and its run is asked for."""
-    tasks.declare(task_definitions(tasks=[fresh_parents({})(job)]))
+    tasks.declare(Freshness(tasks=[fresh_parents({})(job)]).definitions())
     tasks.submit(job.name)
     (request,) = tasks.tick().run_requests or ()
     return request
@@ -121,7 +121,7 @@ def test_an_asset_of_a_job_that_was_taken_over_does_nothing(tasks: Tasks) -> Non
         made.append("part")
 
     job = fresh_parents({})(dg.define_asset_job("nightly", selection="part"))
-    tasks.declare(task_definitions(tasks=[part, job]))
+    tasks.declare(Freshness(tasks=[part, job]).definitions())
     tasks.submit("nightly")
     (request,) = tasks.tick().run_requests or ()
     with tasks.database.begin() as tx:

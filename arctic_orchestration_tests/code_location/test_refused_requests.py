@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 
 __all__ = ["tasks"]
@@ -55,7 +55,7 @@ def test_a_run_that_dagster_would_refuse_stands_in_nobodys_way(tasks: Tasks) -> 
     tasks.declare(
         dg.Definitions.merge(
             dg.Definitions(assets=[lettered]),
-            task_definitions(tasks=[mail, dear_mail, sized, later, letters, innocent]),
+            Freshness(tasks=[mail, dear_mail, sized, later, letters, innocent]).definitions(),
         )
     )
     names = ("mail", "sized", "later", "letters", "dear_mail", "innocent")

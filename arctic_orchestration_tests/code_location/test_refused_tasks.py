@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
 from arctic_orchestration_tests.code_location.declared_tasks import (
     FUNCTIONS,
@@ -19,7 +19,7 @@ from arctic_orchestration_tests.code_location.declared_tasks import (
 
 def problems_of(**given: Any) -> list[str]:
     with pytest.raises(ArcticError) as refused:
-        task_definitions(**given)
+        Freshness(**given).definitions()
     error = refused.value
     assert isinstance(error, InvalidInput)
     if isinstance(error, InvalidDefinition):

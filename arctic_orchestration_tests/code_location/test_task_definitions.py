@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.freshness.dagster.fresh_parents import (
@@ -184,7 +184,7 @@ def test_what_was_said_of_an_asset_stays_said() -> None:
     assert spec.description == "An asset with a docstring."
     declared = spec_of(by_hand)
     assert declared is not None and declared.name == "by_hand"
-    made, _history = task_definitions(tasks=[by_hand]).assets or ()
+    made, _history = Freshness(tasks=[by_hand]).definitions().assets or ()
     assert isinstance(made, dg.AssetsDefinition)
     result: Any = made(dg.build_asset_context())
     assert result.metadata == {"rows": 3}

@@ -7,13 +7,12 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration import Arctic, Freshness, Schedule, on
 from arctic_orchestration.arctic import DISPATCHER
 from arctic_orchestration.freshness import skip_list, submissions
 from arctic_orchestration.freshness.dagster import submission_history
 from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, fresh_parents
 from arctic_orchestration.freshness.dagster.submission_history import history_key
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_start import begun
@@ -150,7 +149,7 @@ def test_what_dagster_refuses_to_run_says_why(tasks: Tasks) -> None:
     def mail() -> None:
         post()
 
-    tasks.declare(task_definitions(tasks=[mail]))
+    tasks.declare(Freshness(tasks=[mail]).definitions())
     asked = tasks.submit("mail")
     tasks.tick()
     (one,) = told(tasks, "mail")
@@ -171,7 +170,9 @@ def test_a_parent_that_is_waited_for_in_vain_is_named(tasks: Tasks) -> None:
     @dg.asset
     def child() -> None: ...
 
-    tasks.declare(dg.Definitions.merge(dg.Definitions([raw]), task_definitions(tasks=[child])))
+    tasks.declare(
+        dg.Definitions.merge(dg.Definitions([raw]), Freshness(tasks=[child]).definitions())
+    )
     asked = tasks.submit("child")
     while not told(tasks, "child"):
         tasks.tick()

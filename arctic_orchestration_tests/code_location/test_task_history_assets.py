@@ -5,9 +5,9 @@ from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration.freshness.dagster.submission_history import history_key
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks, told
 
@@ -52,7 +52,7 @@ def test_each_task_has_an_asset_that_nothing_computes(tmp_path: Path) -> None:
 
 def test_without_tasks_there_are_no_such_assets() -> None:
     """The sensor alone."""
-    graph = task_definitions().get_repository_def().asset_graph
+    graph = Freshness().definitions().get_repository_def().asset_graph
     assert not graph.get_all_asset_keys()
 
 
@@ -73,7 +73,7 @@ def test_names_that_a_key_does_not_take_have_a_history_of_their_own(tasks: Tasks
     assert history_key("a//b") == dg.AssetKey(["arctic", "tasks", "a", "~~", "b"])
     assert history_key("..") == dg.AssetKey(["arctic", "tasks", "~~~2e~~2e~"])
     assert history_key("punctuality/carriers-2.é").path[2:] == ["punctuality", "carriers-2.é"]
-    tasks.declare(task_definitions(tasks=made))
+    tasks.declare(Freshness(tasks=made).definitions())
     graph = tasks.repository.asset_graph
     asked = {name: tasks.submit(name) for name in names}
     for _ in range(2):

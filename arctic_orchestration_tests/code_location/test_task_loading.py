@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import fresh_parents, task_definitions
+from arctic_orchestration import Freshness, fresh_parents
 from arctic_orchestration_tests.code_location.declared_tasks import written
 
 
@@ -36,7 +36,7 @@ def test_each_task_of_a_batch_is_defined_once(tmp_path: Path, made: Counter[str]
         {"name": f"b/t{number}", "dependencies": [f"b/t{number - 1}"] if number else []}
         for number in range(20)
     ]
-    task_definitions(batches=[written(tmp_path, "b", *tasks)])
+    Freshness(batches=[written(tmp_path, "b", *tasks)]).definitions()
     # One task has no parent.
     assert made == {"OpDefinition": 2, "AssetsDefinition": 20}
 
@@ -48,7 +48,7 @@ def test_tasks_that_share_an_op_keep_what_is_their_own(tmp_path: Path) -> None:
         {"name": "b/second", "python": "os:getpid", "tags": {"size": "small"}},
         {"name": "b/third", "description": "The third.", "tags": {"size": "small"}},
     ]
-    assets = task_definitions(batches=[written(tmp_path, "b", *tasks)]).assets or ()
+    assets = Freshness(batches=[written(tmp_path, "b", *tasks)]).definitions().assets or ()
     ops = [one.op for one in assets if isinstance(one, dg.AssetsDefinition)]
     assert [op.name for op in ops] == ["b__first", "b__second", "b__third"]
     assert [op.description for op in ops] == ["The first.", None, "The third."]
@@ -68,7 +68,7 @@ def test_a_decorated_task_is_defined_twice_besides_its_own_definition(made: Coun
 
     tasks = [asset(number) for number in range(20)]
     assert made == {"OpDefinition": 20, "AssetsDefinition": 40}
-    task_definitions(tasks=tasks)
+    Freshness(tasks=tasks).definitions()
     assert made == {"OpDefinition": 20, "AssetsDefinition": 60}
 
 
@@ -76,7 +76,9 @@ def test_parents_whose_names_are_alike_to_python_are_different_inputs(tmp_path: 
     """``raw/a`` and ``raw_a`` are two assets, and ``load (new)`` is one too."""
     parents = ["raw/a", "raw_a", "load (new)"]
     file = written(tmp_path, "b", {"name": "b/child", "dependencies": parents})
-    (child,) = [one for one in task_definitions(batches=[file]).assets or () if _is(one, "b/child")]
+    (child,) = [
+        one for one in Freshness(batches=[file]).definitions().assets or () if _is(one, "b/child")
+    ]
     keys = {key.to_user_string() for key in child.keys_by_input_name.values()}
     assert keys == set(parents)
 

@@ -10,7 +10,7 @@ from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
 from arctic_orchestration.compaction.run_once import compact_now, offer_now
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
 from arctic_orchestration.lake import tables as lake_tables
@@ -97,7 +97,7 @@ def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
 ) -> None:
     """Found, planned, merged and committed, while files come; readers see every row."""
     table = table_of(catalog, files=12, **{"arctic.compaction.commit-interval": "0s"})
-    service = Compaction(state, catalog)
+    service = CompactionService(state, catalog)
     now = NOW
     for number in range(100, 112):
         service.tick(now)

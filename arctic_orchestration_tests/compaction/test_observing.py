@@ -10,7 +10,7 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration.state.database import Database
@@ -24,7 +24,7 @@ class World:
         self.lake, self.database = lake, database
         self.now: datetime = utc_now()
         scope = Scope(tables=("lake.b*",), mode=Mode.OBSERVE)
-        self.compaction = Compaction(database, lake.catalog, scope=scope)
+        self.compaction = CompactionService(database, lake.catalog, scope=scope)
 
     def tick(self, **passed: float):
         """The counts of a round, after so much time."""

@@ -20,7 +20,7 @@ from arctic_orchestration.definitions import defs as flights_location
 from arctic_orchestration.errors import LeaseLost, NotFound, SchemaMismatch
 from arctic_orchestration.flights import reports
 from arctic_orchestration.flights.batches import NETWORK, PUNCTUALITY
-from arctic_orchestration.flights.definitions import flights_tasks
+from arctic_orchestration.flights.definitions import flights_freshness
 from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.tables import DELAY_SUMMARY, DELAYS_BY_ROUTE, FLIGHTS
 from arctic_orchestration.flights.totals import totals_of
@@ -93,7 +93,7 @@ def test_loading_the_tasks_opens_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    flights_tasks()
+    flights_freshness().definitions()
     assert list(tmp_path.iterdir()) == []
 
 

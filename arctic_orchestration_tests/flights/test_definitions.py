@@ -37,6 +37,8 @@ def test_loading_the_definitions_makes_nothing(
     monkeypatch.setattr(socket.socket, "connect", refuse)
     arctic = Arctic(schedules=flights_schedules())
     dg.Definitions.validate_loadable(
-        dg.Definitions.merge(flights_definitions(), arctic.definitions(), flights_compaction())
+        dg.Definitions.merge(
+            flights_definitions(), arctic.definitions(), flights_compaction().definitions()
+        )
     )
     assert list(tmp_path.iterdir()) == []

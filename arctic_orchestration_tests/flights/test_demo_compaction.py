@@ -8,7 +8,7 @@ from dagster._core.test_utils import create_run_for_test
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.compaction.dagster.worker_job import JOB
-from arctic_orchestration.compaction.service import Compaction
+from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.definitions import defs
 from arctic_orchestration.flights.demo_compaction import compacted, progress
 from arctic_orchestration.flights.feeds import first_days
@@ -62,7 +62,7 @@ def test_days_that_were_appended_become_one_file_while_more_come(
             changing.set_properties({"arctic.compaction.minor.interval": "1h"})
     feed(lake, 1, 2, 3)
     now = datetime.now(UTC)
-    compaction = Compaction(database, lake.catalog)
+    compaction = CompactionService(database, lake.catalog)
     counts = compaction.tick(now)
     assert counts.planned.offered == 2
 

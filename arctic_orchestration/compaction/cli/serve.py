@@ -63,9 +63,9 @@ def tick(
     scope = Scope.of(tables or (), mode, field="--{}")
     kept = _retention(retention)
     with opened_compaction(makes=True) as state:
-        from arctic_orchestration.compaction.service import Compaction
+        from arctic_orchestration.compaction.service import CompactionService
 
-        engine = Compaction(state.database, state.catalog, retention=kept, scope=scope)
+        engine = CompactionService(state.database, state.catalog, retention=kept, scope=scope)
         with working("looking at the tables"):
             counts = engine.tick(utc_now())
     if as_json:
@@ -90,9 +90,9 @@ def serve(
     kept = _retention(retention)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     with opened_compaction(makes=True) as state:
-        from arctic_orchestration.compaction.service import Compaction
+        from arctic_orchestration.compaction.service import CompactionService
 
-        engine = Compaction(state.database, state.catalog, retention=kept, scope=scope)
+        engine = CompactionService(state.database, state.catalog, retention=kept, scope=scope)
         Service(state, engine, as_json, scope).run(pause)
 
 

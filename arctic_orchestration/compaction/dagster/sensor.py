@@ -29,7 +29,7 @@ from arctic_orchestration.state.database import Database
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from arctic_orchestration.compaction.service import Compaction
+    from arctic_orchestration.compaction.service import CompactionService
 
 LEVEL_TAG = "arctic/level"
 #: how long a tick waits for its round
@@ -77,19 +77,19 @@ class _Place:
         self._retention = retention
         self._scope = scope
         self._catalog: Catalog | None = None
-        self._compaction: Compaction | None = None
+        self._compaction: CompactionService | None = None
 
     def _round(self, now: datetime, reports: Sequence[str]) -> Outcome:
         """Compaction's tick, and then the numbers of some tables."""
         # A run of this code location never needs them, and they take a second to import.
-        from arctic_orchestration.compaction.service import Compaction
+        from arctic_orchestration.compaction.service import CompactionService
         from arctic_orchestration.lake.tables import open_catalog
 
         if self._catalog is None:
             # Here, beside the ticks, since a catalog that is away may be long in saying so.
             self._catalog = open_catalog(self._settings)
         if self._compaction is None:
-            self._compaction = Compaction(
+            self._compaction = CompactionService(
                 self.database, self._catalog, retention=self._retention, scope=self._scope
             )
         elif self.has_new_tables:

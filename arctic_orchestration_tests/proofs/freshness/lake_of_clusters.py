@@ -9,8 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration.freshness.dagster.task_definitions import task_definitions
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 #: the directory of the gates
@@ -44,7 +44,7 @@ def held(context: dg.AssetExecutionContext) -> None:
     until((gates / f"{context.run.run_id}.open").exists, _GATE_SECONDS, "its gate is opened")
 
 
-defs = task_definitions(
+defs = Freshness(
     tasks=[
         held,
         *(
@@ -53,4 +53,4 @@ defs = task_definitions(
         ),
     ],
     interval_seconds=1,
-)
+).definitions()

@@ -1,6 +1,7 @@
-"""`task_definitions`: the tasks of a code location as Dagster definitions."""
+"""`Freshness`: the tasks of a code location as Dagster definitions."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -45,96 +46,99 @@ Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
 _LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
 
 
-def task_definitions(
-    *,
-    batches: Sequence[str | Path] = (),
-    tasks: Sequence[Declared] = (),
-    elsewhere: Sequence[str | Path] = (),
-    interval_seconds: int = 10,
-) -> dg.Definitions:
-    """Assets and jobs of batch files, decorated ones, and the sensor ``arctic_tasks``.
-
-    Each task has, besides, an asset ``arctic/tasks/NAME``, to which the sensor reports how its
-    submissions ended.
+@dataclass(frozen=True, kw_only=True)
+class Freshness:
+    """The tasks of a code location: batch files, and assets and jobs under ``fresh_parents``.
 
     ::
 
-        defs = dg.Definitions.merge(my_definitions, task_definitions(batches=["delays.json"]))
-
-    Touches no database and starts no Spark. Batches with tasks that use Spark need the resource
-    ``pyspark``, as :func:`arctic_orchestration.lake.spark_resource.pyspark_resource` makes it.
+        arctic = Arctic(schedules=[...], freshness=Freshness(batches=["delays.json"]))
 
     Args:
         batches: JSON files; each task becomes an asset with a partition a day, or a job, and
-            each batch a job of its own name that runs all of its assets.
-        tasks: assets and jobs under ``fresh_parents``; they are not to be listed in the other
-            definitions too.
+            each batch a job of its own name that runs all of its assets. Tasks that use Spark need
+            the resource ``pyspark``, as ``pyspark_resource()`` makes it.
+        tasks: assets and jobs under ``fresh_parents``; not to be listed in the other definitions
+            too.
         elsewhere: the batch files of other locations. What they need of tasks here counts for
             freshness policies, and cycles with them are refused here.
         interval_seconds: the least time between two ticks of the sensor; at most a third of a
-            lease, which is renewed by them.
-
-    Each asset gets a ``FreshnessPolicy``: the strictest of its own need and its children's.
-
-    Errors:
-        InvalidInput: a file cannot be read, or is no JSON.
-        InvalidDefinition: names every place that cannot be used, with the file, a name that two
-            tasks have, or a cycle.
+            lease, which the ticks renew.
     """
-    allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
-    if type(interval_seconds) is not int or interval_seconds not in allowed:
-        expected = (
-            f"a whole number from 1 to {allowed[-1]}: ticks renew leases of "
-            f"{LEASE.total_seconds():g} seconds"
-        )
-        raise InvalidDefinition([InvalidInput("interval_seconds", interval_seconds, expected)])
-    timezone = Settings.from_environment().timezone
-    loaded = [(_named(path), load_named(path)) for path in _listed("batches", batches)]
-    others = [load_named(path) for path in _listed("elsewhere", elsewhere)]
-    written = [
-        Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
-        for name, batch in loaded
-        for number, (task, spec) in enumerate(
-            zip(batch.tasks, batch.specs(timezone=timezone), strict=True)
-        )
-    ]
-    given = [(one, _declared_spec(number, one)) for number, one in enumerate(tasks)]
-    _require_different_names(written, given, [batch for _, batch in loaded])
-    known = [one.spec for one in written] + [spec for _, spec in given]
-    known += [spec for batch in others for spec in batch.specs(timezone=timezone)]
-    graph = TaskGraph(known)
-    cycle = graph.cycle()
-    if cycle is not None:
-        raise InvalidDefinition([cycle_problem("tasks", cycle)])
-    functions = _functions(written)
 
-    assets: list[AssetsDefinition] = []
-    batch_assets = BatchAssets({spec.name: spec for spec in known}, graph)
-    jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = []
-    for one in written:
-        function = functions[one.spec.name]
-        if one.spec.kind == "job":
-            jobs.append(with_history(declared(_job(one, function), one.spec), one.spec))
-        else:
-            assets.append(batch_assets.asset(one, function))
-    for definition, spec in given:
-        if isinstance(definition, AssetsDefinition):
-            assets.append(_finished(definition, spec, graph))
-        elif isinstance(definition, dg.JobDefinition):
-            jobs.append(with_history(showing_tokens(definition), spec))
-        else:
-            jobs.append(with_history(definition, spec))
-    sensor = TaskSensor(
-        name=SENSOR,
-        interval_seconds=interval_seconds,
-        # Only those that are tasks: a batch's own job is nobody's to ask for.
-        jobs=[job.name for job in jobs],
-        assets=bool(assets),
-    )
-    jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
-    own = [one.spec for one in written] + [spec for _, spec in given]
-    histories = [history_asset(spec) for spec in own]
-    return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
+    batches: Sequence[str | Path] = ()
+    tasks: Sequence[Declared] = ()
+    elsewhere: Sequence[str | Path] = ()
+    interval_seconds: int = 10
+
+    def definitions(self) -> dg.Definitions:
+        """Assets and jobs of the tasks, the sensor ``arctic_tasks``; no database, no Spark.
+
+        Each asset has a ``FreshnessPolicy``: the strictest of its own need and its children's.
+        Each task has, besides, an asset ``arctic/tasks/NAME``, to which the sensor reports how
+        its submissions ended.
+
+        Errors:
+            InvalidInput: a file cannot be read, or is no JSON.
+            InvalidDefinition: names every place that cannot be used, with the file, a name that
+                two tasks have, or a cycle.
+        """
+        allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
+        if type(self.interval_seconds) is not int or self.interval_seconds not in allowed:
+            expected = (
+                f"a whole number from 1 to {allowed[-1]}: ticks renew leases of "
+                f"{LEASE.total_seconds():g} seconds"
+            )
+            raise InvalidDefinition(
+                [InvalidInput("interval_seconds", self.interval_seconds, expected)]
+            )
+        timezone = Settings.from_environment().timezone
+        loaded = [(_named(path), load_named(path)) for path in _listed("batches", self.batches)]
+        others = [load_named(path) for path in _listed("elsewhere", self.elsewhere)]
+        written = [
+            Written(batch=batch, task=task, spec=spec, path=f"{name}: self.tasks[{number}]")
+            for name, batch in loaded
+            for number, (task, spec) in enumerate(
+                zip(batch.tasks, batch.specs(timezone=timezone), strict=True)
+            )
+        ]
+        given = [(one, _declared_spec(number, one)) for number, one in enumerate(self.tasks)]
+        _require_different_names(written, given, [batch for _, batch in loaded])
+        known = [one.spec for one in written] + [spec for _, spec in given]
+        known += [spec for batch in others for spec in batch.specs(timezone=timezone)]
+        graph = TaskGraph(known)
+        cycle = graph.cycle()
+        if cycle is not None:
+            raise InvalidDefinition([cycle_problem("tasks", cycle)])
+        functions = _functions(written)
+
+        assets: list[AssetsDefinition] = []
+        batch_assets = BatchAssets({spec.name: spec for spec in known}, graph)
+        jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = []
+        for one in written:
+            function = functions[one.spec.name]
+            if one.spec.kind == "job":
+                jobs.append(with_history(declared(_job(one, function), one.spec), one.spec))
+            else:
+                assets.append(batch_assets.asset(one, function))
+        for definition, spec in given:
+            if isinstance(definition, AssetsDefinition):
+                assets.append(_finished(definition, spec, graph))
+            elif isinstance(definition, dg.JobDefinition):
+                jobs.append(with_history(showing_tokens(definition), spec))
+            else:
+                jobs.append(with_history(definition, spec))
+        sensor = TaskSensor(
+            name=SENSOR,
+            interval_seconds=self.interval_seconds,
+            # Only those that are self.tasks: a batch's own job is nobody's to ask for.
+            jobs=[job.name for job in jobs],
+            assets=bool(assets),
+        )
+        jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
+        own = [one.spec for one in written] + [spec for _, spec in given]
+        histories = [history_asset(spec) for spec in own]
+        return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
 
 
 def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
