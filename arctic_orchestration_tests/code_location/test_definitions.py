@@ -9,7 +9,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import Arctic, Schedule, on, only
+from arctic_orchestration import (
+    Arctic,
+    Compaction,
+    Freshness,
+    PartitionConsumer,
+    Schedule,
+    consumer_sensor,
+    fresh_parents,
+    on,
+    only,
+)
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
 days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
@@ -201,3 +211,34 @@ def test_loading_a_location_touches_no_database(
     names = runpy.run_path(str(here))
     dg.Definitions.validate_loadable(names["defs"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_parts_come_by_one_way() -> None:
+    """Schedules, tasks, consumers and compaction; none of their names collide."""
+
+    @dg.asset
+    def fed() -> None: ...
+
+    task = fresh_parents({"fed": None})(dg.asset(name="fed_child")(lambda: None))
+    arctic = Arctic(
+        schedules=[Schedule(name="s", target="work", trigger=on.partitions("raw/a"))],
+        freshness=Freshness(tasks=[task]),
+        consumers=[consumer_sensor(PartitionConsumer("raw/a", name="copy"), target=work)],
+        compaction=Compaction(tables=["nyc.*"]),
+    )
+    defs = dg.Definitions.merge(
+        dg.Definitions(assets=[*ASSETS, fed], jobs=[work]), arctic.definitions()
+    )
+    dg.Definitions.validate_loadable(defs)
+    sensors = {sensor.name for sensor in defs.get_repository_def().sensor_defs}
+    assert sensors == {"arctic_dispatcher", "arctic_tasks", "arctic_compaction", "copy"}
+
+
+def test_a_part_of_another_kind_is_refused_by_name() -> None:
+    with pytest.raises(InvalidDefinition) as refused:
+        Arctic(freshness=["delays.json"], consumers=[work], compaction="nyc.*")  # type: ignore[arg-type,list-item]
+    assert [(problem.field, problem.expected) for problem in refused.value.problems] == [
+        ("freshness", "Freshness(...)"),
+        ("compaction", "Compaction(...)"),
+        ("consumers[0]", "a sensor of consumer_sensor(...)"),
+    ]

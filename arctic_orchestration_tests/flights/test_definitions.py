@@ -35,10 +35,8 @@ def test_loading_the_definitions_makes_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    arctic = Arctic(schedules=flights_schedules())
+    arctic = Arctic(schedules=flights_schedules(), compaction=flights_compaction())
     dg.Definitions.validate_loadable(
-        dg.Definitions.merge(
-            flights_definitions(), arctic.definitions(), flights_compaction().definitions()
-        )
+        dg.Definitions.merge(flights_definitions(), arctic.definitions())
     )
     assert list(tmp_path.iterdir()) == []
