@@ -19,7 +19,7 @@ from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions
 
 TASK_TAG = "arctic/task"
-TOKEN_TAG = "arctic/token"
+TOKEN_TAG = ".dagster/arctic_token"
 
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
 _REQUESTED_AT_ONCE = 100

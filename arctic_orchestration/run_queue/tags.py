@@ -14,7 +14,7 @@ What a run has once it was submitted, each only if a rule asks for it:
 ================================  =============================================================
 ``arctic/queue``                  its queue
 ``arctic/level``                  its level, a whole number
-``arctic/queued_at``              when it was submitted
+``.dagster/arctic_queued_at``              when it was submitted
 ``dagster/priority``              the number by which Dagster's daemon sorts: level and age
 ``arctic/group.NAME``             the rule of the group, in words
 ``arctic/program.NAME``           its program, where the group limits each program
@@ -46,11 +46,11 @@ from arctic_orchestration.run_queue.rules import (
 PREFIX = "arctic/"
 QUEUE = "arctic/queue"
 LEVEL = "arctic/level"
-QUEUED_AT = "arctic/queued_at"
+QUEUED_AT = ".dagster/arctic_queued_at"
 WAIT = "arctic/wait"
 PROBLEM = "arctic/problem"
 #: the level that a run was submitted with, once a person gave it another one
-FIRST_LEVEL = "arctic/first_level"
+FIRST_LEVEL = ".dagster/arctic_first_level"
 #: Dagster's: what its daemon sorts by, the highest first
 PRIORITY = "dagster/priority"
 

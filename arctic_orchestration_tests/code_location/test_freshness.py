@@ -47,7 +47,7 @@ def test_a_task_runs_after_its_parents_and_says_so_on_run_and_asset(tasks: Tasks
     assert "parents are fresh: flights (made" in history[2]["reason"]
     run = tasks.instance.get_run_by_id(event.run_id)
     assert run is not None
-    assert (run.tags["arctic/task"], run.tags["arctic/token"]) == ("nyc/delays", "1")
+    assert (run.tags["arctic/task"], run.tags[".dagster/arctic_token"]) == ("nyc/delays", "1")
     assert run.tags["arctic/submission"] == metadata["arctic/submission"].value
 
 
@@ -97,7 +97,7 @@ def test_a_run_from_dagsters_ui_acquires_for_itself(tasks: Tasks) -> None:
         assert (row.last_token, row.last_success_run) == (token, ran.run_id)
         run = tasks.instance.get_run_by_id(ran.run_id)
         assert run is not None
-        assert run.tags["arctic/token"] == str(token)
+        assert run.tags[".dagster/arctic_token"] == str(token)
 
 
 def test_a_run_from_dagsters_ui_fails_while_another_has_the_task(tasks: Tasks) -> None:
@@ -223,7 +223,7 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
 @ON_SQLITE
 def test_the_tags_of_a_batch_and_its_tasks_are_on_their_runs(tasks: Tasks, tmp_path: Path) -> None:
     """Of assets and of jobs; the task's own go before, and ours before all."""
-    own = {"size": "small", "arctic/token": "99", "dagster/max_retries": "7"}
+    own = {"size": "small", ".dagster/arctic_token": "99", "dagster/max_retries": "7"}
     file = written(
         tmp_path,
         "b",
@@ -239,5 +239,5 @@ def test_the_tags_of_a_batch_and_its_tasks_are_on_their_runs(tasks: Tasks, tmp_p
         assert ran.success
         assert tasks.tags_of(ran).items() >= {
             "team": "ops", "size": "small", "arctic/task": name, "arctic/submission": asked.id,
-            "arctic/token": "1", "dagster/max_retries": "0",
+            ".dagster/arctic_token": "1", "dagster/max_retries": "0",
         }.items()  # fmt: skip

@@ -148,7 +148,7 @@ def test_success_acknowledges_and_failure_puts_back(
         "arctic/consumer": "each",
         "arctic/partition": "2026-01-01",
         "arctic/attempt": "1",
-        "arctic/consumer_token": "1",
+        ".dagster/arctic_consumer_token": "1",
     }
     assert str(first[0].run_key).startswith("each:2026-01-01:1:1:1:")
     # Until Dagster has the runs they are asked for again, under their keys.

@@ -307,7 +307,7 @@ def test_a_queued_run_is_sorted_as_dagster_sorts_it(tag: dict[str, str], number:
 def test_a_queued_run_keeps_the_tags_that_gates_look_at() -> None:
     """In one order, so that runs alike are found alike; not those that each run has anew."""
     tags = {"team": "a", "owner": "b", "arctic/window.night": "w", "arctic/group.few": "g",
-            "arctic/level": "1", "arctic/queued_at": "t", "arctic/job": "17",
+            "arctic/level": "1", ".dagster/arctic_queued_at": "t", "arctic/job": "17",
             "dagster/priority": "5", "arctic/queue": "q", "arctic/rate.api": "waiting",
             "arctic/wait": "its turn"}  # fmt: skip
     marks = queued_run(Run(run_id="r", tags=tags), frozenset({"team"})).marks

@@ -217,7 +217,7 @@ def test_the_number_by_which_a_run_is_sorted_is_its_level_and_its_age() -> None:
     """Level 2 with 600 s a level, queued at noon."""
     tags = tagged(run_of(tags={"arctic/level": "2"})).tags
     assert tags["dagster/priority"] == str(2 * 600 - NOON_SECONDS)
-    assert tags["arctic/queued_at"] == "2026-03-02T12:00:00Z"
+    assert tags[".dagster/arctic_queued_at"] == "2026-03-02T12:00:00Z"
     assert tags["arctic/level"] == "2"
     assert queued_at_of(tags) == NOON
 
@@ -229,7 +229,7 @@ def test_a_run_that_is_retried_keeps_its_level_and_begins_to_age_anew() -> None:
     again = tagged(first, now=hour)
     assert again.tags["arctic/level"] == "5"
     assert again.tags["dagster/priority"] == str(5 * 600 - NOON_SECONDS - 3_600)
-    assert again.tags["arctic/queued_at"] == "2026-03-02T13:00:00Z"
+    assert again.tags[".dagster/arctic_queued_at"] == "2026-03-02T13:00:00Z"
 
 
 def test_an_aged_priority_alone_is_no_level() -> None:
@@ -256,7 +256,7 @@ def test_without_queues_and_seconds_a_level_nothing_ages() -> None:
     ages = Rules.parse({"seconds_per_level": 60})
     assert tags_for(facts, standing_of(facts, ages), ages, NOON) == {
         "arctic/level": "5",
-        "arctic/queued_at": "2026-03-02T12:00:00Z",
+        ".dagster/arctic_queued_at": "2026-03-02T12:00:00Z",
         "dagster/priority": str(5 * 60 - NOON_SECONDS),
     }
 
@@ -268,7 +268,7 @@ def test_without_queues_and_seconds_a_level_nothing_ages() -> None:
 )  # fmt: skip
 def test_a_moment_that_is_none_is_not_known(text: str, found: datetime | None) -> None:
     """Also one without a zone; and where there is no tag."""
-    assert queued_at_of({"arctic/queued_at": text}) == found
+    assert queued_at_of({".dagster/arctic_queued_at": text}) == found
     assert queued_at_of({}) is None
 
 
@@ -288,7 +288,7 @@ def test_a_run_is_given_a_tag_for_each_rule_in_words() -> None:
         "arctic/rate.api": "waiting",
         "arctic/queue": "default",
         "arctic/level": "0",
-        "arctic/queued_at": "2026-03-02T12:00:00Z",
+        ".dagster/arctic_queued_at": "2026-03-02T12:00:00Z",
         "dagster/priority": str(-NOON_SECONDS),
     }
 
@@ -352,7 +352,7 @@ def test_a_run_that_has_its_tags_is_given_only_its_time_anew(
         assert replace(again, problems=()) == replace(standing, problems=())
         assert tags_for(known, again, RULES, NOON) == {}
         changed = tags_for(known, again, RULES, NOON + later)
-        assert changed.keys() <= {"arctic/queued_at", "dagster/priority"}
+        assert changed.keys() <= {".dagster/arctic_queued_at", "dagster/priority"}
         assert bool(changed) is (later >= timedelta(seconds=1))
 
 
@@ -380,7 +380,7 @@ def test_tags_are_such_as_dagster_takes(run: RunFacts, names: list[str], data: A
 
 @pytest.mark.parametrize(
     "key",
-    ["arctic/queue", "arctic/level", "arctic/queued_at", "arctic/wait", "dagster/priority",
+    ["arctic/queue", "arctic/level", ".dagster/arctic_queued_at", "arctic/wait", "dagster/priority",
      "arctic/group", "arctic/group.first", "arctic/program.first", "arctic/rate.api",
      "arctic/window.w", "arctic/interval.i"],
 )  # fmt: skip

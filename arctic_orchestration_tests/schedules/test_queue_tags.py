@@ -51,7 +51,9 @@ def test_a_schedule_may_put_its_runs_under_rules(key: str) -> None:
     assert schedule(tags={key: "x"}).tags == {key: "x"}
 
 
-@pytest.mark.parametrize("key", ["arctic/queued_at", "arctic/job", "arctic/groups", "arctic/rate."])
+@pytest.mark.parametrize(
+    "key", [".dagster/arctic_queued_at", "arctic/job", "arctic/groups", "arctic/rate."]
+)
 def test_other_tags_of_ours_are_refused(key: str) -> None:
     with pytest.raises(InvalidDefinition, match="no tag that begins with arctic/"):
         schedule(tags={key: "x"})

@@ -22,7 +22,7 @@ from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidI
 CONSUMER_TAG = "arctic/consumer"
 PARTITION_TAG = "arctic/partition"
 ATTEMPT_TAG = "arctic/attempt"
-TOKEN_TAG = "arctic/consumer_token"
+TOKEN_TAG = ".dagster/arctic_consumer_token"
 
 #: a lease lasts at least so many ticks
 _TICKS = 3

@@ -76,7 +76,10 @@ def test_a_level_by_hand_counts_in_the_next_pass(queue: RunQueue, database: Data
     ask(database, third, 4)
     assert queue.iterate() == [third.run_id]
     tags = queue.run(third).tags
-    assert (tags["arctic/level"], tags["arctic/queued_at"]) == ("4", "2026-03-02T12:00:00Z")
+    assert (tags["arctic/level"], tags[".dagster/arctic_queued_at"]) == (
+        "4",
+        "2026-03-02T12:00:00Z",
+    )
     assert tags["dagster/priority"] == str(4 * 60 - NOON_SECONDS)
     assert asked(database) == []
     queue.report(third, Status.SUCCESS)

@@ -67,7 +67,7 @@ def ours(run: DagsterRun) -> dict[str, str]:
     return {
         key: value
         for key, value in run.tags.items()
-        if key.startswith("arctic/") or key == "dagster/priority"
+        if key.startswith(("arctic/", ".dagster/arctic_")) or key == "dagster/priority"
     }
 
 
@@ -176,7 +176,7 @@ def test_a_run_of_assets_stands_under_the_rules_that_they_name(
         "arctic/rate.api": "waiting",
         "arctic/queue": "sails",
         "arctic/level": "3",
-        "arctic/queued_at": "2026-03-02T12:00:00Z",
+        ".dagster/arctic_queued_at": "2026-03-02T12:00:00Z",
         "dagster/priority": str(3 * 600 - NOON_SECONDS),
         "arctic/problem": "arctic/group: got 'nobody', expected one of the groups of "
         "dagster.yaml: each, few, marts",
@@ -258,7 +258,7 @@ def test_a_retried_run_keeps_its_level_and_takes_its_turn_anew(
         "arctic/rate.api": "waiting",
         "arctic/queue": "finance",
         "arctic/level": "7",
-        "arctic/queued_at": "2026-03-02T13:00:00Z",
+        ".dagster/arctic_queued_at": "2026-03-02T13:00:00Z",
         "dagster/priority": str(7 * 600 - NOON_SECONDS - 3600),
     }
 
