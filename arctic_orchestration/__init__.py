@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fresh_parents
     from arctic_orchestration.freshness.dagster.materialization import TaskRun
     from arctic_orchestration.freshness.status import Step, add_sink
+    from arctic_orchestration.freshness.submit import submit_tasks
     from arctic_orchestration.lake.spark_resource import pyspark_resource
     from arctic_orchestration.schedules.constraints import only
     from arctic_orchestration.schedules.dagster.resource import ArcticResource
@@ -49,6 +50,7 @@ __all__ = [
     "on",
     "only",
     "pyspark_resource",
+    "submit_tasks",
 ]
 
 _HOMES = {
@@ -70,6 +72,7 @@ _HOMES = {
     "consumer_sensor": "arctic_orchestration.consumers.dagster.sensor",
     "fresh_parents": "arctic_orchestration.freshness.dagster.fresh_parents",
     "pyspark_resource": "arctic_orchestration.lake.spark_resource",
+    "submit_tasks": "arctic_orchestration.freshness.submit",
 }
 _MODULES = {
     "on": "arctic_orchestration.schedules.triggers.on",

@@ -11,7 +11,7 @@ _HERE = "arctic_orchestration_tests"
 #: What the processes work with; a name that is left out is imported by each of them, for seconds.
 PRELOADED = (
     f"{_HERE}.forked",
-    f"{_HERE}.events.writers",
+    f"{_HERE}.event_log.writers",
     f"{_HERE}.flights.feeder_process",
     f"{_HERE}.lake.crashing_committer",
     f"{_HERE}.lake.racing_writer",

@@ -16,18 +16,6 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "BENCHMARKS.md", *DOCS]
 INDEX = ROOT / "docs" / "README.md"
 
-#: What pages import although no public module has it yet; each is to get a public place.
-NOT_PUBLIC_YET = {
-    "Database",
-    "Settings",
-    "Step",
-    "TaskRun",
-    "add_sink",
-    "check_lease",
-    "pyspark_resource",
-    "submissions",
-}
-
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _IMPORT = re.compile(
@@ -93,11 +81,9 @@ def imports() -> Iterator[tuple[str, str]]:
                 yield from ((module, name) for name in re.findall(r"\w+", names))
 
 
-def test_pages_import_public_names() -> None:
-    """But for those that have no public place yet."""
+def test_pages_import_public_names_alone() -> None:
     public = public_names()
-    private = {name for module, name in imports() if name not in public.get(module, ())}
-    assert private == NOT_PUBLIC_YET
+    assert {name for module, name in imports() if name not in public.get(module, ())} == set()
 
 
 def test_what_pages_import_is_there() -> None:

@@ -20,8 +20,8 @@ from arctic_orchestration.quantities import format_duration
 _UNBROKEN = 10_000
 #: Text in a narrower column is harder to read than text on a line of its own.
 _LEAST_ROOM = 30
-#: numbers, spans such as 1m18s, moments
-_BARE = re.compile(r"[0-9]+|([0-9]+(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+Z?")
+#: numbers, spans such as 1m18s, moments; not a run whose id begins with 9266754d
+_BARE = re.compile(r"[0-9]+|([0-9]{1,5}(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+Z?")
 
 COLORS = {
     "enabled": "green",

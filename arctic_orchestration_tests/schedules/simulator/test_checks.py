@@ -3,7 +3,7 @@
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.simulator import simulate
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration_tests.schedules.simulation.test_simulator import (
+from arctic_orchestration_tests.schedules.simulator.test_simulator import (
     BEGIN,
     arrives,
     happens,

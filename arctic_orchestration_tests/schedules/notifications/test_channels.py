@@ -8,7 +8,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.notifications.channels import read_channels
 from arctic_orchestration.notifications.notifier import reach
 from arctic_orchestration.notifications.outbox import Notice
-from arctic_orchestration_tests.schedules.notification.post import HOUR
+from arctic_orchestration_tests.schedules.notifications.post import HOUR
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.messages import Message
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.schedules.notification.post import Post, Postbox, news
+from arctic_orchestration_tests.schedules.notifications.post import Post, Postbox, news
 from arctic_orchestration_tests.schedules.simulated import at
 
 

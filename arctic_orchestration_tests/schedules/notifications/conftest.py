@@ -13,7 +13,7 @@ from arctic_orchestration.notifications.outbox import News
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.state import tables
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.schedules.notification.post import Post
+from arctic_orchestration_tests.schedules.notifications.post import Post
 from arctic_orchestration_tests.schedules.simulated import at
 
 

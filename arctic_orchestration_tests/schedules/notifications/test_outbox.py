@@ -11,9 +11,10 @@ from arctic_orchestration import Schedule, on
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.schedules import job_notices
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.schedules.notification.post import DAY, Post, news
+from arctic_orchestration_tests.schedules.notifications.post import DAY, Post, news
 from arctic_orchestration_tests.schedules.simulated import World, at
 
 
@@ -50,7 +51,7 @@ def test_moves_become_news_with_the_name_and_tags_of_their_schedule(
     made.engine.tick(at(1))
     moves = made.engine.tick(at(62)).moves
     with database.read() as tx:
-        (one,) = outbox.of_moves(tx, [(moves[-1], Notice.JOB_TIMED_OUT)])
+        (one,) = job_notices.of_moves(tx, [(moves[-1], Notice.JOB_TIMED_OUT)])
     assert (one.event, one.schedule, one.tags) == ("job_timed_out", "orders", {"team": "ops"})
     assert (one.job_id, one.reason) == (moves[-1].job.id, moves[-1].reason)
 

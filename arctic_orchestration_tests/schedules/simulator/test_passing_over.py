@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_orchestration.schedules.simulator import simulate
-from arctic_orchestration_tests.schedules.simulation.test_simulator import (
+from arctic_orchestration_tests.schedules.simulator.test_simulator import (
     BEGIN,
     arrives,
     happens,
