@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_orchestration.compaction.dagster.definitions import COMPACTION, Compaction, sensor
+from arctic_orchestration.compaction.dagster import sensor
+from arctic_orchestration.compaction.dagster.definitions import COMPACTION, Compaction
 from arctic_orchestration.compaction.dagster.table_metrics import key_of
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings

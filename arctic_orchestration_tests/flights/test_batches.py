@@ -30,7 +30,7 @@ from arctic_orchestration.freshness.dagster import fresh_parents
 from arctic_orchestration.freshness.dagster.materialization import TaskRun
 from arctic_orchestration.freshness.dagster.materialization import make as make_task
 from arctic_orchestration.freshness.graph import TaskGraph
-from arctic_orchestration.lake import append, ensure_table
+from arctic_orchestration.lake import ensure_table, table_writer
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 TWO_DAYS = first_days(2)
@@ -263,14 +263,14 @@ def test_who_loses_the_task_while_files_are_written_commits_nothing(
 
     made(1)
     held = Held()
-    write_files = append.write_files
+    write_files = table_writer.write_files
 
     def written(*arguments: Any) -> Any:
         files = write_files(*arguments)
         held.lost = is_lost
         return files
 
-    monkeypatch.setattr(append, "write_files", written)
+    monkeypatch.setattr(table_writer, "write_files", written)
     token = fresh_parents._held.set(held)
     try:
         if is_lost:

@@ -15,7 +15,7 @@ from arctic_orchestration.errors import LeaseLost, NotFound
 from arctic_orchestration.flights import carriers
 from arctic_orchestration.flights.assets import raw_flights
 from arctic_orchestration.flights.feeds import OriginFile
-from arctic_orchestration.lake import append
+from arctic_orchestration.lake import table_writer
 from arctic_orchestration.state.consumer_tables import consumer_leases
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
@@ -110,7 +110,7 @@ def test_what_was_committed_and_not_acknowledged_is_in_the_table_once(
     announce(lake, *FIRST)
 
     def append(*given: Any, **named: Any) -> None:
-        append.append(*given, **named)
+        table_writer.append(*given, **named)
         raise OSError("the machine is gone")
 
     with monkeypatch.context() as dying:
@@ -145,9 +145,9 @@ def test_a_run_that_was_overtaken_while_spark_worked_commits_nothing(
                 taken.extend(partitions.keys)
         return written
 
-    appending_write_files = append.write_files
+    appending_write_files = table_writer.write_files
     with monkeypatch.context() as stopped:
-        stopped.setattr(append, "write_files", write_files)
+        stopped.setattr(table_writer, "write_files", write_files)
         with pytest.raises(LeaseLost, match="others were given its partitions"):
             run(lake)
     assert taken == FIRST

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadataCommonFields
 
-from arctic_orchestration.lake import append
+from arctic_orchestration.lake import table_writer
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
@@ -101,5 +101,5 @@ def test_expiry_and_the_look_for_an_append_search_no_snapshot_for_each_ancestor(
         table, older_than=datetime(2100, 1, 1, tzinfo=UTC), keep_last=1, dry_run=True
     )
     assert len(expired.snapshot_ids) == snapshots - 1
-    assert append._recorded(table, append.ONCE, "no such key") is None
+    assert table_writer._recorded(table, table_writer.ONCE, "no such key") is None
     assert searches["searches"] <= 2
