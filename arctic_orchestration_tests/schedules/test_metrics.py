@@ -149,7 +149,7 @@ def test_a_metric_that_fails_stops_no_tick(caplog: pytest.LogCaptureFixture) -> 
     """It says so in the log, and the tick's work is done."""
     result = TickResult(counts=Counter(), requests=[], position=None, moves=[None])  # type: ignore[list-item]
     Metrics(CollectorRegistry()).observe(result, **PLACE, now=at(0), seconds=0)
-    assert [record.message for record in caplog.records] == ["the metrics of a tick are lost"]
+    assert caplog.messages == ["the metrics of a tick are lost"]
 
 
 def test_failed_ticks_are_counted_and_timed() -> None:
@@ -233,9 +233,7 @@ def test_metrics_are_served_on_loopback(caplog: pytest.LogCaptureFixture) -> Non
     second = Metrics(CollectorRegistry())
     second.serve(port)
     second.serve(port)
-    assert [r.message for r in caplog.records] == [
-        f"no metrics on 127.0.0.1:{port}: Address already in use"
-    ]
+    assert caplog.messages == [f"no metrics on 127.0.0.1:{port}: Address already in use"]
 
 
 def test_a_port_is_taken_over_when_it_becomes_free() -> None:
