@@ -123,7 +123,7 @@ def test_a_command_whose_extra_is_missing_says_which(
 def test_a_name_whose_extra_is_missing_says_which() -> None:
     result = _python(
         f"{_WITHOUT_EXTRAS}from arctic_orchestration.errors import MissingExtra\n"
-        "for name in ('compaction_definitions', 'lake.open_catalog'):\n"
+        "for name in ('Compaction', 'lake.open_catalog'):\n"
         "    import arctic_orchestration\n"
         "    from arctic_orchestration import lake\n"
         "    home = lake if name.startswith('lake.') else arctic_orchestration\n"
