@@ -25,7 +25,7 @@ def audit(
     ] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List what people changed with commands, newest first, and who it was.
+    """List changes made by commands, with their authors.
 
     All clusters of the state database; for 400 days. Changes of schedules and jobs stand in their
     own histories: arctic schedules history, arctic jobs show.

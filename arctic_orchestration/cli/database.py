@@ -13,7 +13,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def upgrade(as_json: JsonOption = False) -> None:
-    """Brings the schema of ARCTIC_DATABASE_URL to the one this version works with."""
+    """Upgrade the schema of the state database."""
     database = Database(Settings.from_environment().database_url)
     shown = database.shown
     before = database.revision()

@@ -14,46 +14,45 @@ from arctic_orchestration.errors import ArcticError, MissingExtra
 _COMMANDS = {
     "worker": (
         "compaction.cli.worker:worker",
-        "Merges files for compaction queues, until SIGTERM or Ctrl-C.",
+        "Merge files for compaction queues until stopped.",
     ),
     "audit": (
         "cli.audit:audit",
-        "List what people changed with commands, newest first, and who it was.",
+        "List changes made by commands, with their authors.",
     ),
     "simulate": (
         "schedules.cli.simulate:simulate",
-        "Prints each decision of the scheduler as a line of JSON.",
+        "Simulate schedules; print each decision as JSON.",
     ),
     "schema": (
         "schedules.cli.schema:schema",
-        "Writes the JSON Schema of a file of schedules (YAML or JSON).",
+        "Write the JSON Schema of files of schedules.",
     ),
     "doctor": (
         "cli.doctor.command:doctor",
-        "Checks the surroundings; exit code 1 when something has to be mended.",
+        "Check the environment; exit code 1 if anything fails.",
     ),
-    "schedules": ("schedules.cli.schedules:app", "Schedules: what fires, and when."),
-    "jobs": ("schedules.cli.jobs:app", "Jobs: firings of schedules, and why they wait."),
-    "locations": ("schedules.cli.locations:app", "Code locations in the state database."),
-    "runs": ("run_queue.cli.runs:app", "Runs that wait in Dagster's queue, and why."),
-    "queues": ("run_queue.cli.queues:app", "Queues and groups of runs: shares, limits, pauses."),
+    "schedules": ("schedules.cli.schedules:app", "Manage schedules."),
+    "jobs": ("schedules.cli.jobs:app", "Manage jobs: firings of schedules."),
+    "locations": ("schedules.cli.locations:app", "Manage code locations in the state database."),
+    "runs": ("run_queue.cli.runs:app", "Manage runs that wait in Dagster's queue."),
+    "queues": ("run_queue.cli.queues:app", "Manage queues and groups of runs."),
     "compaction": (
         "compaction.cli:app",
-        "Small files of lake tables that are merged into larger ones.",
+        "Merge small files of lake tables into larger ones.",
     ),
     "tasks": (
         "freshness.cli:app",
-        "Tasks with freshness dependencies: assets and jobs that run when their parents are "
-        "fresh enough, once for all clusters.",
+        "Manage tasks with freshness dependencies.",
     ),
     "consumers": (
         "consumers.cli.consumers:app",
-        "Partition consumers: everything new since one last looked.",
+        "Manage partition consumers.",
     ),
-    "events": ("schedules.cli.events:app", "Events that schedules took."),
-    "partitions": ("schedules.cli.partitions:app", "Partitions of assets."),
-    "db": ("cli.database:app", "The state database."),
-    "feed": ("schedules.cli.feed:app", "Reading Dagster's event log."),
+    "events": ("schedules.cli.events:app", "Show events that schedules took."),
+    "partitions": ("schedules.cli.partitions:app", "Announce partitions of assets."),
+    "db": ("cli.database:app", "Manage the state database."),
+    "feed": ("schedules.cli.feed:app", "Manage the reading of Dagster's event log."),
 }
 
 

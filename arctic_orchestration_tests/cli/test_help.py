@@ -51,6 +51,17 @@ def test_there_are_as_many_commands_as_people_can_call() -> None:
     assert {(), ("doctor",), ("consumers", "delete"), ("compaction", "queues", "add")} < set(ALL)
 
 
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_a_help_line_is_short(path: tuple[str, ...]) -> None:
+    command: Any = get_command(app)
+    for name in path:
+        command = command.get_command(None, name)
+        command = command.load() if hasattr(command, "load") else command
+    line = command.help.split("\n\n")[0].replace("\n", " ")
+    assert len(line) <= 60
+    assert line.endswith(".")
+
+
 def test_the_line_of_a_command_is_the_first_of_its_own_help() -> None:
     """The line is printed without the module that has the rest."""
     for command in get_command(app).commands.values():  # type: ignore[attr-defined]
@@ -60,7 +71,7 @@ def test_the_line_of_a_command_is_the_first_of_its_own_help() -> None:
 def test_a_word_is_completed_with_its_line_and_options_of_what_it_names() -> None:
     """The first without an import, the second with one."""
     ways = {
-        "arctic sched": r'"schedules":"Schedules\\: what fires, and when."',
+        "arctic sched": r'"schedules":"Manage schedules."',
         "arctic schedules sus": '"suspend":"',
         "arctic compaction queues add --sha": '"--share":"Workers that serve several queues',
         "arctic audit --fea": r'"--feature":"Only of this command\\: consumers',

@@ -36,7 +36,7 @@ _FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspar
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Checks the surroundings; exit code 1 when something has to be mended."""
+    """Check the environment; exit code 1 if anything fails."""
     if as_json:
         findings = examine()
         print_json({"findings": [asdict(finding) for finding in findings]})

@@ -106,7 +106,7 @@ def explain(
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Why a table is compacted or not: its policy, files, plan, tasks, and what they wait for."""
+    """Explain why a table is compacted or not."""
     now = utc_now()
     with opened_compaction() as state, working("reading manifests"):
         explained = explained_table(state, table, now, limit)

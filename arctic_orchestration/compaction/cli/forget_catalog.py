@@ -8,7 +8,9 @@ from arctic_orchestration.state import audit
 
 
 def forget_catalog(as_json: JsonOption = False) -> None:
-    """Lets the state database be about another catalog: the first that works on it from now on.
+    """Unbind the state database from its catalog.
+
+    The next command that works on a catalog binds it.
 
     Only where the catalog has moved, with its tables: of another one, all tables would be missing.
     """

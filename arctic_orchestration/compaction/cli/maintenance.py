@@ -44,7 +44,7 @@ def expire_snapshots(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forgets old snapshots, and removes the files that only they knew.
+    """Expire old snapshots and remove their files.
 
     Snapshots from which a live task was planned stay, and the files that live tasks know.
     """
@@ -102,7 +102,7 @@ def remove_orphans(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Removes the files below a table's location that no snapshot and no live task knows."""
+    """Remove files that no snapshot and no live task knows."""
     age = positive_duration("--older-than", older_than)
     now = utc_now()
     with opened_compaction() as state:

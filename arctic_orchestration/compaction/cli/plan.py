@@ -42,7 +42,7 @@ def plan(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What is to be merged in a table: files, bins, kind, gain and why; offers it to its queue.
+    """Plan a table and offer the plan to its queue.
 
     The planner's next plan of the table replaces what no worker has claimed by then, unless it was
     asked for with --force.

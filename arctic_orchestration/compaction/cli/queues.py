@@ -23,7 +23,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.state import audit
 
-app = typer.Typer(help="Queues of merge tasks.", no_args_is_help=True)
+app = typer.Typer(help="Manage queues of merge tasks.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
 _CAPACITY = "How many live tasks it takes; a table that finds no room stays due."
@@ -35,7 +35,7 @@ _MAX_WORKERS = "How many worker runs are requested for it at once; 0: people sta
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """All queues, the highest level first: what waits, what is worked on, and by whom."""
+    """List queues by level, with their tasks and workers."""
     with opened_compaction() as state, state.database.read() as tx:
         found = queues.counted(tx)
         workers = {one.queue.name: live_workers(tx, one.queue.name) for one in found}
@@ -75,7 +75,10 @@ def add(
     execution_timeout: Annotated[str, typer.Option(help=_TIMEOUT)] = "2h",
     as_json: JsonOption = False,
 ) -> None:
-    """Adds a queue; tables come to it by their property, or by: arctic compaction map."""
+    """Add a queue.
+
+    Tables are assigned to it by their property, or by arctic compaction map.
+    """
     queue = CompactionQueue(
         name=name,
         capacity=capacity,
@@ -101,7 +104,7 @@ def update(
     execution_timeout: Annotated[str | None, typer.Option(help=_TIMEOUT)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Changes what is given. A smaller capacity takes nothing away that is there."""
+    """Change a queue; a smaller capacity removes no task."""
     seconds = None if execution_timeout is None else _timeout(execution_timeout)
     if capacity is level is share is max_workers is seconds is None:
         expected = (
@@ -126,20 +129,26 @@ def update(
 
 @app.command()
 def pause(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Let no worker claim tasks of a queue. Merges under way are finished and committed."""
+    """Pause a queue: workers claim no more of its tasks.
+
+    Merges in progress are finished and committed.
+    """
     _set_state(name, "pause", QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
 
 
 @app.command()
 def drain(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Let a queue take no new tasks. What waits is merged; its tables stay due."""
+    """Drain a queue: it takes no new tasks.
+
+    Waiting tasks are merged; its tables stay due.
+    """
     does = "takes no new tasks; what waits is merged"
     _set_state(name, "drain", QueueState.DRAINING, does, as_json)
 
 
 @app.command()
 def resume(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Let a queue that was paused or drained take tasks, and workers claim them."""
+    """Resume a queue that was paused or drained."""
     _set_state(name, "resume", QueueState.OPEN, "takes tasks, and workers claim them", as_json)
 
 
@@ -165,7 +174,7 @@ def _timeout(text: str) -> int:
 
 @app.command()
 def delete(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Removes a queue that has neither live tasks nor tables."""
+    """Delete a queue that has no live tasks and no tables."""
     with opened_compaction() as state, state.database.begin() as tx:
         queues.delete_queue(tx, name)
         audit.record(tx, state.actor, "compaction", "queues delete", name)

@@ -20,7 +20,7 @@ def records(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """The newest commits of compaction, newest first."""
+    """List commits of compaction, newest first."""
     with opened_compaction() as state, state.database.read() as tx:
         if table is not None:
             tables.table_named(tx, table)

@@ -46,7 +46,7 @@ def run(
     conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plans, merges and commits a table in this process, and prints what was recorded.
+    """Plan, merge and commit a table in this process.
 
     Tasks of the table that other workers have are waited for. Exit code 1 when something is left,
     or when files rest, are in tasks of others or are too large, and so nothing could be merged.

@@ -59,7 +59,7 @@ def tick(
     retention: RetentionOption = "30d",
     as_json: JsonOption = False,
 ) -> None:
-    """Make one round: lost attempts, commits, plans, housekeeping. As the sensor does it."""
+    """Run one round of planning, committing and clean-up."""
     scope = Scope.of(tables or (), mode, field="--{}")
     kept = _retention(retention)
     with opened_compaction(makes=True) as state:
@@ -81,7 +81,7 @@ def serve(
     retention: RetentionOption = "30d",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a round every few seconds, until SIGTERM or Ctrl-C: for where no Dagster sensor ticks.
+    """Run rounds until stopped, where no sensor ticks.
 
     A line is printed for each round that did something; with --json, a document on a line.
     """

@@ -107,7 +107,7 @@ def status(
     ] = format_duration(PATIENCE),
     as_json: JsonOption = False,
 ) -> None:
-    """How the tables lie on the disk, and what compaction does about it."""
+    """Show the tables: their files, tasks and next checks."""
     now, patience = utc_now(), positive_duration("--timeout", timeout)
     with opened_compaction() as state:
         with state.database.read() as tx:
@@ -148,7 +148,10 @@ def seen_table(state: Opened, name: str, read: ReadTable) -> Seen:
 
 
 def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False) -> None:
-    """Puts a table into a queue, over what its property says; its waiting tasks move too."""
+    """Assign a table to a queue, overriding its property.
+
+    Its waiting tasks move to that queue.
+    """
     now = utc_now()
     with opened_compaction() as state:
         with state.database.read() as tx:
@@ -162,7 +165,10 @@ def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False
 
 
 def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
-    """Lets a table go back to the queue that its property names, else to default."""
+    """Remove the queue assignment of a table.
+
+    The table returns to the queue that its property names, or to the queue default.
+    """
     with opened_compaction() as state, state.database.begin() as tx:
         moved = queues.unmap_table(tx, table, utc_now())
         row = tables.table_named(tx, table)
@@ -175,7 +181,7 @@ def due(
     reason: Annotated[str, typer.Option(help="Why; people read it.")] = "a person asked",
     as_json: JsonOption = False,
 ) -> None:
-    """Lets the planner look at a table with its next round, whatever its interval says."""
+    """Make a table due for the next round of the planner."""
     now = utc_now()
     with opened_compaction() as state:
         state.make_known(table, now)
@@ -203,7 +209,7 @@ def due(
 
 
 def wake(table: TableArgument, as_json: JsonOption = False) -> None:
-    """End the rest of a table and of its files (quarantine, cancel), and make it due."""
+    """End the backoff of a table and its files; make it due."""
     now = utc_now()
     with opened_compaction() as state, state.database.begin() as tx:
         before = tables.lock_table(tx, table)

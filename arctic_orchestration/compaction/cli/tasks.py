@@ -60,7 +60,10 @@ def tasks(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Tasks: the live ones in the order in which they are claimed, ended ones newest first."""
+    """List merge tasks in the order of their claims.
+
+    Tasks that ended follow, newest first.
+    """
     states = _states(state or ["live"])
     now = utc_now()
     with opened_compaction() as opened, opened.database.read() as tx:
@@ -94,7 +97,7 @@ def tasks(
 
 
 def task(id: IdArgument, as_json: JsonOption = False) -> None:
-    """One task: what it merges and why, what it waits for, its attempts and its history."""
+    """Show a merge task: files, reason, attempts, history."""
     with opened_compaction() as opened, opened.database.read() as tx:
         found = task_store.task_named(tx, id)
         group = task_store.group_of(tx, found.id)
@@ -108,7 +111,10 @@ def task(id: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def retry(id: IdArgument, as_json: JsonOption = False) -> None:
-    """Lets a failed task be claimed at once; the files of one in quarantine are planned anew."""
+    """Retry a failed merge task at once.
+
+    The files of a task in quarantine are planned anew.
+    """
     now = utc_now()
     with opened_compaction() as opened, opened.database.begin() as tx:
         found = _locked(tx, id)
@@ -140,7 +146,7 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
-    """Take back a task that waits for a worker, or for a committer that does not get on with it.
+    """Cancel a merge task that no worker is merging.
 
     Its files rest for a day, so that the next plan does not offer them again.
     """

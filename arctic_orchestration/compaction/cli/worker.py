@@ -64,7 +64,7 @@ def worker(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Merges files for compaction queues, until SIGTERM or Ctrl-C.
+    """Merge files for compaction queues until stopped.
 
     The first of them lets it finish what it has, the second gives that back at once. With --json
     each event is a document on a line of its own.

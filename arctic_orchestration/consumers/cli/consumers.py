@@ -43,7 +43,7 @@ _STATES = [state.value for state in PartitionState]
 
 @app.command("list")
 def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
-    """All consumers of the cluster: what is done, what is left, and how old the oldest of it is."""
+    """List consumers, with their progress and lag."""
     settings, database = _opened()
     with database.read() as tx:
         now = database_time(tx)
@@ -93,7 +93,7 @@ def show(
     log: LogOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """One consumer: how far it is, who has partitions of it, and which are left, and why."""
+    """Show a consumer: progress, deliveries, what is left."""
     states = _states(state)
     settings, database = _opened()
     with database.read() as tx:
@@ -117,7 +117,10 @@ def retry(
     all_: Annotated[bool, typer.Option("--all", help="All that are discarded.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delivers partitions again, with all their attempts: those given, or all discarded ones."""
+    """Deliver partitions again: those named, or all given up.
+
+    Their attempts are counted from zero.
+    """
     if bool(partitions) == all_:
         raise InvalidInput("KEY", partitions, "partition keys, or --all; nothing was changed")
     settings, database = _opened()
@@ -152,7 +155,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Lets a consumer begin anew; what it knows and has acknowledged is forgotten.
+    """Reset a consumer: it starts again and forgets all.
 
     Whoever has partitions of it can acknowledge nothing more. Needed, too, where its Dagster
     instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
@@ -188,7 +191,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Deletes a consumer: its position, what waits, what was given up, and what is done.
+    """Delete a consumer with its position and partitions.
 
     Refused while somebody has partitions of it. What still uses the name makes the consumer anew
     when it looks next, and begins with its start.

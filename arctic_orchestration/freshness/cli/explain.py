@@ -40,7 +40,7 @@ _WOULD = {
 
 
 def explain(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Why a task is made or not: freshness, skip list, parents, who makes it, what would run."""
+    """Explain why a task runs or not, and what would run."""
     with opened_tasks() as opened, opened.database.read() as tx:
         known = opened.known(tx)
         known.require(tx, task)

@@ -19,7 +19,7 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the tasks of a location that was renamed or is gone, and end its submissions.
+    """Remove the tasks and submissions of a gone location.
 
     The last successes stay. A location whose sensor ticks is refused.
     """

@@ -29,7 +29,7 @@ def graph(
     depth: Annotated[int, typer.Option(min=1, help="So many levels at most.")] = _DEPTH,
     as_json: JsonOption = False,
 ) -> None:
-    """Draws tasks with what they need below them, and whether that is fresh enough for them.
+    """Draw tasks with their parents and their freshness.
 
     A task that is drawn already is drawn again without what is below it.
     """

@@ -37,7 +37,7 @@ def list_(
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are not fresh.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """All tasks of all clusters: how fresh they are, and what is being done about it."""
+    """List the tasks of all clusters and their freshness."""
     with opened_tasks() as opened, opened.database.read() as tx:
         known = opened.known(tx)
         locations = definitions.locations(tx)
@@ -74,7 +74,7 @@ def show(
     ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """One task: who declares it, who made it, its parents and children, submissions and history."""
+    """Show a task: parents, children, submissions, history."""
     with opened_tasks() as opened, opened.database.read() as tx:
         known = opened.known(tx)
         known.require(tx, task)

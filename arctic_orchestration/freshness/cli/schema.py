@@ -16,7 +16,7 @@ def schema(
         typer.Option("--output", "-o", help="The file to write; without it, the terminal."),
     ] = None,
 ) -> None:
-    """Writes the JSON Schema of a batch file, with which editors complete and check."""
+    """Write the JSON Schema of batch files."""
     text = json.dumps(batch_schema(), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         typer.echo(text, nl=False)

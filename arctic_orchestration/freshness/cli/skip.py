@@ -18,7 +18,7 @@ def skip(
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who reads it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Puts a task on the skip list of all clusters; what runs goes on.
+    """Skip a task in all clusters; an active run continues.
 
     Its submissions end as skipped, and people are told. Its children go by its last success: as
     long as that is fresh enough for them they run, and then they fail, naming it.
@@ -34,7 +34,7 @@ def skip(
 
 
 def unskip(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Takes a task off the skip list; nothing is submitted."""
+    """Remove a task from the skip list; submit nothing."""
     with opened_tasks() as opened, opened.database.begin() as tx:
         by = opened.actor
         skip_list.unskip(tx, task, by=by.name, cluster=by.cluster)

@@ -46,7 +46,9 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Wishes that tasks be fresh. What is fresh already is not run, and nothing is run twice.
+    """Submit tasks: bring them up to date if they are stale.
+
+    A task that is fresh does not run, and no task runs twice.
 
     Nothing has to be known of parents: those of the same location are submitted when they are too
     old, those elsewhere are waited for.

@@ -26,7 +26,7 @@ GroupOption = Annotated[bool, typer.Option("--group", help="NAME is a group, not
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """Queues, groups and the other rules: what is in progress, what waits, what is shut."""
+    """List queues, groups and rules, with their runs."""
     with opened_queue() as queue:
         now = utc_now()
         outlook = queue.outlook(now)
@@ -59,13 +59,16 @@ def pause(
     reason: Annotated[str, typer.Option(help="Why; people who look at a run read it.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Starts no more runs of a queue or group; those in progress go on."""
+    """Pause a queue or group; runs in progress continue."""
     _say(_kind(group), name, True, reason, as_json)
 
 
 @app.command()
 def resume(name: NameArgument, group: GroupOption = False, as_json: JsonOption = False) -> None:
-    """Starts runs of a queue or group again, also of one that dagster.yaml has as paused."""
+    """Resume a queue or group.
+
+    This also resumes one that dagster.yaml declares as paused.
+    """
     _say(_kind(group), name, False, "", as_json)
 
 

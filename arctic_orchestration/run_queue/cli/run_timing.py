@@ -33,7 +33,7 @@ def timing(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Show how long each stage of a run took, from its event."""
+    """Show how long each stage of a run took."""
     from arctic_orchestration.event_log.run_moments import moments_of_run
 
     with opened_queue() as queue:

@@ -41,7 +41,7 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Runs that wait, in the order in which they can start, and what holds each."""
+    """List queued runs in order, with what holds each."""
     with opened_queue() as queue:
         now = utc_now()
         last = queue.last_pass()
@@ -114,7 +114,7 @@ def _lines(queue: Opened, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
 
 @app.command()
 def explain(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Why a run waits: each rule that it stands under, its place, its age, its slots."""
+    """Explain why a run waits: its rules, place, age, slots."""
     with opened_queue() as queue:
         now = utc_now()
         seen = seen_run(queue, queue.record(run), now)
@@ -136,7 +136,10 @@ def prioritize(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Gives a run that waits another level; what it has waited so far goes on to count."""
+    """Change the level of a queued run.
+
+    The time that it has waited still counts.
+    """
     wanted = tagging.parse_level(level)
     if wanted is None:
         raise InvalidInput("LEVEL", level, tagging.LEVEL_EXPECTED)

@@ -52,7 +52,7 @@ def apply(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Creates and updates the schedules of FILE: all of them, or none.
+    """Create and update the schedules of FILE, all or none.
 
     The difference is shown first. A schedule that is updated keeps its status, and its waiting
     jobs are discarded. A new one is suspended unless it says enabled.
@@ -68,7 +68,7 @@ def diff(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Shows what apply would do; exit code 1 when there is a difference."""
+    """Show what apply would change; exit code 1 if anything."""
     wanted = read_schedules(_text_of(file), name=_name_of(file))
     with opened(location) as state, state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
@@ -94,7 +94,7 @@ def update(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Gives the schedule NAME the definition in FILE; both must have it already.
+    """Replace the definition of a schedule by that in FILE.
 
     FILE has the fields of one schedule, or the list schedules, of which NAME is taken.
     """

@@ -26,7 +26,7 @@ _READ_AT_ONCE = 1_000
 
 @app.callback()
 def events() -> None:
-    """Events that schedules took."""
+    """Show events that schedules took."""
 
 
 @app.command()
@@ -38,7 +38,7 @@ def tail(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The newest events that some schedule took; the newest is the last.
+    """Show the newest events that a schedule took.
 
     With --follow and --json each event is a document on a line of its own.
     """
@@ -68,7 +68,7 @@ def unreadable(
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Lists events of Dagster's log that could not be stored, newest first.
+    """List events that could not be stored, newest first.
 
     They were set aside, and everything after them was read. EVENT is the id in Dagster's log.
     """

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def feed() -> None:
-    """Reading Dagster's event log."""
+    """Manage the reading of Dagster's event log."""
 
 
 @app.command()
@@ -38,7 +38,9 @@ def restart(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Begins at the end of the event log, as a new location does; schedules and jobs stay.
+    """Continue at the end of the event log, or where given.
+
+    Schedules and jobs stay.
 
     For a Dagster instance that was given a new storage, or whose storage was restored from a
     backup. What the log has, and was not read yet, is not read any more; with --from-event or

@@ -61,7 +61,7 @@ def list_(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The newest jobs, newest first."""
+    """List jobs, newest first."""
     states = states_named(state or [])
     with opened(location) as opened_state, opened_state.read() as (tx, place):
         of = schedule_named(tx, place, schedule).id if schedule is not None else None
@@ -93,7 +93,7 @@ def list_(
 
 @app.command()
 def show(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """One job: what it has, what it was launched with, and its history."""
+    """Show a job: its events, its launch and its history."""
     with opened(location) as state, state.read() as (tx, place):
         job_id = job_named(tx, place, id)
         explained = explain(tx, state.store, place, job_id, utc_now())
@@ -126,7 +126,7 @@ def explain_(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Why a job is where it is, or why a schedule has not run yet: as a tree."""
+    """Explain why a job waits, or why a schedule has not run."""
     with opened(location) as state, state.read() as (tx, place):
         if partition is not None or schedule_if_there(tx, place, what) is not None:
             explained = explain_schedule(
@@ -150,7 +150,7 @@ def explain_(
 
 @app.command()
 def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """Lets the next tick launch a job that waits, past all but limits on concurrency."""
+    """Launch a waiting job; only concurrency still holds it."""
     with opened(location) as state, state.change() as (tx, place):
         job = control.launch_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
         schedule = _schedule_of(tx, job)
@@ -162,7 +162,10 @@ def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
 
 @app.command()
 def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """Cancel a job whose run is not seen yet. Of one that has a run, terminate that in Dagster."""
+    """Cancel a job that has no run yet.
+
+    If the job has a run, terminate the run in Dagster.
+    """
     with opened(location) as state, state.change() as (tx, place):
         job = control.cancel_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
         schedule = _schedule_of(tx, job)

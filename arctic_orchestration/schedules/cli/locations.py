@@ -30,7 +30,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """List the locations of this cluster, and whether their dispatchers tick."""
+    """List locations, and whether their dispatchers tick."""
     with _database() as (settings, database), database.read() as tx:
         found = list_locations(tx, settings.cluster, utc_now())
     if as_json:
@@ -57,7 +57,7 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
-    """Unbind LOCATION from its code location; the next one that ticks under the name is bound.
+    """Unbind LOCATION; the next tick under its name binds it.
 
     For a code location that was renamed, or replaced by another one.
     """
@@ -84,7 +84,7 @@ def rename(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rename a location: schedules, jobs and the position in Dagster's event log stay.
+    """Rename a location; its schedules and jobs stay.
 
     For a code location that was renamed. A location NEW that has launched no job yet is replaced.
     """
@@ -110,7 +110,9 @@ def rename(
 
 @app.command()
 def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
-    """Delete LOCATION with its schedules, jobs and history; its active runs go on.
+    """Delete LOCATION and its schedules, jobs and history.
+
+    Its active runs continue.
 
     For a code location that is gone. Tasks of its freshness dependencies stay: tasks forget.
     """

@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 @app.callback()
 def partitions() -> None:
-    """Partitions of assets."""
+    """Announce partitions of assets."""
 
 
 @app.command()
@@ -40,7 +40,7 @@ def add(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Announces that a partition of ASSET has arrived.
+    """Announce that a partition of ASSET has arrived.
 
     The announcement is a materialization in Dagster's own event log: every schedule that waits
     for the asset sees it, and so does Dagster's UI.

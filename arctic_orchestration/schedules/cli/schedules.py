@@ -64,7 +64,7 @@ def list_(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List schedules by name, with what waits and what runs."""
+    """List schedules, with their waiting jobs and active runs."""
     wanted = ScheduleFilter(status=status, target=target, trigger=trigger, listens_to=listens_to)
     with opened(location) as state, state.read() as (tx, place):
         page = list_schedules(tx, state.store, place, wanted, after=after, limit=limit)
@@ -97,7 +97,7 @@ def list_(
 
 @app.command()
 def show(name: NameArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
-    """One schedule: its definition and what was done to it."""
+    """Show a schedule: its definition and its history."""
     with opened(location) as state, state.read() as (tx, place):
         listed = one_schedule(tx, state.store, place, schedule_named(tx, place, name))
         history = history_of(tx, place, name)
@@ -119,7 +119,7 @@ def history_(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was done to schedules, and by whom; also to those that are deleted.
+    """Show the history of schedules, deleted ones included.
 
     The newest lines, in the order of time.
     """
@@ -137,7 +137,7 @@ def history_(
 def enable(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
-    """Lets schedules take events, from now on."""
+    """Enable schedules: they take events from now on."""
     now = utc_now()
     with opened(location) as state, changing(state, now) as change:
         changed = {
@@ -152,7 +152,7 @@ def enable(
 def suspend(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
-    """Stops schedules, each as its suspend_mode says: drop, drain, backlog or collect."""
+    """Suspend schedules, each by its suspend_mode."""
     now = utc_now()
     with opened(location) as state, changing(state, now, ticks=True) as change:
         changed = {
@@ -169,7 +169,7 @@ def delete(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deletes schedules with their jobs; runs that are active go on."""
+    """Delete schedules and their jobs; active runs continue."""
     names = list(dict.fromkeys(names))
     with opened(location) as state:
         with state.read() as (tx, place):
@@ -200,7 +200,7 @@ def next_(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The next moments at which time alone does something: ticks, and looks at waiting jobs."""
+    """List the next ticks, and the next checks of waiting jobs."""
     with opened(location) as state, state.read() as (tx, place):
         suspended = (
             name is not None and control.stored_named(tx, state.store, place, name).suspended

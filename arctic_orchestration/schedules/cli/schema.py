@@ -16,7 +16,7 @@ def schema(
         typer.Option("--output", "-o", help="The file to write; without it, the terminal."),
     ] = None,
 ) -> None:
-    """Writes the JSON Schema of a file of schedules (YAML or JSON).
+    """Write the JSON Schema of files of schedules.
 
     An editor with the YAML language server completes and checks a file that begins with
 

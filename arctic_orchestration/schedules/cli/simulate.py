@@ -49,7 +49,7 @@ def simulate(
         typer.Option("--location", "-l", help="Take partitions from this code location."),
     ] = None,
 ) -> None:
-    """Prints each decision of the scheduler as a line of JSON.
+    """Simulate schedules; print each decision as JSON.
 
     The engine is the real one, on a virtual clock and a database of its own; no Dagster is
     needed, and nothing is changed. What is wrong with the input is said before anything is

@@ -36,7 +36,7 @@ def partitions(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the partitions of a schedule's target: what ran, runs, waits, or never ran.
+    """List the target partitions of a schedule and their state.
 
     The newest first. A schedule whose trigger has `per` lists its groups.
     """

@@ -23,7 +23,7 @@ def unmatched(
     location: LocationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List arrivals that map to no partition of a schedule's target, newest first.
+    """List arrivals that map to no target partition.
 
     They are kept for 30 days, and tried again when the code location is loaded anew.
     """
