@@ -9,7 +9,8 @@
 ``ARCTIC_SPARK_REMOTE``     Spark Connect server, in place of a master; may hold a token
 ``ARCTIC_SPARK_UI``         web page of a Spark standalone master, for the load ``spark``
 ``ARCTIC_METRICS_PORT``     port on loopback for Prometheus; none: no metrics are served
-``ARCTIC_NOTIFICATIONS``    YAML file of the channels over which people are told
+``ARCTIC_NOTIFICATIONS``    YAML file of the channels of notices
+``ARCTIC_RUN_HOSTS``        folder of the sockets of run hosts; see ``run_launcher.messages``
 ``ARCTIC_TIMEZONE``         zone in which today starts for tasks that name none; default: UTC
 ==========================  ===========================================================
 """

@@ -29,7 +29,7 @@ from arctic_orchestration.state.consumer_tables import consumers as consumer_row
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
-_log = logging.getLogger("arctic.consuming")
+_log = logging.getLogger("arctic.consumers")
 
 #: what positions of ``events.sqlite_log`` say of themselves; the commands load no Dagster
 _SQLITE = "sqlite"

@@ -16,7 +16,7 @@ from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.dialect import storable
 from arctic_orchestration.state.tables import locations
 
-_log = logging.getLogger("arctic.consuming")
+_log = logging.getLogger("arctic.consumers")
 
 #: so many partitions are named in one message
 _NAMED = 5

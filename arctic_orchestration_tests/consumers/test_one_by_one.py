@@ -236,7 +236,7 @@ def test_people_are_told_of_what_is_given_up(
             tx.execute(sa.insert(locations).values(values))
     log.arrives(*DAYS)
     engine = engine_of(state, log, clock, attempts=1)
-    with caplog.at_level(logging.WARNING, "arctic.consuming"), engine.consume() as partitions:
+    with caplog.at_level(logging.WARNING, "arctic.consumers"), engine.consume() as partitions:
         for day in DAYS[:7]:
             partitions.failed(day, reason=f"no file\0{day}")
     query = sa.select(notices, locations.c.name).join(locations)
@@ -262,7 +262,7 @@ def test_without_a_location_giving_up_is_logged(
     taking = engine.take()
     assert taking is not None
     taken = taking.taken
-    with caplog.at_level(logging.WARNING, "arctic.consuming"):
+    with caplog.at_level(logging.WARNING, "arctic.consumers"):
         with pytest.raises(BadFile), state.begin() as tx:
             partition_leases.settle(
                 tx, taken.consumer_id, taken.token, failed={"01": "bad"}, time=clock
@@ -286,7 +286,7 @@ def test_what_was_never_added_in_dagster_is_told_too(
     engine = engine_of(state, log, clock, existing=Partitions(), held_for=timedelta(hours=1))
     assert engine.take() is None
     clock.passes(hours=1)
-    with caplog.at_level(logging.WARNING, "arctic.consuming"):
+    with caplog.at_level(logging.WARNING, "arctic.consumers"):
         assert engine.take() is None
     (line,) = caplog.messages
     assert "1 partition is given up: 01: it was not added in Dagster for 1h." in line

@@ -96,7 +96,7 @@ class Freshness:
         loaded = [(_named(path), load_named(path)) for path in _listed("batches", self.batches)]
         others = [load_named(path) for path in _listed("elsewhere", self.elsewhere)]
         written = [
-            Written(batch=batch, task=task, spec=spec, path=f"{name}: self.tasks[{number}]")
+            Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
             for name, batch in loaded
             for number, (task, spec) in enumerate(
                 zip(batch.tasks, batch.specs(timezone=timezone), strict=True)
@@ -131,7 +131,7 @@ class Freshness:
         sensor = TaskSensor(
             name=SENSOR,
             interval_seconds=self.interval_seconds,
-            # Only those that are self.tasks: a batch's own job is nobody's to ask for.
+            # Only jobs that are tasks: nothing requests the job of a whole batch.
             jobs=[job.name for job in jobs],
             assets=bool(assets),
         )
