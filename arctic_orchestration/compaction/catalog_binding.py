@@ -47,14 +47,14 @@ def require_same(database: Database, catalog: Catalog) -> None:
     """
     ours = identity_of(catalog)
     with database.read() as tx:
-        theirs = known(tx)
+        theirs = bound_catalog(tx)
     if theirs is None:
         with database.begin() as tx:
             new = dialect.insert(tx, compaction_catalog).values(
                 id=_THE_ONE, identity=ours, since=database_time(tx)
             )
             tx.execute(new.on_conflict_do_nothing())
-            theirs = known(tx)
+            theirs = bound_catalog(tx)
     if theirs != ours:
         raise ConfigurationError(
             f"The state database is about the catalog {theirs}, and not about {ours}. Give this "
@@ -63,7 +63,7 @@ def require_same(database: Database, catalog: Catalog) -> None:
         )
 
 
-def known(tx: sa.Connection) -> str | None:
+def bound_catalog(tx: sa.Connection) -> str | None:
     """The catalog that the state database is about; none: nobody has worked on it yet."""
     found: str | None = tx.execute(sa.select(compaction_catalog.c.identity)).scalar()
     return found

@@ -109,7 +109,7 @@ def offer_now(
         audit.record(tx, by, "compaction", action, table, force=force, **counts)
         # A plan without thresholds says nothing of what the planner would find.
         if not force:
-            tables.looked(
+            tables.record_check(
                 tx,
                 table,
                 due_number=row.due_number,
@@ -203,7 +203,7 @@ def _paused(database: Database, table: str) -> str | None:
         waiting = task_store.tasks(tx, table=table, states=(TaskState.PLANNED,), limit=1)
         if not waiting:
             return None
-        queue = queues.queue_named(tx, waiting[0].queue)
+        queue = queues.queue_by_name(tx, waiting[0].queue)
     if queue.state is not queues.QueueState.PAUSED:
         return None
     return (

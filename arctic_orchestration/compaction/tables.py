@@ -48,7 +48,7 @@ class CompactionTable:
     refused: str | None
     due_since: datetime | None
     due_reason: str | None
-    #: counts what made it due: see :func:`looked`
+    #: counts what made it due: see :func:`record_check`
     due_number: int
     looked_at: datetime | None
     #: the snapshot that was looked at, and what came of it
@@ -80,13 +80,13 @@ class CompactionTable:
 _FIELDS = tuple(field.name for field in fields(CompactionTable))
 
 
-def known_tables(tx: sa.Connection) -> list[CompactionTable]:
+def all_tables(tx: sa.Connection) -> list[CompactionTable]:
     """All tables, by name."""
     query = sa.select(compaction_tables).order_by(compaction_tables.c.name)
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
-def table_named(tx: sa.Connection, name: str) -> CompactionTable:
+def table_by_name(tx: sa.Connection, name: str) -> CompactionTable:
     """The row of a table.
 
     Errors:
@@ -96,7 +96,7 @@ def table_named(tx: sa.Connection, name: str) -> CompactionTable:
 
 
 def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
-    """As :func:`table_named`; nobody else offers or ends its tasks until the transaction ends."""
+    """As :func:`table_by_name`; nobody else offers or ends its tasks until the transaction ends."""
     # Not a lock of the key: a task that is moved twice in a transaction refers to it anew, and
     # who claims one must not wait for who offers, who waits for the claim.
     return _one(tx, name, sa.select(compaction_tables).with_for_update(key_share=True))
@@ -138,7 +138,7 @@ def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
     return changed.rowcount == 1
 
 
-def looked(
+def record_check(
     tx: sa.Connection,
     name: str,
     *,
@@ -234,7 +234,7 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
     Returns:
         until when it rests.
     """
-    table = table_named(tx, name)
+    table = table_by_name(tx, name)
     if table.rests_until is not None and table.rests_until > now:
         return table.rests_until
     until: datetime = now + length_of_rest(table.failures)

@@ -1,7 +1,7 @@
 """What Dagster says is wrong with its configuration, without the schema that it puts before it."""
 
 
-def told_by_dagster(error: Exception) -> str:
+def dagster_message(error: Exception) -> str:
     """The sentences that name what is wrong; without such, the first line of the error."""
     messages: list[str] = getattr(error, "error_messages", [])
     if messages:

@@ -9,7 +9,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def when_told_to_end(*answers: Callable[[], None]) -> Iterator[None]:
+def on_stop_signal(*answers: Callable[[], None]) -> Iterator[None]:
     """Calls an answer for each signal that comes, in their order; the next one kills the process.
 
     Answers are called in the middle of anything that the main thread does: they must not wait

@@ -16,7 +16,7 @@ from arctic_orchestration.consumers.leased_partitions import Partitions
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
 from arctic_orchestration.consumers.partition_leases import Taken
 from arctic_orchestration.consumers.progress import Progress, counted
-from arctic_orchestration.consumers.request import check_asked
+from arctic_orchestration.consumers.request import check_request
 from arctic_orchestration.consumers.specification import FROM_NOW, ConsumerSpec
 from arctic_orchestration.consumers.store import Consumer, Time
 from arctic_orchestration.consumers.working_set import Existing
@@ -80,7 +80,7 @@ class ConsumerEngine:
         storage_id = self.feed.storage_id
         while True:
             with self.database.read() as tx:
-                known = store.found(tx, self.cluster, self.spec.name)
+                known = store.find(tx, self.cluster, self.spec.name)
             position = None
             if known is None and self.spec.start == FROM_NOW:
                 # Asked before the consumer is there: what comes in between is delivered.
@@ -95,7 +95,7 @@ class ConsumerEngine:
 
     def seen(self, tx: sa.Connection) -> Consumer:
         """The consumer's row, as it is now."""
-        return store.named(tx, self.cluster, self.spec.name)
+        return store.by_name(tx, self.cluster, self.spec.name)
 
     def read_on(self, *, at_most: int | None = None, though_full: bool = False) -> bool:
         """Reads the event log on, until its end or until enough partitions wait.
@@ -115,7 +115,7 @@ class ConsumerEngine:
         readings = 0
         while at_most is None or readings < at_most:
             with self.database.read() as tx:
-                known = store.found(tx, self.cluster, self.spec.name)
+                known = store.find(tx, self.cluster, self.spec.name)
                 full = known is not None and not though_full and self._is_full(tx, known)
             if known is None or known.storage_id is None:
                 # It was deleted, or reset.
@@ -197,7 +197,7 @@ class ConsumerEngine:
         Returns:
             none: there is nothing new.
         """
-        check_asked(limit=limit, where=where, owner=owner)
+        check_request(limit=limit, where=where, owner=owner)
         wanted = matcher(where)
         more = self.read_on() if reads else False
         taking, seen = self._claim(limit, wanted, owner, asks=reads)
@@ -222,7 +222,7 @@ class ConsumerEngine:
     ) -> tuple[Taking | None, int]:
         """What was taken of the places after one, and up to which place it was looked."""
         with self.database.read() as tx:
-            known = store.found(tx, self.cluster, self.spec.name)
+            known = store.find(tx, self.cluster, self.spec.name)
             if known is None:
                 return None, 0
             # A place that is given out after this is looked at next.
@@ -252,7 +252,7 @@ class ConsumerEngine:
         owner: str | None = None,
     ) -> Iterator[Partitions]:
         """Takes partitions for a block; see :meth:`PartitionConsumer.consume`."""
-        check_asked(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
+        check_request(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         taking = self._waited_for(limit, where, wait, poll, owner)
         name = self.spec.name
         if taking is None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.consumers import partition_leases
 from arctic_orchestration.consumers.partition import ConsumedPartition
-from arctic_orchestration.consumers.partition_leases import Settled, Taken
+from arctic_orchestration.consumers.partition_leases import LeaseResult, Taken
 from arctic_orchestration.consumers.store import Time
 from arctic_orchestration.errors import InvalidInput, LeaseLost
 from arctic_orchestration.leases import Renewal
@@ -44,7 +44,7 @@ class Partitions(Sequence[ConsumedPartition]):
         self._failed: dict[str, str] = {}
         self._shared: dict[str, str] = {}
         self._put_back: dict[str, str] = {}
-        self._settled: Settled | None = None
+        self._settled: LeaseResult | None = None
         self._in_transaction = False
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Partitions(Sequence[ConsumedPartition]):
         return self._taken.token if self._taken is not None else 0
 
     @property
-    def settled(self) -> Settled | None:
+    def settled(self) -> LeaseResult | None:
         """What became of them; none: that is not decided yet."""
         return self._settled
 
@@ -142,7 +142,7 @@ class Partitions(Sequence[ConsumedPartition]):
         with self._begin() as tx:
             with self._naming():
                 # First, so that nobody takes over what is being written.
-                partition_leases.hold(tx, self._taken.consumer_id, self._taken.token)
+                partition_leases.lock_lease(tx, self._taken.consumer_id, self._taken.token)
             self._in_transaction = True
             try:
                 yield tx
@@ -170,10 +170,10 @@ class Partitions(Sequence[ConsumedPartition]):
             settled = self._settle_in(tx)
         self._settled = settled
 
-    def _settle_in(self, tx: sa.Connection) -> Settled:
+    def _settle_in(self, tx: sa.Connection) -> LeaseResult:
         assert self._taken is not None
         with self._naming():
-            return partition_leases.settle(
+            return partition_leases.end_lease(
                 tx,
                 self._taken.consumer_id,
                 self._taken.token,

@@ -56,7 +56,7 @@ class Taken:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class LeaseResult:
     """What became of the partitions of a lease."""
 
     acknowledged: int
@@ -193,7 +193,7 @@ def renew(
     return changed.rowcount == 1
 
 
-def hold(tx: sa.Connection, consumer_id: int, token: int) -> int:
+def lock_lease(tx: sa.Connection, consumer_id: int, token: int) -> int:
     """Locks a lease until the transaction ends: nobody takes it over meanwhile.
 
     Returns:
@@ -211,7 +211,7 @@ def hold(tx: sa.Connection, consumer_id: int, token: int) -> int:
     return int(row.partitions)
 
 
-def settle(
+def end_lease(
     tx: sa.Connection,
     consumer_id: int,
     token: int,
@@ -220,7 +220,7 @@ def settle(
     shared: Mapping[str, str] | None = None,
     put_back: Mapping[str, str] | None = None,
     time: Time = database_time,
-) -> Settled:
+) -> LeaseResult:
     """Ends a lease: its partitions are acknowledged, but for those that are named.
 
     Args:
@@ -237,7 +237,7 @@ def settle(
         LeaseLost: another one has taken over, it was ended, or the consumer was reset or deleted;
             the transaction is to be rolled back.
     """
-    partitions = hold(tx, consumer_id, token)
+    partitions = lock_lease(tx, consumer_id, token)
     consumer = store.locked(tx, consumer_id)
     now = time(tx)
     here = (_p.consumer_id == consumer_id, _p.token == token, _leased)
@@ -256,7 +256,7 @@ def settle(
     for reason, keys in _by_reason(put_back):
         these = (*here, dialect.among(tx, _p.partition, keys))
         counts["put_back"] += acknowledgement.put_back(tx, these, reason, now)
-    settled = Settled(acknowledged=acknowledgement.acknowledge(tx, here, now), **counts)
+    settled = LeaseResult(acknowledged=acknowledgement.acknowledge(tx, here, now), **counts)
     check_number(settled, partitions, token)
     tx.execute(
         sa.update(consumer_leases)
@@ -266,7 +266,7 @@ def settle(
     return settled
 
 
-def check_number(settled: Settled, partitions: int, token: int) -> None:
+def check_number(settled: LeaseResult, partitions: int, token: int) -> None:
     """Whether all partitions of a lease were still there to be settled.
 
     Errors:

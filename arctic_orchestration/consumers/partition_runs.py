@@ -151,7 +151,7 @@ class Follower:
     def _settle(self, one: Delivery, failed: Mapping[str, str]) -> None:
         with self.engine.database.begin() as tx:
             id = self.engine.seen(tx).id
-            partition_leases.settle(tx, id, one.token, failed=failed, time=self.engine.time)
+            partition_leases.end_lease(tx, id, one.token, failed=failed, time=self.engine.time)
 
     def _renewed(self, going_on: Sequence[Delivery]) -> set[int]:
         """Renews the leases of what goes on; the tokens of those that are still this follower's."""
@@ -170,7 +170,7 @@ class Follower:
         """What this follower has, in the order in which it was taken."""
         here, leases = consumer_partitions.c, consumer_leases.c
         with self.engine.database.read() as tx:
-            known = store.found(tx, self.engine.cluster, self.engine.spec.name)
+            known = store.find(tx, self.engine.cluster, self.engine.spec.name)
             if known is None:
                 # It was deleted: the next taking makes it anew.
                 return []

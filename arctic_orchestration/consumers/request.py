@@ -8,7 +8,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.dialect import storable
 
 
-def check_asked(
+def check_request(
     *,
     limit: object = None,
     where: Any = None,

@@ -60,7 +60,7 @@ class Consumer:
         return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
 
 
-def found(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
+def find(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
     """The consumer of that name, if it was registered and is not deleted."""
     if dialect.storable(name) != name:
         # No database can be asked for it.
@@ -71,13 +71,13 @@ def found(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
     return None if row is None else Consumer.from_row(row)
 
 
-def named(tx: sa.Connection, cluster: str, name: str) -> Consumer:
+def by_name(tx: sa.Connection, cluster: str, name: str) -> Consumer:
     """The consumer of that name.
 
     Errors:
         NotFound: there is none; the message has those that are there.
     """
-    one = found(tx, cluster, name)
+    one = find(tx, cluster, name)
     if one is None:
         known = ", ".join(other.name for other in all_of(tx, cluster)) or "none"
         lost = dialect.storable(name)
@@ -145,20 +145,20 @@ def register(
     }  # fmt: skip
     new = dialect.insert(tx, consumers).values(cluster=cluster, name=spec.name, **begins)
     tx.execute(new.on_conflict_do_nothing(index_elements=["cluster", "name"]))
-    if found(tx, cluster, spec.name) is None:
+    if find(tx, cluster, spec.name) is None:
         if spec.start == FROM_NOW and position is None:
             return None
         here = consumers.c
         deleted = (here.cluster == cluster, here.name == spec.name, ~IS_THERE)
         tx.execute(sa.update(consumers).where(*deleted).values(begins))
-    one = named(tx, cluster, spec.name)
+    one = by_name(tx, cluster, spec.name)
     check(one, spec, storage_id)
     # One that was reset belongs to the log that reads it next.
     declared["storage_id"] = storage_id
     if {name: getattr(one, name) for name in declared} != declared:
         _check_end(locked(tx, one.id), spec)
         tx.execute(sa.update(consumers).where(consumers.c.id == one.id).values(declared))
-        one = named(tx, cluster, spec.name)
+        one = by_name(tx, cluster, spec.name)
     return one
 
 

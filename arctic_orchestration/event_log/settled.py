@@ -212,7 +212,7 @@ class SettledState:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReadResult:
     """What one poll found: the next state, the rows to deliver, and whether more is there now."""
 
     state: SettledState
@@ -220,7 +220,7 @@ class Outcome:
     more: bool
 
 
-Dialogue = Generator[Any, Any, Outcome]
+Dialogue = Generator[Any, Any, ReadResult]
 
 
 def poll(state: SettledState, limit: int) -> Dialogue:
@@ -241,7 +241,7 @@ def poll(state: SettledState, limit: int) -> Dialogue:
         else:
             state, found = yield from _read_on(state, index, limit - len(rows))
         rows += found
-    return Outcome(state, rows, state.unfinished is not None)
+    return ReadResult(state, rows, state.unfinished is not None)
 
 
 def from_now() -> Generator[Any, Any, SettledState]:

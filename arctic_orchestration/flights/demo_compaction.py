@@ -68,7 +68,7 @@ def progress(
     tx: sa.Connection, catalog: Catalog, instance: dg.DagsterInstance, names: Sequence[str]
 ) -> Progress:
     """How far compaction of these tables has come; reads the metadata of each."""
-    known = {table.name: table for table in tables.known_tables(tx)}
+    known = {table.name: table for table in tables.all_tables(tx)}
     live = [task for name in names for task in task_store.tasks(tx, table=name, states=LIVE)]
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=JOB, statuses=[dg.DagsterRunStatus.FAILURE])

@@ -93,7 +93,7 @@ class Decision:
             being made.
         state: where the submission then stands.
         reason: for people.
-        look_again_at: none: it has ended, or is to be acquired.
+        recheck_at: none: it has ended, or is to be acquired.
         submits: parents that are to be submitted for it.
         waits_for: names of parents, whose end lets it be looked at again, with the submission of
             each that is waited for; none: it is another's, or yet to be submitted.
@@ -104,7 +104,7 @@ class Decision:
     step: Step
     state: SubmissionState
     reason: str
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     submits: tuple[ParentFacts, ...] = ()
     waits_for: Mapping[str, str | None] = field(default_factory=dict)
     deadline_at: datetime | None = None
@@ -141,7 +141,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
             state=SubmissionState.WAITING,
             reason=f"{facts.running} tasks of batch {facts.spec.batch} run, and "
             f"{facts.spec.concurrency} may",
-            look_again_at=now + facts.spec.recheck,
+            recheck_at=now + facts.spec.recheck,
         )
     told = ", ".join(
         f"{one.name} ({age_in_words(one.last_success_at, now)})" for one in facts.parents
@@ -162,7 +162,7 @@ def shares(row: TaskRow) -> Decision:
         step=Step.SHARES,
         state=SubmissionState.SHARING,
         reason=reason,
-        look_again_at=row.expires_at,
+        recheck_at=row.expires_at,
     )
 
 
@@ -174,7 +174,7 @@ def _shares_next_attempt(retrying: Submission, now: datetime) -> Decision:
         state=SubmissionState.SHARING,
         reason=f"shares the next attempt of submission {retrying.id} of cluster "
         f"{retrying.cluster}, location {retrying.location}, at {at}",
-        look_again_at=max(retrying.next_check_at, now) + SHORTLY,
+        recheck_at=max(retrying.next_check_at, now) + SHORTLY,
     )
 
 
@@ -254,7 +254,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         step=Step.WAITS_FOR_PARENTS,
         state=SubmissionState.WAITING,
         reason=f"waits for {'; '.join(texts)}",
-        look_again_at=again if deadline is None else min(again, deadline),
+        recheck_at=again if deadline is None else min(again, deadline),
         submits=tuple(submits),
         waits_for={**here, **elsewhere},
         deadline_at=deadline,

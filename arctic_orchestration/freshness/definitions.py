@@ -127,7 +127,7 @@ def locations(tx: sa.Connection) -> list[RegisteredLocation]:
     return [RegisteredLocation(**row) for row in rows]
 
 
-def seen_lately(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str]]:
+def live_locations(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str]]:
     """Clusters and locations that have ticked within the last day; others may be gone for good."""
     here = task_locations.c
     query = sa.select(here.cluster, here.location).where(here.ticked_at >= now - _LATELY)

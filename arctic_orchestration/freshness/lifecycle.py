@@ -36,9 +36,9 @@ from arctic_orchestration.freshness.decision import (
     edge_since,
     shares,
 )
-from arctic_orchestration.freshness.ownership import LEASE, Acquired, Holder, TaskRow, Time
+from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, TaskRow, Time
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
-from arctic_orchestration.freshness.run_reconciler import RunLookup, Settler
+from arctic_orchestration.freshness.run_reconciler import RunLookup, RunReconciler
 from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
@@ -113,7 +113,7 @@ class Lifecycle:
 
     def __post_init__(self) -> None:
         self._outcomes = Outcomes(life=self.life, time=self.time, sinks=self.sinks)
-        self._settler = Settler(self.database, self.cluster, self.location, self._outcomes)
+        self._settler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
 
     def tick(self) -> TickResult:
         """One round: definitions, runs that ended, submissions that are due, requests.
@@ -241,13 +241,13 @@ class Lifecycle:
             return True
         made = self._submit_parents(tx, asked, facts.spec, decision, now)
         news = waits.note(tx, asked, decision, made, now)
-        again = decision.look_again_at
+        again = decision.recheck_at
         if news and again is not None:
             # Who has just begun to wait may have missed the end of what it waits for.
             again = min(again, now + SHORTLY)
         self._outcomes.move(
             tx, asked, SubmissionState.WAITING, decision.step, decision.reason, now,
-            look_again_at=again, deadline_at=decision.deadline_at, told=news, shares=None,
+            recheck_at=again, deadline_at=decision.deadline_at, told=news, shares=None,
             details={"waits_for": list(decision.waits_for)},
         )  # fmt: skip
         return False
@@ -266,7 +266,7 @@ class Lifecycle:
             tx,
             asked.task,
             owner_of(asked.id, attempt),
-            Holder(cluster=self.cluster, location=self.location, submission=asked.id),
+            Owner(cluster=self.cluster, location=self.location, submission=asked.id),
             since=asked.required_since,
             force=asked.force,
             life=self.life,
@@ -292,11 +292,11 @@ class Lifecycle:
         self, tx: sa.Connection, asked: Submission, row: TaskRow, decision: Decision, now: datetime
     ) -> None:
         # The lease may end unnoticed; its renewals are at a third of its life.
-        again = max(decision.look_again_at or now, now + timedelta(milliseconds=100))
+        again = max(decision.recheck_at or now, now + timedelta(milliseconds=100))
         news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
         self._outcomes.move(
             tx, asked, SubmissionState.SHARING, Step.SHARES, decision.reason, now,
-            look_again_at=min(again, now + SHORTLY) if news else again,
+            recheck_at=min(again, now + SHORTLY) if news else again,
             shares=row.submission, told=news, deadline_at=None,
             details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
         )  # fmt: skip

@@ -69,7 +69,7 @@ class TaskRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class Owner:
     """For whom a task is acquired."""
 
     cluster: str
@@ -124,7 +124,7 @@ def acquire(
     tx: sa.Connection,
     task: str,
     owner: str,
-    holder: Holder,
+    holder: Owner,
     *,
     since: datetime,
     force: bool = False,

@@ -175,14 +175,14 @@ class Outcomes:
         reason: str,
         now: datetime,
         *,
-        look_again_at: datetime | None = None,
+        recheck_at: datetime | None = None,
         details: dict[str, Any] | None = None,
         told: bool = True,
         **values: Any,
     ) -> None:
         """Moves a locked submission; it waits for nothing any more."""
         values.update(
-            state=state.value, reason=reason, state_at=now, next_check_at=look_again_at,
+            state=state.value, reason=reason, state_at=now, next_check_at=recheck_at,
             ended_at=now if state.ended else None,
         )  # fmt: skip
         submissions.update(tx, asked.id, **values)
@@ -243,7 +243,7 @@ class Outcomes:
         self.move(
             tx, asked, SubmissionState.RETRYING, Step.AGAIN,
             f"{reason} in {format_duration(pause)}", now,
-            look_again_at=now + pause, token=None, run_id=None, deadline_at=None, **values,
+            recheck_at=now + pause, token=None, run_id=None, deadline_at=None, **values,
         )  # fmt: skip
         return SubmissionState.RETRYING
 

@@ -70,7 +70,7 @@ class RunLookup(Protocol):
 
 
 @dataclass(frozen=True)
-class Settler:
+class RunReconciler:
     """Settles what has become of runs, for one code location."""
 
     database: Database

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.freshness import definitions, ownership, submissions
 from arctic_orchestration.freshness.owned_run import Running, token_problem
-from arctic_orchestration.freshness.ownership import LEASE, Acquired, Holder, Time
+from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, Time
 from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
@@ -113,7 +113,7 @@ def acquired_by_hand(
     def begin() -> Submission:
         nonlocal asked_at
         asked_at = steady.monotonic()
-        return _acquire(database, outcomes, task, Holder(cluster=cluster, location=location,
+        return _acquire(database, outcomes, task, Owner(cluster=cluster, location=location,
                         run_id=run_id))  # fmt: skip
 
     asked = insist(begin, patience)
@@ -185,7 +185,7 @@ def _with_run(
     return mine
 
 
-def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Holder) -> Submission:
+def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -> Submission:
     with database.begin() as tx:
         now = outcomes.time(tx)
         id = new_id(now)

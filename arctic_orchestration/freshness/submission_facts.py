@@ -112,7 +112,7 @@ def parents_of(
     waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
     # Where several places have a parent that is of none of ours: one that was seen lately.
     crowded = len({one.spec.name for one in declared}) < len(declared)
-    seen = definitions.seen_lately(tx, asked.submitted_at) if crowded else frozenset()
+    seen = definitions.live_locations(tx, asked.submitted_at) if crowded else frozenset()
 
     def seen_at(cluster: str, location: str) -> datetime | None:
         if (cluster, location) == here:

@@ -92,7 +92,7 @@ def submit(
     if with_parents:
         found = _with_parents(tx, found)
     now, wishes = time(tx), []
-    seen = definitions.seen_lately(tx, now)
+    seen = definitions.live_locations(tx, now)
     chosen = {
         name: _place_of(name, places, cluster, location, seen) for name, places in found.items()
     }

@@ -36,7 +36,7 @@ class SentMessages:
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class SendResult:
     """What became of the notices that one channel was to tell."""
 
     sent: list[StoredNotice] = field(default_factory=list)
@@ -59,12 +59,12 @@ class Delivery:
         self.stopped = threading.Event()
         self.done = threading.Event()
 
-    def outcome(self, give_up_at: float, patience: timedelta, now: datetime) -> Outcome:
+    def outcome(self, give_up_at: float, patience: timedelta, now: datetime) -> SendResult:
         """What became of it by ``give_up_at``, a moment of the monotonic clock."""
         self.done.wait(max(give_up_at - time.monotonic(), 0))
         self.stopped.set()
         answers, begun = list(self.answers), self.begun
-        outcome = Outcome()
+        outcome = SendResult()
         for index, message in enumerate(self.messages):
             if index < len(answers):
                 problem = answers[index]
@@ -98,15 +98,15 @@ class Outlet:
 
     def begin(
         self, wanted: Sequence[StoredNotice], place: str, now: datetime
-    ) -> Delivery | Outcome:
+    ) -> Delivery | SendResult:
         """Begins to send, in the background; or says why it does not."""
         if self._thread is not None and self._thread.is_alive():
             problem = "it has not answered to an earlier message yet"
-            return Outcome(failed=[(notice, problem) for notice in wanted])
+            return SendResult(failed=[(notice, problem) for notice in wanted])
         messages = messages_of(wanted, self._sent.allowed(now))
         if not messages:
             opens_at = self._sent.opens_at(now)
-            return Outcome(postponed=[(notice, opens_at) for notice in wanted])
+            return SendResult(postponed=[(notice, opens_at) for notice in wanted])
         delivery = Delivery(messages)
         for _ in messages:
             self._sent.note(now)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.notifications import outbox
-from arctic_orchestration.notifications.channel_worker import Delivery, Outcome, Outlet
+from arctic_orchestration.notifications.channel_worker import Delivery, Outlet, SendResult
 from arctic_orchestration.notifications.channels import Channel, read_channels
 from arctic_orchestration.notifications.messages import AppriseSender, Sender
 from arctic_orchestration.notifications.outbox import StoredNotice
@@ -117,10 +117,10 @@ class Notifier:
             claimed = outbox.claim(tx, location_id, now, _CLAIMED_AT_ONCE)
         return self._note(claimed, self._send(claimed, now), now)
 
-    def _send(self, claimed: Sequence[StoredNotice], now: datetime) -> dict[str, Outcome]:
+    def _send(self, claimed: Sequence[StoredNotice], now: datetime) -> dict[str, SendResult]:
         """What became of the notices, by the name of the channel."""
         place = f"{self._cluster}/{self._location}"
-        begun: dict[str, Delivery | Outcome] = {}
+        begun: dict[str, Delivery | SendResult] = {}
         for outlet in self._outlets:
             wanted = outlet.wanted(claimed)
             if wanted:
@@ -134,7 +134,7 @@ class Notifier:
         }
 
     def _note(
-        self, claimed: Sequence[StoredNotice], outcomes: dict[str, Outcome], now: datetime
+        self, claimed: Sequence[StoredNotice], outcomes: dict[str, SendResult], now: datetime
     ) -> int:
         sent_to = {notice.id: dict(notice.sent_to) for notice in claimed}
         problems: dict[int, list[str]] = defaultdict(list)

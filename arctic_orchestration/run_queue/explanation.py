@@ -23,7 +23,7 @@ _NO_LIMIT = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GateSeen:
+class GateView:
     """A gate as one run finds it."""
 
     id: str
@@ -37,7 +37,7 @@ class GateSeen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShareSeen:
+class ShareView:
     """What the queue of a run leaves it of the slots."""
 
     queue: str
@@ -67,7 +67,7 @@ class ShareSeen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SlotsSeen:
+class SlotsView:
     """What ``max_concurrent_runs`` leaves a run."""
 
     in_use: int
@@ -119,7 +119,7 @@ class Age:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
+class RunExplanation:
     """Why one run waits, and where it stands."""
 
     run: QueuedRun
@@ -130,11 +130,11 @@ class Explanation:
     #: how many runs wait
     waiting: int
     #: open and shut, in the order in which they are judged
-    gates: tuple[GateSeen, ...]
+    gates: tuple[GateView, ...]
     #: judged after the gates; none: it is in no queue
-    share: ShareSeen | None
+    share: ShareView | None
     #: judged last
-    slots: SlotsSeen
+    slots: SlotsView
     age: Age
 
 
@@ -162,7 +162,7 @@ class Outlook:
         """The place in the queue of each run, from 1."""
         return {run.run_id: place for place, run in enumerate(self.order, start=1)}
 
-    def explain(self, run_id: str) -> Explanation:
+    def explain(self, run_id: str) -> RunExplanation:
         """Why a run waits.
 
         Errors:
@@ -176,20 +176,20 @@ class Outlook:
         # What Dagster itself holds takes no slot, but is counted by its limits all the same.
         held = {id for id, wait in waits.items() if wait.gate == HELD_BY_DAGSTER}
         passing = [other for other in before if other.run_id in starts | held]
-        return Explanation(
+        return RunExplanation(
             run=run,
             wait=waits.get(run_id),
             place=place,
             waiting=len(self.order),
             gates=self._seen(run, passing),
             share=self._share(run, ahead),
-            slots=SlotsSeen(
+            slots=SlotsView(
                 in_use=len(self.gates.census.active), ahead=len(ahead), limit=self.limit
             ),
             age=self._age(run),
         )
 
-    def _seen(self, run: QueuedRun, passing: Collection[QueuedRun]) -> tuple[GateSeen, ...]:
+    def _seen(self, run: QueuedRun, passing: Collection[QueuedRun]) -> tuple[GateView, ...]:
         known = self.gates
         # Those of the plan have been passed by all that can start, not only by those ahead.
         gates = Gates(
@@ -204,16 +204,16 @@ class Outlook:
             for gate in gates.of(before.marks.pairs):
                 gate.taken += 1
         return tuple(
-            GateSeen(id=gate.id, is_open=gate.is_open, text=_text_of(gate))
+            GateView(id=gate.id, is_open=gate.is_open, text=_text_of(gate))
             for gate in gates.of(run.marks.pairs)
         )
 
-    def _share(self, run: QueuedRun, ahead: Collection[QueuedRun]) -> ShareSeen | None:
+    def _share(self, run: QueuedRun, ahead: Collection[QueuedRun]) -> ShareView | None:
         name = run.tags.get(tagging.QUEUE)
         queue = self.gates.rules.queues.get(name or "")
         if name is None or queue is None:
             return None
-        return ShareSeen(
+        return ShareView(
             queue=name,
             share=queue.share,
             in_progress=sum(active.standing.queue == name for active in self.gates.census.active),

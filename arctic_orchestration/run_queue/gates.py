@@ -27,7 +27,7 @@ _PAUSED, _WINDOW, _INTERVAL, _RATE, _GROUP, _PROGRAM, _TAG = range(7)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class GateState:
     """What gates look at."""
 
     census: Census
@@ -70,7 +70,7 @@ class Gate(ABC):
         return self.id, self.room
 
     @abstractmethod
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         """Finds how much room there is."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class PausedGate(Gate):
         super().__init__(f"paused:{pause.kind}:{pause.name}:{pause.at}", _PAUSED)
         self._pause = pause
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         self.room = 0
 
     def says(self, taken: int) -> str:
@@ -105,7 +105,7 @@ class WindowGate(Gate):
         self._rule = rule
         self._state: WindowState | None = None
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         state = seen.windows.state(self._name, self._rule, seen.now)
         self.room = math.inf if state.is_open else 0
         if state is not self._state:
@@ -140,7 +140,7 @@ class IntervalGate(Gate):
     def state(self) -> object:
         return self.room, self._ended_at
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         place = (self._name, self._program)
         running = seen.counts.in_interval[place] > 0
         ended_at = seen.census.ledger.ends.get(place)
@@ -174,7 +174,7 @@ class RateGate(Gate):
     def state(self) -> object:
         return self._starts
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         since = seen.now - self._rule.per
         known = seen.census.ledger.starts.get(self._name, ())
         self._starts = [at for at in known if at > since]
@@ -203,7 +203,7 @@ class CountingGate(Gate):
         self._where = where
         self._in_use = 0
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: GateState) -> None:
         counter, place = self._where
         self._in_use = getattr(seen.counts, counter)[place]
         self.room = self._limit - self._in_use
@@ -248,7 +248,7 @@ class Gates:
 
     def _look(self) -> None:
         self._counts = Counts(self.census)
-        self._seen = Seen(
+        self._seen = GateState(
             census=self.census, counts=self._counts, windows=self.windows, now=self.now
         )
         for gate in self._made.values():

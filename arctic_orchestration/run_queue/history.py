@@ -77,7 +77,7 @@ class History:
         }
 
 
-def look_back(rules: Rules) -> timedelta | None:
+def lookback_of(rules: Rules) -> timedelta | None:
     """How far back starts and ends matter; none: not at all."""
     spans = [rate.per for rate in rules.rates.values()]
     spans += [interval.duration for interval in rules.intervals.values()]
@@ -117,7 +117,7 @@ def take_census(runs: RunSource, rules: Rules, heeded: frozenset[str], now: date
     present = runs.present()
     active = [active_run(run, rules) for run in present.active]
     ledger = Ledger()
-    back = look_back(rules)
+    back = lookback_of(rules)
     if back is not None:
         # After what is in progress: a run that ends in between is seen twice, not never.
         ledger = ledger_of(runs.ended_since(now - back, now), active, rules, now)

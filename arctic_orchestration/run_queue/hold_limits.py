@@ -20,7 +20,7 @@ def closed_windows(rules: Rules, windows: OpenWindows, now: datetime) -> frozens
     )
 
 
-def held(
+def hold_limits(
     last: Sequence[Limit] | None,
     rules: Rules,
     stock: Sequence[Limit],

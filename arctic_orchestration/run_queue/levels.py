@@ -39,7 +39,7 @@ def ask(tx: sa.Connection, cluster: str, run_id: str, level: int, now: datetime)
     tx.execute(new.on_conflict_do_update(index_elements=["cluster", "run_id"], set_=values))
 
 
-def asked(tx: sa.Connection, cluster: str) -> list[Wish]:
+def pending_levels(tx: sa.Connection, cluster: str) -> list[Wish]:
     """What no pass has written yet."""
     query = sa.select(queue_levels).where(queue_levels.c.cluster == cluster)
     return [Wish(run_id=row.run_id, level=row.level, at=row.at) for row in tx.execute(query)]

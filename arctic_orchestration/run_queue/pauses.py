@@ -92,7 +92,7 @@ def resume(
     )
 
 
-def said(tx: sa.Connection, cluster: str) -> list[Pause]:
+def pauses_by_hand(tx: sa.Connection, cluster: str) -> list[Pause]:
     """What was said of queues and groups."""
     query = sa.select(queue_pauses).where(queue_pauses.c.cluster == cluster)
     return [
@@ -102,7 +102,7 @@ def said(tx: sa.Connection, cluster: str) -> list[Pause]:
     ]  # fmt: skip
 
 
-def in_force(rules: Rules, said: Iterable[Pause]) -> Paused:
+def in_force(rules: Rules, pauses_by_hand: Iterable[Pause]) -> Paused:
     """What is paused: as it is configured, and over it what was said.
 
     What was said of a queue or group that is configured no more holds nothing.
@@ -114,7 +114,7 @@ def in_force(rules: Rules, said: Iterable[Pause]) -> Paused:
         for name, queue in rules.queues.items()
         if queue.paused
     }
-    for word in said:
+    for word in pauses_by_hand:
         key = (word.kind, word.name)
         if word.name not in _configured(rules, word.kind):
             continue

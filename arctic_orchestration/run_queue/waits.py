@@ -12,7 +12,7 @@ from arctic_orchestration.state.tables import queue_passes, queue_waits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class WaitReason:
     """What a run was last told, and since when that holds it."""
 
     gate: str
@@ -28,20 +28,20 @@ class LastPass:
     problem: str | None
 
 
-def told_runs(tx: sa.Connection, cluster: str) -> dict[str, str]:
+def reported_waits(tx: sa.Connection, cluster: str) -> dict[str, str]:
     """What holds each run that was told so: run and gate."""
     query = sa.select(queue_waits.c.run_id, queue_waits.c.gate)
     rows = tx.execute(query.where(queue_waits.c.cluster == cluster))
     return {row.run_id: row.gate for row in rows}
 
 
-def told(tx: sa.Connection, cluster: str, run_id: str) -> Told | None:
+def reported_wait(tx: sa.Connection, cluster: str, run_id: str) -> WaitReason | None:
     """What a run was last told; none: nothing, or it waits no more."""
     query = sa.select(queue_waits).where(
         queue_waits.c.cluster == cluster, queue_waits.c.run_id == run_id
     )
     row = tx.execute(query).one_or_none()
-    return None if row is None else Told(gate=row.gate, reason=row.reason, since=row.since)
+    return None if row is None else WaitReason(gate=row.gate, reason=row.reason, since=row.since)
 
 
 def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: datetime) -> None:

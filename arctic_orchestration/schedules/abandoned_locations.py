@@ -23,7 +23,7 @@ GIVEN_UP = timedelta(days=1)
 CLUSTER_GIVEN_UP = timedelta(days=7)
 
 
-def settle(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime) -> int:
+def reconcile(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime) -> int:
     """Ends jobs and forgets runs of silent locations of the same cluster; returns how many ended.
 
     A location whose row somebody has locked is not silent, and passed over.

@@ -93,7 +93,7 @@ class Checker:
             elif self._queue.current(job).state in WAITING:
                 # One that was checked before it may have ended it.
                 self._check(self._queue.current(job), schedule)
-        resources.hold(self._queue.tx, self._location.id, self._holds)
+        resources.acquire(self._queue.tx, self._location.id, self._holds)
         return self._counts
 
     def _check(self, job: Job, stored: StoredSchedule) -> None:
@@ -177,7 +177,7 @@ class Checker:
             if begins_at is None or begins_at <= self._now:
                 return None
             reason = f"partition {job.partition_end} exists from {format_moment(begins_at)} on"
-        return Verdict(decision=Decision.HOLD, reason=reason, look_again_at=begins_at)
+        return Verdict(decision=Decision.HOLD, reason=reason, recheck_at=begins_at)
 
     def _verdict(self, constraint: Constraint, facts: JobFacts) -> Verdict:
         # One schedule's bad rule must not stop the others: its job waits, and says why.
@@ -187,7 +187,7 @@ class Checker:
             return Verdict(
                 decision=Decision.HOLD,
                 reason=f"{constraint.kind} could not be decided: {error!r}",
-                look_again_at=self._now + _LOOK_ANYWAY,
+                recheck_at=self._now + _LOOK_ANYWAY,
             )
 
     def _admit(
@@ -301,7 +301,7 @@ class Checker:
 
     def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
         self._counts["held"] += 1
-        looks = [verdict.look_again_at for verdict in holding if verdict.look_again_at]
+        looks = [verdict.recheck_at for verdict in holding if verdict.recheck_at]
         # All must admit, so nothing changes before the latest of the moments they named.
         look_at = max(looks, default=self._now + _LOOK_ANYWAY)
         if deadline_at is not None:
@@ -340,7 +340,7 @@ def _verdicts_text(verdicts: Sequence[tuple[Constraint, Verdict]]) -> str:
                 "constraint": constraint.kind,
                 "decision": verdict.decision.value,
                 "reason": verdict.reason,
-                "look_again_at": verdict.look_again_at and verdict.look_again_at.isoformat(),
+                "recheck_at": verdict.recheck_at and verdict.recheck_at.isoformat(),
             }
             for constraint, verdict in verdicts
         ]

@@ -24,7 +24,7 @@ STEP = timedelta(hours=1)
 _TICK = timedelta(minutes=1)
 
 
-def told(at: datetime, now: datetime) -> datetime:
+def not_in_future(at: datetime, now: datetime) -> datetime:
     """A moment that another process told, as a tick that began at ``now`` takes it.
 
     It may lie a little ahead, since the tick waited for its locks; what is further ahead is
@@ -38,7 +38,9 @@ def was_set_back(location: Location, now: datetime) -> bool:
     return location.ticked_at is not None and location.ticked_at - now > STEP
 
 
-def settle(tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime) -> None:
+def reset_moments(
+    tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
+) -> None:
     """Computes timers, looks and deadlines of a location anew, as of ``now``."""
     timers.set_right(tx, location, store, now)
     _settle_jobs(tx, location, store, now)

@@ -20,7 +20,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import partitions_of
 from arctic_orchestration.schedules.jobs import COMMON, LAUNCHED_BY_HAND, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.lookup import schedule_named, schedule_rows
+from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import Difference, differences
 from arctic_orchestration.schedules.store import (
@@ -183,7 +183,7 @@ def update(
     Errors:
         NotFound: there is no schedule of that name; lists names that are near.
     """
-    schedule_named(tx, location, schedule.name)
+    schedule_by_name(tx, location, schedule.name)
     return apply(tx, store, location, [schedule], now, reason=reason, actor=actor)
 
 
@@ -204,7 +204,7 @@ def delete(
     Errors:
         NotFound: there is no schedule of that name; lists names that are near.
     """
-    row = schedule_named(tx, location, name)
+    row = schedule_by_name(tx, location, name)
     if row.origin is Origin.CODE:
         deletions.note(tx, location, row.id)
     store.remove(tx, location, [row.id], now, reason=reason, actor=actor)
@@ -226,7 +226,7 @@ def enable(
         NotFound: there is no schedule of that name; lists names that are near.
         TransitionRefused: this version of the package cannot read it.
     """
-    stored = stored_named(tx, store, location, name)
+    stored = stored_by_name(tx, store, location, name)
     return suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor)
 
 
@@ -246,7 +246,7 @@ def suspend(
         NotFound: there is no schedule of that name; lists names that are near.
         TransitionRefused: this version of the package cannot read it.
     """
-    stored = stored_named(tx, store, location, name)
+    stored = stored_by_name(tx, store, location, name)
     return suspension.suspend(tx, store, location, stored, now, reason=reason, actor=actor)
 
 
@@ -326,7 +326,7 @@ def cancel_job(
     return job
 
 
-def stored_named(
+def stored_by_name(
     tx: sa.Connection, store: ScheduleStore, location: Location, name: str
 ) -> StoredSchedule:
     """The schedule with a name, parsed.
@@ -335,7 +335,7 @@ def stored_named(
         NotFound: there is no schedule of that name; lists names that are near.
         TransitionRefused: this version of the package cannot read it.
     """
-    row = schedule_named(tx, location, name)
+    row = schedule_by_name(tx, location, name)
     stored = store.by_ids(tx, [row.id]).get(row.id)
     if stored is None:
         raise TransitionRefused(

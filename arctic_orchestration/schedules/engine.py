@@ -216,7 +216,7 @@ class Engine:
         with self.database.begin() as tx:
             location = self._locked(tx)
             if clock_jumps.was_set_back(location, now):
-                clock_jumps.settle(tx, location, self.store, now)
+                clock_jumps.reset_moments(tx, location, self.store, now)
             deploys = self._is_to_deploy(location)
             if location.position is None:
                 # What arrived before anybody waited for it concerns nobody.
@@ -306,7 +306,7 @@ class Engine:
                 locations.update(tx, location, ticked_at=now)
                 counts["pruned"] += retention.prune(tx, location, now)
                 outbox.prune(tx, location.id, now)
-                counts["abandoned"] += abandoned_locations.settle(tx, location, self.lookup, now)
+                counts["abandoned"] += abandoned_locations.reconcile(tx, location, self.lookup, now)
                 counts["abandoned"] += abandoned_locations.let_go(tx, location, now)
         moves += queue.moves
         return ended
@@ -334,7 +334,7 @@ class Engine:
             launch_requests.renew(tx, location, [tick for tick in launched if tick is not None])
             queue = JobQueue(tx, now)
             tick = self.ticks.current
-            refused = refused_requests.settle(queue, location, self.ticks)
+            refused = refused_requests.fail_refused(queue, location, self.ticks)
             queue.flush()
             requests = launch_requests.hand_out(
                 queue, location, self.targets, tick, ended, later=self._unsure

@@ -65,13 +65,13 @@ class Gathered:
         for constraint, targets in wanted:
             names = constraint.resources(targets)
             counted.update(names)
-            if constraint.looks_back is not None:
+            if constraint.lookback is not None:
                 launched.update(names)
-                longest = max(longest, constraint.looks_back)
+                longest = max(longest, constraint.lookback)
             if constraint.asks_for_ends:
                 ended.update(names)
-            probes.update(constraint.named_probes)
-            parents.update(constraint.named_parents)
+            probes.update(constraint.probes)
+            parents.update(constraint.parents_needed)
         # To ask the world takes its time, and others wait for what is locked.
         if probes:
             self._measure(sorted(probes))

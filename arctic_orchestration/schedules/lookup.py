@@ -41,7 +41,7 @@ class ScheduleRow:
         return cls(**{**values, "origin": origin, "status": status})
 
 
-def location_named(
+def location_by_name(
     tx: sa.Connection, cluster: str, name: str | None, now: datetime | None = None
 ) -> Location:
     """The location of a cluster with a name; not locked.
@@ -81,7 +81,7 @@ def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
 
 
-def schedule_named(tx: sa.Connection, location: Location, name: str) -> ScheduleRow:
+def schedule_by_name(tx: sa.Connection, location: Location, name: str) -> ScheduleRow:
     """The schedule with a name.
 
     Errors:
@@ -118,7 +118,7 @@ def near(name: str, names: Sequence[str]) -> str:
     return f"; it has: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def job_named(tx: sa.Connection, location: Location, part: str) -> str:
+def job_by_id_part(tx: sa.Connection, location: Location, part: str) -> str:
     """The id of the job of a location that a part of its id stands for.
 
     Ids that were made in one millisecond begin alike, so any part that is unique will do.

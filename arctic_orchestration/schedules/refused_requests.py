@@ -24,7 +24,7 @@ from arctic_orchestration.state.tables import is_launching, jobs
 FAILURES = 3
 
 
-def settle(queue: JobQueue, location: Location, ticks: Ticks) -> Mapping[str, str]:
+def fail_refused(queue: JobQueue, location: Location, ticks: Ticks) -> Mapping[str, str]:
     """Fails jobs at which Dagster failed too often; the others by id, with Dagster's error.
 
     Reads the records of ticks whose lease is over and whose end did not show by itself.

@@ -76,7 +76,7 @@ def last_ends(tx: sa.Connection, names: Iterable[str]) -> dict[tuple[str, str], 
     return {(resource, status): at for resource, status, at in tx.execute(query)}
 
 
-def hold(
+def acquire(
     tx: sa.Connection,
     location_id: int,
     rows: Iterable[tuple[str, str, datetime | None]],
@@ -122,7 +122,7 @@ def hand_over(tx: sa.Connection, location_id: int, to: Mapping[str, str], now: d
         for run_id in sorted({to[holder] for holder in found})
     ]
     tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
-    hold(tx, location_id, [(row.resource, to[row.holder], None) for row in held])
+    acquire(tx, location_id, [(row.resource, to[row.holder], None) for row in held])
 
 
 def release(

@@ -17,7 +17,7 @@ from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.schedules import resources
-from arctic_orchestration.schedules.clock_jumps import told
+from arctic_orchestration.schedules.clock_jumps import not_in_future
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.schedules.location import Location
@@ -159,11 +159,11 @@ class RunTracker:
                 if not event.status.ended:
                     # A job of Dagster makes assets: whoever counts those counts it.
                     resources_of = _resources(event, self._location.place)
-                    begun_at = told(event.at, self._queue.now)
+                    begun_at = not_in_future(event.at, self._queue.now)
                     held.extend((name, job.id, begun_at) for name in resources_of)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
-        resources.hold(self._queue.tx, self._location.id, held)
+        resources.acquire(self._queue.tx, self._location.id, held)
         self._note_others(others.values())
 
     def _adopt(self, events: Sequence[Event], known: Mapping[str, Job]) -> None:
@@ -336,9 +336,9 @@ class RunTracker:
             # The launch of a run that a job asked for was noted when the job was admitted; what
             # a person runs again has the tags of the first run.
             own = JOB_TAG in event.tags and _PARENT_TAG not in event.tags
-            begun_at = None if own else told(event.at, now)
+            begun_at = None if own else not_in_future(event.at, now)
             if event.status.ended:
-                ends[event.run_id] = (event.status, told(event.at, now))
+                ends[event.run_id] = (event.status, not_in_future(event.at, now))
             else:
                 begun.append(event.run_id)
             # A run that began and ended between two readings was never held, but it did end.
@@ -347,7 +347,7 @@ class RunTracker:
         if begun:
             rows = [{"location_id": location.id, "run_id": id, "seen_at": now} for id in begun]
             tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
-        resources.hold(tx, location.id, held)
+        resources.acquire(tx, location.id, held)
         self._forget(list(ends), ends)
 
     def _forget(
@@ -368,7 +368,7 @@ def _has_ended(run: RunView) -> bool:
 
 def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
     """How and when a run ended."""
-    return run.status or RunStatus.FAILURE, told(run.ended_at or now, now)
+    return run.status or RunStatus.FAILURE, not_in_future(run.ended_at or now, now)
 
 
 def _seen(run: RunView) -> _Seen:

@@ -218,7 +218,7 @@ class Schedule(Specification):
     def trigger_assets(self) -> tuple[str, ...]:
         """The assets that the trigger names, each once."""
         leaves = self.trigger.leaves
-        named = (asset for leaf in leaves for asset in leaf.named_assets().values())
+        named = (asset for leaf in leaves for asset in leaf.asset_fields().values())
         return tuple(dict.fromkeys(named))
 
     def to_form(self) -> dict[str, Any]:

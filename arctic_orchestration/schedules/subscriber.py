@@ -22,7 +22,7 @@ from arctic_orchestration.event_log.feed import ArrivalLookup, Position
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.schedules import timers
 from arctic_orchestration.schedules.arrival_rules import CountedArrivals
-from arctic_orchestration.schedules.clock_jumps import told
+from arctic_orchestration.schedules.clock_jumps import not_in_future
 from arctic_orchestration.schedules.deferred_arrivals import defer, take_checked, take_deferred
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
@@ -111,7 +111,7 @@ class Subscriber:
                 and ticks wait until all were read;
             last: but not for ever: this is the last reading of a tick.
         """
-        until = told(found[-1].at, self._now) if more and found else self._now
+        until = not_in_future(found[-1].at, self._now) if more and found else self._now
         if self._placing.is_loaded:
             # What a command read, which has no code, came before.
             self._give_all(take_deferred(self._tx, self._location, self._store), until)
@@ -237,7 +237,7 @@ class Subscriber:
 
     def _give_one(self, match: Match, following: Match | None, number: int) -> None:
         """Gives an event to the jobs of its scope; asks triggers where each firing is a job."""
-        stored, scope, at = match.stored, match.scope, told(match.event.at, self._now)
+        stored, scope, at = match.stored, match.scope, not_in_future(match.event.at, self._now)
         this = (id(match.event), stored.id, scope)
         if not stored.takes_more and this != self._before:
             # It may have fired by time alone before this event came.
@@ -346,7 +346,7 @@ class Subscriber:
             for leaf, number, event in self._waiting.kept(stored):
                 if fired is None or number > fired.common_number:
                     common = Match(event=event, stored=stored, leaf=leaf, scope=COMMON)
-                    self._add(job, common, number, told(event.at, self._now))
+                    self._add(job, common, number, not_in_future(event.at, self._now))
         return job
 
     def _settle_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:

@@ -32,7 +32,7 @@ def ask_trigger(
         return True
     # The timeout stands still while the schedule is suspended.
     deadline = None if stored.suspended else job.deadline_at
-    looks = [at for at in (firing.look_again_at, deadline) if at]
+    looks = [at for at in (firing.recheck_at, deadline) if at]
     queue.change(
         job,
         arrivals=tuple(arrivals),

@@ -56,9 +56,9 @@ def unknown_names(
     for asset in target.assets:
         yield from _runs_of(f"{field}.target.assets", asset, own)
     for place, leaf in schedule.trigger.places(f"{field}.trigger"):
-        for name, job in leaf.named_jobs().items():
+        for name, job in leaf.job_name_fields().items():
             yield from _job(f"{place}.{name}", job, own)
-        for name, asset in leaf.named_assets().items():
+        for name, asset in leaf.asset_fields().items():
             if isinstance(leaf, Run):
                 yield from _runs_of(f"{place}.{name}", asset, own)
             else:
@@ -66,11 +66,11 @@ def unknown_names(
         if isinstance(leaf, Run) and leaf.location is not None:
             yield from _elsewhere(place, leaf, known.get(leaf.location))
     for number, constraint in enumerate(schedule.constraints):
-        for parent in constraint.named_parents:
+        for parent in constraint.parents_needed:
             if parent not in own.jobs:
                 path = f"{field}.constraints[{number}].{constraint.kind}.parents"
                 yield from _arrivals_of(path, parent, known)
-        for asset in constraint.named_assets:
+        for asset in constraint.asset_fields:
             path = f"{field}.constraints[{number}].{constraint.kind}.assets"
             yield from _arrivals_of(path, asset, known)
 

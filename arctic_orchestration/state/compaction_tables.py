@@ -21,7 +21,7 @@ attempt; so nobody waits in a circle.
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Id, Serial, metadata
 
 compaction_queues = sa.Table(
@@ -47,33 +47,33 @@ compaction_tables = sa.Table(
     sa.Column("mapped_to", sa.ForeignKey(compaction_queues.c.name)),
     sa.Column("property_queue", sa.Text),
     sa.Column("queue", sa.ForeignKey(compaction_queues.c.name), nullable=False),
-    sa.Column("queue_reason", Told, nullable=False),
+    sa.Column("queue_reason", EscapedText, nullable=False),
     sa.Column("level", sa.Integer, nullable=False, server_default="0"),
     sa.Column("seen_at", UtcTime, nullable=False),
     sa.Column("gone_at", UtcTime),
-    sa.Column("refused", Told),
+    sa.Column("refused", EscapedText),
     sa.Column("due_since", UtcTime),
-    sa.Column("due_reason", Told),
+    sa.Column("due_reason", EscapedText),
     # Counts what made the table due, so that what comes while one looks is not lost.
     sa.Column("due_number", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_at", UtcTime),
     sa.Column("looked_snapshot_id", sa.BigInteger),
-    sa.Column("looked_reason", Told),
+    sa.Column("looked_reason", EscapedText),
     # What an observer would merge; null: the planner has looked since.
     sa.Column("observed_at", UtcTime),
     sa.Column("observed_snapshot_id", sa.BigInteger),
-    sa.Column("observed_reason", Told),
+    sa.Column("observed_reason", EscapedText),
     # Counts what makes a plan stale: another plan, a commit of ours.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("rests_until", UtcTime),
-    sa.Column("rest_reason", Told),
+    sa.Column("rest_reason", EscapedText),
     sa.Column("commit_owner", sa.Text),
     sa.Column("commit_token", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("commit_expires_at", UtcTime),
     sa.Column("next_commit_at", UtcTime),
     # Why the last committer could not commit; null: it could.
-    sa.Column("commit_trouble", Told),
+    sa.Column("commit_trouble", EscapedText),
     sa.Index(None, "due_since"),
     sa.Index(None, "queue"),
     sa.Index(None, "mapped_to"),
@@ -94,7 +94,7 @@ compaction_tasks = sa.Table(
     sa.Column("queue", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("state_at", UtcTime, nullable=False),
     sa.Column("partition", sa.Text, nullable=False),
     sa.Column("file_group", sa.Text, nullable=False),
@@ -174,7 +174,7 @@ compaction_moves = sa.Table(
     # Null: it was made.
     sa.Column("from_state", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("attempt_id", Id),
     sa.Index(None, "task_id", "id"),
 )
@@ -194,7 +194,7 @@ compaction_attempts = sa.Table(
     sa.Column("worker", sa.Text, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("directory", sa.Text, nullable=False),
     # Its whole path; null until the worker said where it writes.
     sa.Column("location", sa.Text),
@@ -207,16 +207,16 @@ compaction_attempts = sa.Table(
     sa.Column("rows_deleted", sa.BigInteger),
     sa.Column("rows_out", sa.BigInteger),
     sa.Column("way", sa.Text),
-    sa.Column("because", Told),
+    sa.Column("because", EscapedText),
     sa.Column("sort_order_id", sa.Integer),
     # Since when nobody counts on what it wrote; null: somebody does.
     sa.Column("over_at", UtcTime),
     sa.Column("cleaned_at", UtcTime),
     # What could not be removed is tried again then, and why it could not.
     sa.Column("clean_after", UtcTime),
-    sa.Column("clean_trouble", Told),
+    sa.Column("clean_trouble", EscapedText),
     # A snapshot has a file of it: it stays.
-    sa.Column("kept_reason", Told),
+    sa.Column("kept_reason", EscapedText),
     sa.Index("uq_arctic_compaction_attempts_live", "task_id", unique=True,
              sqlite_where=_attempt_live, postgresql_where=_attempt_live),
     sa.Index("ix_arctic_compaction_attempts_expires", "expires_at",
@@ -266,7 +266,7 @@ compaction_rests = sa.Table(
     # How many tasks that had it went into quarantine.
     sa.Column("rests", sa.Integer, nullable=False),
     sa.Column("rests_until", UtcTime, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
 )
 
 compaction_catalog = sa.Table(

@@ -15,7 +15,7 @@ passes over leases that another one has locked; so nobody waits in a circle.
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Serial, metadata
 
 consumers = sa.Table(
@@ -48,7 +48,7 @@ consumers = sa.Table(
     sa.Column("working_set", sa.Integer, nullable=False),
     # Arrivals that named no partition, or one that no database can hold, were passed over.
     sa.Column("passed_over", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("passed_over_reason", Told),
+    sa.Column("passed_over_reason", EscapedText),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("cluster", "name"),
 )
@@ -65,7 +65,7 @@ consumer_partitions = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("state_at", UtcTime, nullable=False),
     # Why its last attempt failed, or what a person did.
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     # Its place in the order of delivery, by its first arrival that is not acknowledged.
     sa.Column("place", sa.BigInteger, nullable=False),
     # Names what is delivered: the same in each attempt, another one when it arrives again.
@@ -111,7 +111,7 @@ consumer_leases = sa.Table(
     sa.Column("token", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("partitions", sa.Integer, nullable=False),
     sa.Column("taken_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime, nullable=False),

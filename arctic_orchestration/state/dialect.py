@@ -53,7 +53,7 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
         return value.astimezone(UTC)  # type: ignore[no-any-return]
 
 
-class Told(sa.types.TypeDecorator[str]):
+class EscapedText(sa.types.TypeDecorator[str]):
     """Text that says something to people; what no database holds in a text is replaced.
 
     Others' errors may have anything in them, and that a reason could not be written must not keep
@@ -316,7 +316,7 @@ def _plain(
 def _mended(
     table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> Sequence[Sequence[Any]]:
-    """The rows with texts for people as :class:`Told` would have them."""
+    """The rows with texts for people as :class:`EscapedText` would have them."""
     told = _told(table, tuple(columns))
     if not told:
         return rows
@@ -333,7 +333,7 @@ def _mended(
 @cache
 def _told(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
     """The places of the columns that say something to people."""
-    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, Told))
+    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, EscapedText))
 
 
 @cache

@@ -20,7 +20,7 @@ the rows of two tasks, or those of live submissions after any of these. So nobod
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Id, Serial, metadata
 
 tasks = sa.Table(
@@ -55,7 +55,7 @@ task_locations = sa.Table(
     sa.Column("digest", sa.Text),
     sa.Column("ticked_at", UtcTime),
     # Why what the code declares now is not registered; null: it is.
-    sa.Column("trouble", Told),
+    sa.Column("trouble", EscapedText),
     # Of the Dagster instance whose sensor looks after it; null: none said so yet.
     sa.Column("storage_id", sa.Text),
 )
@@ -91,8 +91,8 @@ skipped_tasks = sa.Table(
     "arctic_skipped_tasks",
     metadata,
     sa.Column("task", sa.Text, primary_key=True),
-    sa.Column("reason", Told, nullable=False),
-    sa.Column("by", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
+    sa.Column("by", EscapedText, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
 )
 
@@ -110,11 +110,11 @@ task_submissions = sa.Table(
     sa.Column("batch", sa.Text),
     # What was submitted together.
     sa.Column("group_id", Id, nullable=False),
-    sa.Column("by", Told, nullable=False),
+    sa.Column("by", EscapedText, nullable=False),
     # The submission of a child for which it was made; null: somebody asked for it.
     sa.Column("wanted_by", Id),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("state_at", UtcTime, nullable=False),
     # A success since then is fresh; with force, one that was begun since then.
     sa.Column("required_since", UtcTime, nullable=False),
@@ -180,7 +180,7 @@ task_events = sa.Table(
     sa.Column("location", sa.Text),
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("step", sa.Text, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("details", sa.Text, nullable=False),
     sa.Index(None, "task", "id"),
     sa.Index(None, "submission", "id"),

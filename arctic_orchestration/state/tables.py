@@ -36,7 +36,7 @@ Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``fres
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Id as _Id
 from arctic_orchestration.state.metadata import Serial as _Serial
 from arctic_orchestration.state.metadata import metadata as metadata
@@ -167,9 +167,9 @@ unreadable_events = sa.Table(
     # A location or a consumer: each reads the log for itself.
     sa.Column("reader", sa.Text, nullable=False),
     sa.Column("event_id", sa.BigInteger, nullable=False),
-    sa.Column("event", Told, nullable=False),
+    sa.Column("event", EscapedText, nullable=False),
     sa.Column("found_at", UtcTime, nullable=False),
-    sa.Column("reason", Told, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Index(None, "cluster", "id"),
 )
 
@@ -384,10 +384,10 @@ audit = sa.Table(
     sa.Column("id", _Serial, primary_key=True),
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("cluster", sa.Text, nullable=False),
-    sa.Column("actor", Told, nullable=False),
+    sa.Column("actor", EscapedText, nullable=False),
     sa.Column("feature", sa.Text, nullable=False),
     sa.Column("action", sa.Text, nullable=False),
-    sa.Column("subject", Told, nullable=False),
+    sa.Column("subject", EscapedText, nullable=False),
     # As JSON.
     sa.Column("details", sa.Text, nullable=False),
     sa.Index(None, "at"),

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.freshness import definitions, ownership
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
-from arctic_orchestration.freshness.ownership import Acquired, Holder
+from arctic_orchestration.freshness.ownership import Acquired, Owner
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import tasks as task_table
@@ -55,7 +55,7 @@ class Tasked:
     ) -> int:
         """Somebody makes a task; returns its token."""
         with self.database.begin() as tx:
-            holder = Holder(cluster=cluster, location=location, run_id=run)
+            holder = Owner(cluster=cluster, location=location, run_id=run)
             since = database_time(tx)
             got = ownership.acquire(tx, name, run, holder, since=since, life=timedelta(hours=1))
         assert isinstance(got, Acquired)

@@ -81,7 +81,7 @@ def test_changes_of_consumers(state: Database, arctic: Command) -> None:
     succeeds(arctic, "consumers", "retry", "totals", "01")
     assert details(state) == {"partitions": ["01"]}
     with state.read() as tx:
-        one = store.named(tx, "default", "totals")
+        one = store.by_name(tx, "default", "totals")
         (waiting,) = working_set.partitions_of(tx, one.id, [PartitionState.WAITING], 9)
     assert waiting.reason == "delivered again by ann"
     succeeds(arctic, "consumers", "reset", "totals", "--start", "from_now", "--yes")

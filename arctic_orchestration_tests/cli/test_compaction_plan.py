@@ -147,7 +147,7 @@ def test_the_bound_on_waiting_is_said_where_workers_are(lake: SmallLake, arctic:
     lake.tick()
     lake.fail("the disk is full")
     with lake.database.begin() as tx:
-        workers.worker_seen(
+        workers.record_heartbeat(
             tx, "id-1", name="one", queues=["default"], parallelism=2, host="here", pid=1
         )
     found = document(arctic, "explain", "lake.flights")

@@ -116,7 +116,7 @@ def test_a_rest_can_be_ended(lake: SmallLake, arctic: Command) -> None:
     said = arctic("compaction", "wake", "lake.flights")
     assert said.out == "lake.flights rests no more: the planner looks at it with its next round\n"
     with lake.database.read() as tx:
-        row = tables.table_named(tx, "lake.flights")
+        row = tables.table_by_name(tx, "lake.flights")
     assert (row.rests_until, row.failures, row.due_reason) == (
         None,
         0,
@@ -160,7 +160,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
         assert (refused.code, refused.out) == (2, "")
         assert said in " ".join(refused.err.split())
     with lake.database.read() as tx:
-        assert tables.known_tables(tx) == []
+        assert tables.all_tables(tx) == []
 
 
 @ON_SQLITE

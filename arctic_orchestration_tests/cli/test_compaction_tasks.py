@@ -207,7 +207,7 @@ def test_records_are_listed_newest_first(lake: SmallLake, arctic: Command) -> No
     assert shown[-1] == "decode, 1 deleted row left out, 2 delete files removed"
     assert "lake.new" not in lines
     with lake.database.read() as tx:
-        assert not tables.table_named(tx, "lake.old").rests(utc_now())
+        assert not tables.table_by_name(tx, "lake.old").rests(utc_now())
 
 
 def merged(lake: SmallLake) -> str:
@@ -242,7 +242,7 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
     canceled = json.loads(arctic("compaction", "cancel", id, "--json").out)
     assert (canceled["state"], canceled["reason"]) == ("canceled", f"canceled by {person()}")
     with lake.database.read() as tx:
-        row = tables.table_named(tx, "lake.flights")
+        row = tables.table_by_name(tx, "lake.flights")
     assert (row.commit_owner, row.commit_trouble) == (None, "access denied")
     lake.tick()
     assert lake.tasks(TaskState.PLANNED) == []
@@ -265,7 +265,7 @@ def test_a_merged_task_that_is_committed_already_is_not_taken_back(
     assert f"{id} is in snapshot {snapshot_id} already" in refused.err
     assert [task.id for task in lake.tasks(TaskState.MERGED)] == [id]
     with lake.database.read() as tx:
-        assert tables.table_named(tx, "lake.flights").commit_owner is None
+        assert tables.table_by_name(tx, "lake.flights").commit_owner is None
 
 
 def test_a_catalog_that_has_moved_is_forgotten(lake: SmallLake, arctic: Command) -> None:

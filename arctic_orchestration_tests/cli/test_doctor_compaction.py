@@ -33,7 +33,7 @@ def found() -> dict[str, tuple[str, str, str]]:
 def serving(lake: SmallLake) -> None:
     """A worker of all queues is seen."""
     with lake.database.begin() as tx:
-        workers.worker_seen(tx, "id-1", name="one", queues=[], parallelism=1, host="h", pid=1)
+        workers.record_heartbeat(tx, "id-1", name="one", queues=[], parallelism=1, host="h", pid=1)
 
 
 def later(monkeypatch: pytest.MonkeyPatch, span: timedelta) -> None:
@@ -127,7 +127,9 @@ def test_tables_that_could_not_be_planned_are_counted_and_named(lake: SmallLake)
     lake.tick()
     for name, reason in (("lake.flights", "could not be planned: it hangs"), ("lake.weather", "")):
         with lake.database.begin() as tx:
-            tables.looked(tx, name, due_number=0, snapshot_id=None, reason=reason, now=utc_now())
+            tables.record_check(
+                tx, name, due_number=0, snapshot_id=None, reason=reason, now=utc_now()
+            )
     status, said, advice = found()["tables not planned"]
     assert (status, said) == (WARNING, "1 table: lake.flights: it hangs")
     assert "restart" in advice
@@ -196,7 +198,7 @@ def test_a_table_that_stays_due_for_its_queue_is_full_is_no_trouble(
     serving(lake)
     later(monkeypatch, timedelta(minutes=50))
     with lake.database.read() as tx:
-        assert tables.table_named(tx, "lake.flights").due_since is not None
+        assert tables.table_by_name(tx, "lake.flights").due_since is not None
     assert "compaction rounds" not in found()
     later(monkeypatch, timedelta(minutes=70))
     assert found()["compaction rounds"][0] == BAD

@@ -50,14 +50,14 @@ def states(lake: CompactedPlace) -> list[tuple[str, str]]:
 def due(lake: CompactedPlace, name: str) -> str | None:
     """Why a table is due."""
     with lake.place.database.read() as tx:
-        return tables.table_named(tx, name).due_reason
+        return tables.table_by_name(tx, name).due_reason
 
 
 def workers_of(lake: CompactedPlace, *names: str) -> None:
     """Workers of the queue ``default`` that are seen now."""
     with lake.place.database.begin() as tx:
         for name in names:
-            workers.worker_seen(
+            workers.record_heartbeat(
                 tx, name, name=name, queues=["default"], parallelism=2, host="here", pid=1
             )
 

@@ -45,7 +45,7 @@ def test_a_report_that_comes_after_the_lease_leaves_no_file(
             assert attempts.expire(tx) == 1
 
     merging = Merging(before=meanwhile)
-    held = attempt_runner.Held(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
+    held = attempt_runner.ClaimedTask(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
     outcome = attempt_runner.attempt(held, state, catalog, merging, lambda: False)
     assert outcome.what is What.LOST
     assert len(merging.directories) == 1

@@ -136,7 +136,7 @@ def test_a_failed_task_comes_back_after_its_interval_three_times(database: Datab
         for one in resting.values():
             assert (one.rests, one.until) == (1, clock.now + 10 * MINUTE)
             assert one.reason == f"task {claim.task.id} is in quarantine: disk full"
-        assert not tables.table_named(tx, "lake.a").rests(clock.now)
+        assert not tables.table_by_name(tx, "lake.a").rests(clock.now)
         assert task_store.live_paths(tx, "lake.a") == {}
         assert attempts.claim(tx, [], "w", time=clock) is None
         steps = [(move.state.value, move.reason) for move in task_store.history(tx, claim.task.id)]
@@ -160,7 +160,7 @@ def test_what_can_never_succeed_is_given_up_at_once(database: Database) -> None:
         "given up after 1 of 3 attempts: format v3",
     )
     with database.begin() as tx:
-        table = tables.table_named(tx, "lake.a")
+        table = tables.table_by_name(tx, "lake.a")
     assert table.rests_until == clock.now + 10 * MINUTE
     assert table.rest_reason == f"task {claim.task.id} is in quarantine: format v3"
 

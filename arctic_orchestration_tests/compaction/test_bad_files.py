@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_merged_lets_its_table_go_on(
     assert (done.of(What.FAILED), done.of(What.MERGED)) == (1, 1)
     with state.read() as tx:
         found = {task.state: task for task in task_store.tasks(tx)}
-        row = tables.table_named(tx, "lake.words")
+        row = tables.table_by_name(tx, "lake.words")
         assert backoff.resting(tx, row.name, database_time(tx)).keys() == set(bad)
     assert found.keys() == {TaskState.QUARANTINED, TaskState.MERGED}
     assert found[TaskState.QUARANTINED].attempts == 1

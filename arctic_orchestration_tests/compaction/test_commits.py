@@ -93,7 +93,7 @@ def test_a_commit_ends_its_tasks_and_is_recorded(database: Database) -> None:
             (TaskKind.MINOR, "day=1"): clock.now,
             (TaskKind.MAJOR, "day=2"): clock.now,
         }
-        assert not tables.table_named(tx, "lake.a").rests(clock.now)
+        assert not tables.table_by_name(tx, "lake.a").rests(clock.now)
         assert commits.merged_tasks(tx, "lake.a") == []
         clock.passes(days=1)
         assert orphaned_outputs.to_clean(tx, time=clock) == []
@@ -125,7 +125,7 @@ def test_a_task_that_conflicts_makes_its_table_due(database: Database) -> None:
             TaskState.SUPERSEDED,
             "the table has changed: file a is gone",
         )
-        due = tables.table_named(tx, "lake.a")
+        due = tables.table_by_name(tx, "lake.a")
         assert due.due_reason == f"task {first} came too late: file a is gone"
         assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
         assert [one.task.id for one in commits.merged_tasks(tx, "lake.a")] == [second]
@@ -208,7 +208,7 @@ def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
             with pytest.raises(Refused, match=r"committer one has lost table lake\.a"):
                 report()
         commit_leases.end_commit_lease(tx, one, next_commit_at=clock.now + timedelta(days=9))
-        assert tables.table_named(tx, "lake.a").commit_owner == "two"
+        assert tables.table_by_name(tx, "lake.a").commit_owner == "two"
         assert commits.committed(tx, [first], 5, lease=two, time=clock) is not None
         with pytest.raises(NotFound, match=r"for table lake\.b, the task is of lake\.a"):
             commits.committed(
@@ -245,13 +245,13 @@ def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) ->
         assert lease is not None
         with pytest.raises(Refused, match=r"committer late has lost table lake\.a"):
             commits.cancel_merged(tx, first, "canceled", late, time=clock)
-        version = tables.table_named(tx, "lake.a").version
+        version = tables.table_by_name(tx, "lake.a").version
         commits.cancel_merged(tx, first, "canceled by a person", lease, time=clock)
         task = task_store.task_by_id(tx, first)
         assert (task.state, task.reason) == (TaskState.CANCELED, "canceled by a person")
         assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
         assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
-        assert tables.table_named(tx, "lake.a").version == version + 1
+        assert tables.table_by_name(tx, "lake.a").version == version + 1
         with pytest.raises(TransitionRefused, match=f"{first} is canceled"):
             commits.cancel_merged(tx, first, "again", lease, time=clock)
         assert commits.committed(tx, [second], 5, lease=lease, time=clock) is not None
@@ -266,12 +266,12 @@ def test_what_troubles_the_committer_stands_in_the_row_of_the_table(database: Da
         lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
         commit_leases.end_commit_lease(tx, lease, trouble="access \x00denied \udcff")
         # What no database holds in a text is replaced.
-        assert tables.table_named(tx, "lake.a").commit_trouble == "access \ufffddenied \ufffd"
+        assert tables.table_by_name(tx, "lake.a").commit_trouble == "access \ufffddenied \ufffd"
         two = commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock)
         commit_leases.end_commit_lease(tx, lease)
-        assert tables.table_named(tx, "lake.a").commit_trouble is not None
+        assert tables.table_by_name(tx, "lake.a").commit_trouble is not None
         commit_leases.end_commit_lease(tx, two)
-        assert tables.table_named(tx, "lake.a").commit_trouble is None
+        assert tables.table_by_name(tx, "lake.a").commit_trouble is None
 
 
 def test_so_many_merged_tasks_are_taken_at_most(database: Database) -> None:

@@ -20,7 +20,7 @@ from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.tables import table_named
+from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable
@@ -111,7 +111,7 @@ def test_it_commits_no_more_often_than_the_table_wants(
     for number in range(10, 12):
         add_file(table, number)
     with state.read() as tx:
-        assert table_named(tx, "lake.words").next_commit_at is not None
+        assert table_by_name(tx, "lake.words").next_commit_at is not None
     merged(state, catalog, table)
     assert Committer(state, catalog).tick().snapshots == 0
     round_ = Committer(state, catalog).commit("lake.words")
@@ -131,7 +131,7 @@ def test_a_conflict_drops_one_task_alone(state: Database, catalog: Catalog, tabl
     assert len(expected) == 50
     assert states_of(state) == [TaskState.COMMITTED, TaskState.COMMITTED, TaskState.SUPERSEDED]
     with state.read() as tx:
-        assert table_named(tx, "lake.words").due_since is not None
+        assert table_by_name(tx, "lake.words").due_since is not None
     assert len(ids) == 3
 
 
@@ -266,7 +266,7 @@ def test_a_round_may_take_longer_than_a_lease_holds(
 
     def renewed_beyond(moment: datetime) -> bool:
         with state.read() as tx:
-            at = table_named(tx, "lake.words").commit_expires_at
+            at = table_by_name(tx, "lake.words").commit_expires_at
         assert at is not None
         return at > moment
 
@@ -330,8 +330,8 @@ def test_an_error_that_nobody_thought_of_costs_the_others_nothing(
     counts = Committer(state, catalog).tick()
     assert (counts.snapshots, counts.committed, counts.troubled) == (1, 2, 1)
     with state.read() as tx:
-        assert "a bug" in (table_named(tx, "lake.words").commit_trouble or "")
-        assert table_named(tx, "lake.words").commit_expires_at is None
+        assert "a bug" in (table_by_name(tx, "lake.words").commit_trouble or "")
+        assert table_by_name(tx, "lake.words").commit_expires_at is None
 
 
 def test_a_state_database_from_a_backup_removes_nothing_that_is_live(
@@ -390,7 +390,7 @@ def test_the_tasks_of_a_table_that_is_gone_end(
     assert (counts.committed, counts.conflicts) == (0, 3)
     assert states_of(state) == [TaskState.SUPERSEDED] * 3
     with state.read() as tx:
-        assert table_named(tx, "lake.words").gone_at is not None
+        assert table_by_name(tx, "lake.words").gone_at is not None
 
 
 def test_what_no_snapshot_wants_is_removed(state: Database, catalog: Catalog, table: Table) -> None:

@@ -147,7 +147,7 @@ def test_everybody_at_once(database: Database) -> None:
     with database.begin() as tx:
         for table in TABLES:
             # What was claimed while its table moved, and waits again, follows at the next look.
-            property = tables.table_named(tx, table).property_queue
+            property = tables.table_by_name(tx, table).property_queue
             queues.see_table(tx, table, queue=property, level=0, now=NOON)
         tasks = task_store.tasks(tx)
         print(done, Counter(task.state.value for task in tasks))
@@ -160,7 +160,7 @@ def test_everybody_at_once(database: Database) -> None:
             ]
             assert dict(paths) == task_store.live_paths(tx, table)
             assert len(paths) == len(dict(paths))
-            queue = tables.table_named(tx, table).queue
+            queue = tables.table_by_name(tx, table).queue
             waiting = (TaskState.PLANNED, TaskState.FAILED)
             assert {task.queue for task in mine if task.state in waiting} <= {queue}
         live = sa.select(compaction_attempts.c.task_id).where(compaction_attempts.c.state == "live")

@@ -41,7 +41,7 @@ def test_a_table_of_format_3_is_refused_until_it_is_of_another_one(
     assert (counts.looked, counts.refused, counts.troubled) == (2, 1, 0)
     refused = "lake.newer: got format version 3, expected 1 or 2"
     with state.read() as tx:
-        row = tables.table_named(tx, "lake.newer")
+        row = tables.table_by_name(tx, "lake.newer")
         found = {task.table: task for task in task_store.tasks(tx)}
     assert (row.refused, row.due_since) == (refused, None)
     assert found["lake.newer"].state is TaskState.CANCELED
@@ -54,4 +54,4 @@ def test_a_table_of_format_3_is_refused_until_it_is_of_another_one(
         mark_due(tx, "lake.newer", "another program changed it", now + 2 * MINUTE)
     assert planner.tick(now + 3 * MINUTE).offered == 1
     with state.read() as tx:
-        assert tables.table_named(tx, "lake.newer").refused is None
+        assert tables.table_by_name(tx, "lake.newer").refused is None

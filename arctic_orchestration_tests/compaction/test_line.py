@@ -94,7 +94,7 @@ def told(full: FullQueue) -> None:
     """The flood says before each tick that it has changed."""
     with full.database.begin() as tx:
         for name in ("lake.aaa", "lake.zzz"):
-            if name in {row.name for row in tables.known_tables(tx)}:
+            if name in {row.name for row in tables.all_tables(tx)}:
                 mark_due(tx, name, "a commit", full.now)
 
 
@@ -170,10 +170,10 @@ def test_who_got_room_stands_behind_those_who_got_none(database: Database) -> No
         assert waitlist.waiting_for_room(tx, NOON + 9 * MINUTE) == []
 
         def look(name: str, minute: int, *, got_room: bool = False) -> list[str]:
-            row = tables.table_named(tx, name)
+            row = tables.table_by_name(tx, name)
             now = NOON + minute * MINUTE
-            tables.looked(tx, name, due_number=row.due_number, snapshot_id=1, reason="no room",
-                          now=now, still_due=True, got_room=got_room)  # fmt: skip
+            tables.record_check(tx, name, due_number=row.due_number, snapshot_id=1,
+                          reason="no room", now=now, still_due=True, got_room=got_room)  # fmt: skip
             return [row.name for row in waitlist.waiting_for_room(tx, now)]
 
         assert look("lake.full", 10) == []
@@ -194,8 +194,8 @@ def test_what_became_due_after_a_tick_began_stands_in_line_too(database: Databas
     with database.begin() as tx:
         seen(tx, "lake.late")
         tables.make_due(tx, "lake.late", "task x came too late", NOON + MINUTE)
-        row = tables.table_named(tx, "lake.late")
-        tables.looked(tx, "lake.late", due_number=row.due_number, snapshot_id=1, reason="no room",
-                      now=NOON, still_due=True)  # fmt: skip
+        row = tables.table_by_name(tx, "lake.late")
+        tables.record_check(tx, "lake.late", due_number=row.due_number, snapshot_id=1,
+                      reason="no room", now=NOON, still_due=True)  # fmt: skip
         (waiting,) = waitlist.waiting_for_room(tx, NOON)
         assert (waiting.name, waiting.due_since) == ("lake.late", NOON)

@@ -33,7 +33,7 @@ class World:
 
     def row(self, name: str) -> CompactionTable:
         with self.database.read() as tx:
-            return tables.table_named(tx, name)
+            return tables.table_by_name(tx, name)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_plan_is_made_and_shown_and_nothing_is_offered(world: World) -> None:
     )
     with world.database.read() as tx:
         assert task_store.tasks(tx) == []
-        assert [row.name for row in tables.known_tables(tx)] == ["lake.barred", "lake.busy"]
+        assert [row.name for row in tables.all_tables(tx)] == ["lake.barred", "lake.busy"]
 
 
 def test_a_table_is_planned_again_when_it_has_changed(world: World) -> None:

@@ -14,7 +14,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.ranking import rank_of
 from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
-from arctic_orchestration.compaction.tables import table_named
+from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.state import dialect
@@ -175,19 +175,19 @@ def test_a_plan_from_before_a_commit_or_another_plan_is_stale(database: Database
     """Nothing changes; with the version as it is now, the same plan is taken."""
     clock = Clock()
     with database.begin() as tx:
-        before = table_named(tx, "lake.a").version
+        before = table_by_name(tx, "lake.a").version
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON, version=before).taken
         assert offer(tx, "lake.a", [], NOON, version=before).stale
         assert task_store.task_by_id(tx, id).state is TaskState.PLANNED
         claim = attempts.claim(tx, [], "w", time=clock)
         attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
-        planned_from = table_named(tx, "lake.a").version
+        planned_from = table_by_name(tx, "lake.a").version
         commits.committed(tx, [id], 9, time=clock)
         stale = offer(tx, "lake.a", [planned("a", "b")], NOON, version=planned_from)
         assert stale.stale
         assert not stale.complete
         assert stale.taken == ()
-        now = table_named(tx, "lake.a").version
+        now = table_by_name(tx, "lake.a").version
         assert offer(tx, "lake.a", [planned("c", "d")], NOON, version=now).complete
 
 

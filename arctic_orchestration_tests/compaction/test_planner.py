@@ -75,7 +75,7 @@ def test_eleven_fragments_wait() -> None:
     (partition,) = found.partitions
     assert partition.left is Left.TOO_FEW
     assert partition.reason == "11 fragments of 12"
-    assert found.look_again_at == NOW + HOUR
+    assert found.recheck_at == NOW + HOUR
 
 
 def test_fragments_that_have_waited_for_the_interval_are_merged() -> None:
@@ -88,7 +88,7 @@ def test_fragments_that_have_waited_for_the_interval_are_merged() -> None:
     moments[1] += timedelta(seconds=1)
     found = planned(files, PlanState(written_at=moments.get))
     assert found.tasks == ()
-    assert found.look_again_at == NOW + timedelta(seconds=1)
+    assert found.recheck_at == NOW + timedelta(seconds=1)
 
 
 def test_the_wait_begins_again_with_a_merge_of_the_partition() -> None:
@@ -100,7 +100,7 @@ def test_the_wait_begins_again_with_a_merge_of_the_partition() -> None:
     merged_at = {(TaskKind.MINOR, "a"): NOW - HOUR / 2, (TaskKind.MAJOR, "a"): NOW - HOUR}
     found = planned(files, PlanState(merged_at=merged_at))
     assert [task.partition for task in found.tasks] == ["b"]
-    assert found.look_again_at == NOW + HOUR / 2
+    assert found.recheck_at == NOW + HOUR / 2
     after_a_major = {(TaskKind.MAJOR, "a"): NOW, (TaskKind.MAJOR, "b"): NOW}
     assert planned(files, PlanState(merged_at=after_a_major)).tasks == ()
 
@@ -178,7 +178,7 @@ def test_small_files_are_merged_after_the_interval_of_majors() -> None:
     (task,) = planned(files, PlanState(merged_at=minors)).tasks
     assert (task.kind, task.reason) == (TaskKind.MAJOR, "2 small files, not merged for 1d")
     majors = {(TaskKind.MAJOR, ""): NOW - HOUR}
-    assert planned(files, PlanState(merged_at=majors)).look_again_at == NOW + 23 * HOUR
+    assert planned(files, PlanState(merged_at=majors)).recheck_at == NOW + 23 * HOUR
 
 
 def test_an_interval_of_never_is_no_interval() -> None:
@@ -186,7 +186,7 @@ def test_an_interval_of_never_is_no_interval() -> None:
     never = {f"arctic.compaction.{kind}.interval": "never" for kind in ("minor", "major")}
     found = planned(data_files(3, MB), PlanState(), Policy.of(never, "t"))
     assert found.tasks == ()
-    assert found.look_again_at is None
+    assert found.recheck_at is None
 
 
 def test_many_deleted_rows_are_applied() -> None:
@@ -373,7 +373,7 @@ def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
     (task,) = found.tasks
     assert set(task.paths) == {f"f{number:04}" for number in range(14, 30)}
     assert found.partitions[0].notes == ("14 files at rest, until 2026-01-02 13:00:00Z",)
-    assert found.look_again_at == NOW + HOUR
+    assert found.recheck_at == NOW + HOUR
     found = planned(files[:14], replace(FRESH, resting=resting))
     assert found.tasks == ()
     (left,) = found.left_alone()

@@ -41,7 +41,7 @@ class World:
     def row(self, name: str) -> CompactionTable:
         """What is known of a table."""
         with self.database.read() as tx:
-            return tables.table_named(tx, name)
+            return tables.table_by_name(tx, name)
 
     def tasks(self, *states: TaskState) -> list[Task]:
         """All tasks, or those in some states."""

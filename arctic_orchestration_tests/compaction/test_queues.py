@@ -9,7 +9,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.tables import table_gone, table_named
+from arctic_orchestration.compaction.tables import table_by_name, table_gone
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.state.database import Database
@@ -28,7 +28,7 @@ def test_the_queue_default_is_always_there(database: Database) -> None:
     with database.begin() as tx:
         assert queues.queues(tx) == [CompactionQueue(name="default")]
         queues.update_queue(tx, "default", capacity=5)
-        assert queues.queue_named(tx, "default").capacity == 5
+        assert queues.queue_by_name(tx, "default").capacity == 5
         with pytest.raises(InvalidInput, match="name: got 'default', expected another queue"):
             queues.delete_queue(tx, "default")
         with pytest.raises(InvalidInput, match="a name that no compaction queue has yet"):
@@ -43,7 +43,7 @@ def test_queues_are_listed_by_level_then_name(database: Database) -> None:
         assert [queue.name for queue in queues.queues(tx)] == ["z", "a", "b", "default"]
         changed = queues.update_queue(tx, "a", level=4, share=2, max_workers=0)
         assert changed == CompactionQueue(name="a", level=4, share=2, max_workers=0)
-        assert queues.queue_named(tx, "a") == changed
+        assert queues.queue_by_name(tx, "a") == changed
         queues.delete_queue(tx, "z")
         assert [queue.name for queue in queues.queues(tx)] == ["a", "b", "default"]
 
@@ -94,7 +94,7 @@ def test_an_unknown_queue_is_refused_with_the_names_of_those_there_are(database:
             queues.map_table(tx, "lake.a", "other", NOON)
         with pytest.raises(NotFound, match=r"knows no table lake\.b; it knows: lake\.a"):
             queues.map_table(tx, "lake.b", "own", NOON)
-        assert table_named(tx, "lake.a").queue == "default"
+        assert table_by_name(tx, "lake.a").queue == "default"
 
 
 def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
@@ -107,21 +107,24 @@ def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
         assert queues.queue_of(tx, "lake.a", None) == ("default", "no queue is named")
         assert queues.queue_of(tx, "lake.a", "own") == ("own", "named by the table's property")
         seen(tx, "lake.a", queue="missing")
-        row = table_named(tx, "lake.a")
+        row = table_by_name(tx, "lake.a")
         assert row.queue == "default"
         assert row.queue_reason == "the table's property names queue missing, which does not exist"
         queues.map_table(tx, "lake.a", "hand", NOON)
         assert queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped by hand")
         seen(tx, "lake.a", queue="own")
-        assert table_named(tx, "lake.a").queue == "hand"
+        assert table_by_name(tx, "lake.a").queue == "hand"
         queues.unmap_table(tx, "lake.a", NOON)
-        row = table_named(tx, "lake.a")
+        row = table_by_name(tx, "lake.a")
         assert (row.queue, row.queue_reason) == ("own", "named by the table's property")
         queues.add_queue(tx, CompactionQueue(name="missing"), NOON)
         seen(tx, "lake.a", queue="missing")
-        assert table_named(tx, "lake.a").queue == "missing"
+        assert table_by_name(tx, "lake.a").queue == "missing"
         seen(tx, "lake.a", level=7)
-        assert (table_named(tx, "lake.a").queue, table_named(tx, "lake.a").level) == ("default", 7)
+        assert (table_by_name(tx, "lake.a").queue, table_by_name(tx, "lake.a").level) == (
+            "default",
+            7,
+        )
 
 
 def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
@@ -263,7 +266,7 @@ def test_who_maps_to_a_queue_that_is_being_deleted_waits_and_then_is_refused(
             thread.join()
         with database.begin() as tx:
             names = {queue.name for queue in queues.queues(tx)}
-            assert table_named(tx, "lake.a").queue in names
+            assert table_by_name(tx, "lake.a").queue in names
     assert len(outcomes) == 10
 
 

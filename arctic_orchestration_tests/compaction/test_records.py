@@ -83,9 +83,9 @@ def test_a_table_that_is_gone_is_forgotten_with_its_last_task(database: Database
         offer(tx, "lake.a", [planned("a")], NOON)
         tables.table_gone(tx, "lake.a", NOON)
         records.prune(tx, NOON)
-        assert [table.name for table in tables.known_tables(tx)] == ["lake.a", "lake.b"]
+        assert [table.name for table in tables.all_tables(tx)] == ["lake.a", "lake.b"]
         records.prune(tx, NOON + MINUTE)
-        assert [table.name for table in tables.known_tables(tx)] == ["lake.b"]
+        assert [table.name for table in tables.all_tables(tx)] == ["lake.b"]
         assert tables.partitions_merged_at(tx, "lake.a") == {}
 
 
@@ -94,10 +94,10 @@ def test_workers_that_were_seen_lately_are_counted(database: Database) -> None:
     clock = Clock()
     about = {"parallelism": 2, "host": "h", "pid": 7}
     with database.begin() as tx:
-        workers.worker_seen(tx, "1", name="one", queues=["a", "b"], **about, time=clock)
+        workers.record_heartbeat(tx, "1", name="one", queues=["a", "b"], **about, time=clock)
         clock.passes(seconds=60)
-        workers.worker_seen(tx, "2", name="two", queues=[], **about, time=clock)
-        workers.worker_seen(tx, "3", name="three", queues=["b"], **about, time=clock)
+        workers.record_heartbeat(tx, "2", name="two", queues=[], **about, time=clock)
+        workers.record_heartbeat(tx, "3", name="three", queues=["b"], **about, time=clock)
 
         def live(queue: str | None = None) -> list[str]:
             return [worker.name for worker in workers.live_workers(tx, queue, time=clock)]
@@ -110,7 +110,7 @@ def test_workers_that_were_seen_lately_are_counted(database: Database) -> None:
         )
         clock.passes(seconds=60)
         assert live() == ["two", "three"]
-        workers.worker_seen(tx, "1", name="one", queues=["a"], **about, time=clock)
+        workers.record_heartbeat(tx, "1", name="one", queues=["a"], **about, time=clock)
         assert live("b") == ["two", "three"]
         (one, *_) = workers.live_workers(tx, time=clock)
         assert (one.started_at, one.seen_at) == (NOON, NOON + 2 * MINUTE)

@@ -61,9 +61,9 @@ def test_files_wait_since_they_were_written(lake: Lake) -> None:
     now = utc_now()
     waits = plan_table(None, lake.catalog, "lake.flights", now)
     assert waits.tasks == ()
-    assert waits.look_again_at is not None
-    assert now < waits.look_again_at <= now + HOUR
-    assert len(plan_table(None, lake.catalog, "lake.flights", waits.look_again_at).tasks) == 1
+    assert waits.recheck_at is not None
+    assert now < waits.recheck_at <= now + HOUR
+    assert len(plan_table(None, lake.catalog, "lake.flights", waits.recheck_at).tasks) == 1
 
 
 def test_an_empty_table_has_no_plan(lake: Lake) -> None:
@@ -104,7 +104,7 @@ def test_what_tasks_have_and_what_was_merged_counts(lake: Lake, database: Databa
     with database.begin() as tx:
         note_merged(tx, "lake.flights", [(TaskKind.MINOR, "")], later)
     waits = plan_table(database, lake.catalog, "lake.flights", later)
-    assert (waits.tasks, waits.look_again_at) == ((), later + HOUR)
+    assert (waits.tasks, waits.recheck_at) == ((), later + HOUR)
 
 
 def test_partitions_have_the_names_of_their_paths(lake: Lake) -> None:

@@ -245,7 +245,7 @@ SOON = timedelta(seconds=0.05)
 
 def row_of(state: Database, name: str) -> CompactionTable:
     with state.read() as tx:
-        return tables.table_named(tx, name)
+        return tables.table_by_name(tx, name)
 
 
 def planned_beside(

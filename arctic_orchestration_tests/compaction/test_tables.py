@@ -19,10 +19,10 @@ def test_a_table_is_due_since_the_first_reason(database: Database) -> None:
     """A later one is shown, and the table does not go to the end of the line."""
     with database.begin() as tx:
         seen(tx, "lake.a")
-        assert tables.table_named(tx, "lake.a").due_since is None
+        assert tables.table_by_name(tx, "lake.a").due_since is None
         assert tables.make_due(tx, "lake.a", "a commit", NOON)
         assert tables.make_due(tx, "lake.a", "its interval", NOON + 2 * MINUTE)
-        due = tables.table_named(tx, "lake.a")
+        due = tables.table_by_name(tx, "lake.a")
         assert (due.due_since, due.due_reason) == (NOON, "its interval")
         assert not tables.make_due(tx, "lake.c", "a commit", NOON)
 
@@ -35,11 +35,11 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
             tables.make_due(tx, name, "a commit", NOON)
         assert tables.left_due(tx, NOON) == []
         done = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
-        tables.looked(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
+        tables.record_check(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
         (left,) = tables.left_due(tx, NOON + MINUTE)
         assert (left.name, left.due_since) == ("lake.a", NOON)
         later = NOON + 2 * MINUTE
-        tables.looked(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
+        tables.record_check(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
         assert tables.left_due(tx, later)[0].due_since == later
 
 
@@ -61,20 +61,20 @@ def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Datab
     with database.begin() as tx:
         seen(tx, "lake.a")
         tables.make_due(tx, "lake.a", "a commit", NOON)
-        before = tables.table_named(tx, "lake.a")
+        before = tables.table_by_name(tx, "lake.a")
         tables.make_due(tx, "lake.a", "another commit", NOON + MINUTE)
         done = {"snapshot_id": 7, "reason": "nothing to gain", "now": NOON + 2 * MINUTE}
-        tables.looked(tx, "lake.a", due_number=before.due_number, **done)
-        again = tables.table_named(tx, "lake.a")
+        tables.record_check(tx, "lake.a", due_number=before.due_number, **done)
+        again = tables.table_by_name(tx, "lake.a")
         assert again.due_reason == "another commit"
         assert (again.looked_snapshot_id, again.looked_reason) == (7, "nothing to gain")
-        tables.looked(tx, "lake.a", due_number=again.due_number, still_due=True, **done)
-        assert tables.table_named(tx, "lake.a").due_since == NOON
-        tables.looked(tx, "lake.a", due_number=again.due_number, refused="format v3", **done)
-        refused = tables.table_named(tx, "lake.a")
+        tables.record_check(tx, "lake.a", due_number=again.due_number, still_due=True, **done)
+        assert tables.table_by_name(tx, "lake.a").due_since == NOON
+        tables.record_check(tx, "lake.a", due_number=again.due_number, refused="format v3", **done)
+        refused = tables.table_by_name(tx, "lake.a")
         assert (refused.due_since, refused.refused) == (None, "format v3")
-        tables.looked(tx, "lake.a", due_number=again.due_number, **done)
-        assert tables.table_named(tx, "lake.a").refused is None
+        tables.record_check(tx, "lake.a", due_number=again.due_number, **done)
+        assert tables.table_by_name(tx, "lake.a").refused is None
 
 
 def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -> None:
@@ -85,7 +85,7 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
         seen(tx, "lake.a")
         tables.make_due(tx, "lake.a", "a commit", NOON)
         done = {"due_number": 1, "snapshot_id": 1, "reason": "no room"}
-        tables.looked(tx, "lake.a", now=NOON, still_due=True, **done)
+        tables.record_check(tx, "lake.a", now=NOON, still_due=True, **done)
         for length in minutes:
             until = tables.rest(tx, "lake.a", "task x is in quarantine", now)
             assert until == now + length * MINUTE
@@ -93,11 +93,11 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
             assert tables.left_due(tx, until - timedelta(seconds=1)) == []
             assert [table.name for table in tables.left_due(tx, until)] == ["lake.a"]
             now = until
-        assert tables.table_named(tx, "lake.a").rests(now) is False
+        assert tables.table_by_name(tx, "lake.a").rests(now) is False
         tables.wake(tx, "lake.a")
-        assert tables.table_named(tx, "lake.a").failures == 0
+        assert tables.table_by_name(tx, "lake.a").failures == 0
         assert tables.rest(tx, "lake.a", "task y", now) == now + 10 * MINUTE
-        assert tables.table_named(tx, "lake.a").rests(now) is True
+        assert tables.table_by_name(tx, "lake.a").rests(now) is True
 
 
 def test_the_moments_of_merges_are_kept_by_kind_and_partition(database: Database) -> None:
@@ -129,19 +129,19 @@ def test_the_end_of_a_table_cancels_what_waits(database: Database) -> None:
         assert (task.state, task.ended_at) == (TaskState.CANCELED, NOON + MINUTE)
         assert task.reason == "the catalog has the table no more"
         assert task_store.live_paths(tx, "lake.a") == {}
-        gone = tables.table_named(tx, "lake.a")
+        gone = tables.table_by_name(tx, "lake.a")
         assert (gone.due_since, gone.gone_at) == (None, NOON + MINUTE)
         queues.delete_queue(tx, "own")
         seen(tx, "lake.a", now=NOON + 2 * MINUTE)
-        assert tables.table_named(tx, "lake.a").gone_at is None
-        assert tables.table_named(tx, "lake.a").queue == "default"
+        assert tables.table_by_name(tx, "lake.a").gone_at is None
+        assert tables.table_by_name(tx, "lake.a").queue == "default"
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are(database: Database) -> None:
     """As far as eight names go."""
     with database.begin() as tx:
         with pytest.raises(NotFound, match=r"knows no table lake\.x, nor any"):
-            tables.table_named(tx, "lake.x")
+            tables.table_by_name(tx, "lake.x")
         for number in range(9):
             seen(tx, f"lake.t{number}")
         with pytest.raises(NotFound) as refused:
@@ -149,4 +149,4 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are(database:
         assert str(refused.value).endswith("it knows: " + ", ".join(
             f"lake.t{number}" for number in range(8)
         ) + " and more")  # fmt: skip
-        assert [table.name for table in tables.known_tables(tx)][8] == "lake.t8"
+        assert [table.name for table in tables.all_tables(tx)][8] == "lake.t8"

@@ -44,7 +44,7 @@ _PATIENCE_SECONDS = 60
 def table_row(state: Database) -> tables.CompactionTable:
     """What is known of the table."""
     with state.read() as tx:
-        return tables.table_named(tx, "lake.words")
+        return tables.table_by_name(tx, "lake.words")
 
 
 def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) -> None:

@@ -219,7 +219,7 @@ def test_a_lease_that_a_reset_has_passed_over_is_not_renewed(
     assert second is not None
     assert engine.renew(second.taken)
     with state.begin() as owner:
-        partition_leases.hold(owner, first.taken.consumer_id, first.taken.token)
+        partition_leases.lock_lease(owner, first.taken.consumer_id, first.taken.token)
         with state.begin() as person:
             control.reset(person, engine.seen(person), "from_beginning", clock.now)
     assert not engine.renew(first.taken)

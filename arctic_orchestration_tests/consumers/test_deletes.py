@@ -28,7 +28,7 @@ def delete(state: Database, engine: ConsumerEngine) -> None:
 def is_there(state: Database, engine: ConsumerEngine) -> bool:
     """Whether there is a consumer of that name."""
     with state.read() as tx:
-        return store.found(tx, engine.cluster, engine.spec.name) is not None
+        return store.find(tx, engine.cluster, engine.spec.name) is not None
 
 
 def test_who_has_partitions_is_not_robbed_of_them(state: Database, log: Log, clock: Clock) -> None:
@@ -221,7 +221,7 @@ def test_progress_is_that_of_a_consumer_that_begins(
     with consumer.consume(limit=1):
         pass
     with state.begin() as tx:
-        control.delete(tx, store.named(tx, "default", "totals"), database_time(tx))
+        control.delete(tx, store.by_name(tx, "default", "totals"), database_time(tx))
     found = consumer.progress()
     assert (found.acknowledged, found.unread) == (0, 2)
     consumer.close()

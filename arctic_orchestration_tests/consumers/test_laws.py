@@ -143,10 +143,10 @@ class Consuming(RuleBasedStateMachine):
         said = dict(zip(keys, words, strict=False))
         try:
             with self.database.begin() as tx:
-                partition_leases.hold(tx, taking.taken.consumer_id, lease.token)
+                partition_leases.lock_lease(tx, taking.taken.consumer_id, lease.token)
                 if reset and tx.dialect.name == "postgresql":
                     self._reset(from_now=False, locked=lease.token)
-                settled = partition_leases.settle(
+                settled = partition_leases.end_lease(
                     tx, taking.taken.consumer_id, lease.token,
                     failed={key: "broken" for key in keys if said[key] == "fail"},
                     shared={key: "one of them" for key in keys if said[key] == "share"},
@@ -188,7 +188,7 @@ class Consuming(RuleBasedStateMachine):
         if known is None:
             return
         with self.database.begin() as tx:
-            one = store.named(tx, "default", "totals")
+            one = store.by_name(tx, "default", "totals")
             try:
                 control.retry(tx, one, [key], self.clock.now)
             except TransitionRefused:
@@ -212,7 +212,7 @@ class Consuming(RuleBasedStateMachine):
     def _reset(self, *, from_now: bool, locked: int | None) -> None:
         end = LogEnd(storage_id="storage", position=self.log.end().to_json())
         with self.database.begin() as tx:
-            one = store.named(tx, "default", "totals")
+            one = store.by_name(tx, "default", "totals")
             start = "from_now" if from_now else "from_beginning"
             control.reset(tx, one, start, self.clock.now, end=end)
         self.model.reset(from_now=from_now, locked=locked)
@@ -234,7 +234,7 @@ class Consuming(RuleBasedStateMachine):
         read = range(model.begin, model.read)
         assert {number for number in read if model.is_own(self.log.events[number])} <= somewhere
         with self.database.read() as tx:
-            one = store.named(tx, "default", "totals")
+            one = store.by_name(tx, "default", "totals")
             rows = {row.partition: row for row in working_set.partitions_of(tx, one.id)}
             live = [row.token for row in partition_leases.live_leases(tx, one.id)]
         assert rows.keys() == model.partitions.keys()

@@ -63,7 +63,7 @@ def consume_all(
             continue
         # The same partitions, in a block.
         with engine.database.begin() as tx:
-            partition_leases.settle(
+            partition_leases.end_lease(
                 tx, taking.taken.consumer_id, taking.taken.token,
                 put_back=dict.fromkeys(keys, "to be taken by a block"), time=clock,
             )  # fmt: skip
@@ -264,13 +264,13 @@ def test_without_a_location_giving_up_is_logged(
     taken = taking.taken
     with caplog.at_level(logging.WARNING, "arctic.consumers"):
         with pytest.raises(BadFile), state.begin() as tx:
-            partition_leases.settle(
+            partition_leases.end_lease(
                 tx, taken.consumer_id, taken.token, failed={"01": "bad"}, time=clock
             )
             raise BadFile
         assert caplog.messages == []
         with state.begin() as tx:
-            partition_leases.settle(
+            partition_leases.end_lease(
                 tx, taken.consumer_id, taken.token, failed={"01": "bad"}, time=clock
             )
     assert len(caplog.messages) == 1

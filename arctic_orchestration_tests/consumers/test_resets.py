@@ -60,7 +60,7 @@ def test_the_command_asks_the_instance_that_is_named(
     said = CliRunner().invoke(app, ["reset", "totals", "--start", "from_now", "--yes"])
     assert said.exit_code == 0
     with state.read() as tx:
-        one = store.named(tx, "default", "totals")
+        one = store.by_name(tx, "default", "totals")
     assert (one.position is not None, one.since is None) == (is_named, is_named)
     arrive(instance, "days", "2026-01-02")
     assert taken(following) == ["2026-01-02"]

@@ -299,4 +299,4 @@ def test_a_consumer_follows_another_log_when_it_is_reset(state: Database, log: L
     engine.feed = other
     assert taken(engine) == ["01"]
     with state.read() as tx:
-        assert store.named(tx, "default", "totals").storage_id == "other"
+        assert store.by_name(tx, "default", "totals").storage_id == "other"

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import ownership
-from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwhile, Holder
+from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwhile, Owner
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.imagined import NOON, Clock
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
-HERE = Holder(cluster="east", location="lake", submission="s", run_id="r")
+HERE = Owner(cluster="east", location="lake", submission="s", run_id="r")
 SECOND = timedelta(seconds=1)
 
 

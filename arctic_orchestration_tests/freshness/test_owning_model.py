@@ -15,11 +15,11 @@ from hypothesis.stateful import (
 
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import ownership
-from arctic_orchestration.freshness.ownership import Acquired, FreshMeanwhile, Holder
+from arctic_orchestration.freshness.ownership import Acquired, FreshMeanwhile, Owner
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, Clock
 
-_HOLDER = Holder(cluster="east", location="lake")
+_HOLDER = Owner(cluster="east", location="lake")
 _WHO = st.sampled_from(["ann", "ben", "cid"])
 _AGO = st.sampled_from([0, 1, 59, 60, 61, 600])
 

@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 
 from arctic_orchestration.errors import NotFound
-from arctic_orchestration.freshness.views.explanation import Explanation, explain
+from arctic_orchestration.freshness.views.explanation import TaskExplanation, explain
 from arctic_orchestration.freshness.views.tasks import task_views
 from arctic_orchestration.freshness.views.wait_roots import Root, roots
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
-def explained(world: World, task: str) -> Explanation:
+def explained(world: World, task: str) -> TaskExplanation:
     with world.state.read() as tx:
         return explain(tx, task, world.clock.now, assets=world.places[0].assets)
 

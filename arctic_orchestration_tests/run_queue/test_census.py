@@ -20,7 +20,7 @@ from dagster._core.utils import make_new_run_id
 from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.run_queue.census import active_run, queued_run
 from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
-from arctic_orchestration.run_queue.history import History, ledger_of, look_back, take_census
+from arctic_orchestration.run_queue.history import History, ledger_of, lookback_of, take_census
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration_tests.run_queue.queues import NOON, Run
 from arctic_orchestration_tests.templates import write_dagster_yaml
@@ -291,7 +291,7 @@ def test_one_looks_back_as_far_as_rates_and_intervals_matter(
     config: dict[str, Any], back: timedelta | None
 ) -> None:
     """Where there are none, nothing that ended is read at all."""
-    assert look_back(Rules.parse(config)) == back
+    assert lookback_of(Rules.parse(config)) == back
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 from arctic_orchestration.run_queue.plan import Wait
 from arctic_orchestration.run_queue.waits import (
     LastPass,
-    Told,
+    WaitReason,
     forget,
     last_pass,
     note,
     note_pass,
-    told,
-    told_runs,
+    reported_wait,
+    reported_waits,
 )
 from arctic_orchestration.state.database import Database
 
@@ -34,14 +34,18 @@ def database(database_url: str) -> Iterator[Database]:
 def test_what_a_run_was_told_is_kept_until_it_is_told_something_else(database: Database) -> None:
     """With the time since when that holds it."""
     with database.begin() as tx:
-        assert told(tx, "default", "r1") is None
+        assert reported_wait(tx, "default", "r1") is None
         note(tx, "default", {"r1": FULL, "r2": FULL}, NOON)
     with database.begin() as tx:
         note(tx, "default", {"r1": SHUT}, LATER)
     with database.read() as tx:
-        assert told_runs(tx, "default") == {"r1": "window:night", "r2": "group:few"}
-        assert told(tx, "default", "r1") == Told(gate=SHUT.gate, reason=SHUT.reason, since=LATER)
-        assert told(tx, "default", "r2") == Told(gate=FULL.gate, reason=FULL.reason, since=NOON)
+        assert reported_waits(tx, "default") == {"r1": "window:night", "r2": "group:few"}
+        assert reported_wait(tx, "default", "r1") == WaitReason(
+            gate=SHUT.gate, reason=SHUT.reason, since=LATER
+        )
+        assert reported_wait(tx, "default", "r2") == WaitReason(
+            gate=FULL.gate, reason=FULL.reason, since=NOON
+        )
 
 
 def test_what_waits_no_more_is_forgotten(database: Database) -> None:
@@ -50,14 +54,14 @@ def test_what_waits_no_more_is_forgotten(database: Database) -> None:
         note(tx, "default", {"r1": FULL, "r2": FULL, "r3": SHUT}, NOON)
         forget(tx, "default", [])
         forget(tx, "default", ["r1", "r3", "unknown"])
-        assert told_runs(tx, "default") == {"r2": "group:few"}
+        assert reported_waits(tx, "default") == {"r2": "group:few"}
 
 
 def test_nothing_new_writes_nothing(database: Database) -> None:
     """As in nearly every pass."""
     with database.begin() as tx:
         note(tx, "default", {}, NOON)
-        assert told_runs(tx, "default") == {}
+        assert reported_waits(tx, "default") == {}
 
 
 def test_clusters_do_not_see_each_other(database: Database) -> None:
@@ -68,8 +72,8 @@ def test_clusters_do_not_see_each_other(database: Database) -> None:
         note_pass(tx, "north", NOON, None)
         forget(tx, "south", ["r1"])
     with database.read() as tx:
-        assert told_runs(tx, "north") == {"r1": "group:few"}
-        assert told_runs(tx, "south") == {}
+        assert reported_waits(tx, "north") == {"r1": "group:few"}
+        assert reported_waits(tx, "south") == {}
         assert last_pass(tx, "south") is None
 
 
@@ -79,10 +83,10 @@ def test_thousands_of_runs_are_told_and_forgotten_at_once(database: Database) ->
     with database.begin() as tx:
         note(tx, "default", runs, NOON)
     with database.begin() as tx:
-        assert len(told_runs(tx, "default")) == 40_000
+        assert len(reported_waits(tx, "default")) == 40_000
         forget(tx, "default", list(runs)[1:])
     with database.read() as tx:
-        assert told_runs(tx, "default") == {"run-0": "group:few"}
+        assert reported_waits(tx, "default") == {"run-0": "group:few"}
 
 
 def test_the_last_pass_is_kept_with_its_trouble(database: Database) -> None:

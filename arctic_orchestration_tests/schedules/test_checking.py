@@ -71,13 +71,13 @@ def test_a_job_keeps_the_verdict_of_each_constraint(world: MakeWorld) -> None:
             "constraint": "concurrency",
             "decision": "admit",
             "reason": "0 of 2 runs of this target are active",
-            "look_again_at": None,
+            "recheck_at": None,
         },
         {
             "constraint": "delay",
             "decision": "hold",
             "reason": "1h after the trigger, at 2026-01-01 01:00:01Z",
-            "look_again_at": "2026-01-01T01:00:01+00:00",
+            "recheck_at": "2026-01-01T01:00:01+00:00",
         },
     ]
 

@@ -244,7 +244,7 @@ def test_a_trigger_is_asked_again_at_the_moment_it_named(
     from arctic_orchestration.schedules.triggers import Arrivals, Firing, Partitions
 
     def after_a_minute(self: Partitions, arrivals: Sequence[Arrivals], now: Any) -> Firing:
-        return Firing(satisfied=now >= at(60), reason="a minute", look_again_at=at(60))
+        return Firing(satisfied=now >= at(60), reason="a minute", recheck_at=at(60))
 
     monkeypatch.setattr(Partitions, "evaluate", after_a_minute)
     here = world([schedule()])

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration import on
 from arctic_orchestration.schedules.jobs import JobState
-from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.listing import list_schedules
 from arctic_orchestration.schedules.views.locations import list_locations
@@ -276,7 +276,7 @@ def test_what_keeps_common_events_is_not_counted_as_a_waiting_job(lake: MakeWorl
 
     def counted() -> tuple[int, int, int]:
         with here.database.read() as tx:
-            place = location_named(tx, "default", "here")
+            place = location_by_name(tx, "default", "here")
             (schedule,) = list_schedules(tx, ScheduleStore(), place).listed
             (location,) = list_locations(tx, "default", at(2 * DAY))
             (states, _), *_ = living_jobs(tx, "default", at(2 * DAY)).values()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -169,7 +169,7 @@ def test_text_for_people_is_stored_whatever_is_in_it(database: Database) -> None
     fine = "ü 😀 \\ \t"
     told = sa.Table(
         "told", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("word", Told),
+        sa.Column("word", EscapedText),
     )  # fmt: skip
     with database.begin() as tx:
         told.create(tx)

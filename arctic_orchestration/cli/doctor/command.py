@@ -20,7 +20,7 @@ from arctic_orchestration.cli.doctor import (
     run_queue_checks,
     state_checks,
 )
-from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import JsonOption
@@ -84,9 +84,9 @@ def examine() -> list[Finding]:
     except Exception as error:
         advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that"
         if "DAGSTER_HOME" not in os.environ:
-            findings += daemon_checks.of_dagster("dagster instance", told_by_dagster(error), advice)
+            findings += daemon_checks.of_dagster("dagster instance", dagster_message(error), advice)
         else:
-            found = told_by_dagster(error)
+            found = dagster_message(error)
             findings.append(
                 Finding(check="dagster instance", status=BAD, found=found, advice=advice)
             )

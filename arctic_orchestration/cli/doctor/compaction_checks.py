@@ -69,7 +69,7 @@ def _catalog(settings: Settings) -> Finding:
 
 def _found(database: Database, now: datetime) -> Iterator[Finding]:
     with database.read() as tx:
-        known = [row for row in tables.known_tables(tx) if row.gone_at is None]
+        known = [row for row in tables.all_tables(tx) if row.gone_at is None]
         if not known:
             return
         trouble = [

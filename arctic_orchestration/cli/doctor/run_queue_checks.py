@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import sqlite_file
 from arctic_orchestration.errors import ArcticError
@@ -33,7 +33,7 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     try:
         coordinator = instance.run_coordinator
     except Exception as error:
-        said = str(error) if isinstance(error, ArcticError) else told_by_dagster(error)
+        said = str(error) if isinstance(error, ArcticError) else dagster_message(error)
         advice = "mend run_coordinator in dagster.yaml as the message says"
         return [Finding(check=_CHECK, status=BAD, found=said, advice=advice)]
     name = type(coordinator).__name__
@@ -98,7 +98,7 @@ def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
         if database.revision() != SCHEMA_REVISION:
             return None, pauses.in_force(rules, [])
         with database.read() as tx:
-            said = pauses.said(tx, settings.cluster)
+            said = pauses.pauses_by_hand(tx, settings.cluster)
             return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, said)
     finally:
         database.close()

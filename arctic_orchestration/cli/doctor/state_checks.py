@@ -16,7 +16,7 @@ from arctic_orchestration.consumers.store import IS_THERE
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.unknown_names import remarks_of_location
@@ -87,7 +87,7 @@ def locations() -> list[Finding]:
             of_schedules = [
                 finding
                 for listed in found
-                for finding in _schedules(tx, location_named(tx, settings.cluster, listed.name))
+                for finding in _schedules(tx, location_by_name(tx, settings.cluster, listed.name))
             ]
     finally:
         database.close()
@@ -149,7 +149,7 @@ def sends_notices() -> bool:
         with database.read() as tx:
             now = utc_now()
             alive = any(one.alive for one in list_locations(tx, settings.cluster, now))
-            tasks_tick = {cluster for cluster, _ in definitions.seen_lately(tx, now)}
+            tasks_tick = {cluster for cluster, _ in definitions.live_locations(tx, now)}
             return alive or settings.cluster in tasks_tick
     finally:
         database.close()

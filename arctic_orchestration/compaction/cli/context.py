@@ -87,7 +87,7 @@ class Opened(Lake):
         """Who calls the command, for the audit log."""
         return actor(self.settings.cluster)
 
-    def make_known(self, name: str, now: datetime) -> None:
+    def register_table(self, name: str, now: datetime) -> None:
         """Lets compaction know a table of the catalog that the planner has not found yet.
 
         Errors:
@@ -96,7 +96,7 @@ class Opened(Lake):
             InvalidInput: a property of the table cannot be used.
         """
         with self.database.read() as tx:
-            known = known_table(tx, name)
+            known = registered_table(tx, name)
         if known is not None and known.gone_at is None:
             return
         policy = Policy.of(self.table(name).properties, name)
@@ -129,10 +129,10 @@ def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
         database.close()
 
 
-def known_table(tx: sa.Connection, name: str) -> CompactionTable | None:
+def registered_table(tx: sa.Connection, name: str) -> CompactionTable | None:
     """The row of a table; none: compaction does not know it."""
     try:
-        return tables.table_named(tx, name)
+        return tables.table_by_name(tx, name)
     except NotFound:
         return None
 

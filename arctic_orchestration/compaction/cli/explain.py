@@ -20,11 +20,11 @@ from arctic_orchestration.compaction.cli.plan import left_text, plan_json, plan_
 from arctic_orchestration.compaction.cli.policy import Line, policy_lines
 from arctic_orchestration.compaction.cli.records import record_json
 from arctic_orchestration.compaction.cli.tables import (
-    Seen,
+    TableView,
     numbers_json,
     numbers_text,
     queue_text,
-    seen_table,
+    table_view,
     tasks_text,
 )
 from arctic_orchestration.compaction.cli.task import colored
@@ -55,7 +55,7 @@ _OPEN, _SHUT, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
 class ExplainedTable:
     """What is known of a table."""
 
-    seen: Seen
+    seen: TableView
     #: none: its properties cannot be used
     policy: Policy | None
     lines: Sequence[Line]
@@ -91,10 +91,10 @@ class ExplainedTable:
     def _again(self) -> str:
         often = format_duration(self.policy.check_interval) if self.policy else "now and then"
         text = f"its metadata is read every {often}" if self.policy else f"it is read {often}"
-        if self.plan is not None and self.plan.look_again_at is not None:
+        if self.plan is not None and self.plan.recheck_at is not None:
             text += (
                 ", and it is planned anew with a new snapshot, or at "
-                f"{format_moment(self.plan.look_again_at)}"
+                f"{format_moment(self.plan.recheck_at)}"
             )
         return text
 
@@ -131,7 +131,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
         plan = plan_now(state, name, now)
     except ArcticError as error:
         problem = str(error)
-    seen = seen_table(state, name, read_tables(state, [name])[name])
+    seen = table_view(state, name, read_tables(state, [name])[name])
     with state.database.read() as tx:
         last = records(tx, table=name, limit=1)
         return ExplainedTable(

@@ -99,9 +99,9 @@ def print_plan(table: str, plan: TablePlan) -> None:
     if left:
         out.print()
         print_left_alone(left)
-    if plan.look_again_at is not None:
+    if plan.recheck_at is not None:
         out.print(f"[dim]with the same files, another plan at the earliest at[/] "
-                  f"{moment(plan.look_again_at)}")  # fmt: skip
+                  f"{moment(plan.recheck_at)}")  # fmt: skip
 
 
 def print_left_alone(left: Sequence[LeftAlone]) -> None:
@@ -126,7 +126,7 @@ def plan_json(plan: TablePlan) -> dict[str, Any]:
         "bytes": plan.bytes,
         "refused": plan.refused,
         "gain": plan.gain,
-        "look_again_at": iso(plan.look_again_at),
+        "recheck_at": iso(plan.recheck_at),
         "tasks": [_task_json(task) for task in plan.tasks],
         "partitions": [
             {

@@ -23,7 +23,7 @@ def records(
     """List commits of compaction, newest first."""
     with opened_compaction() as state, state.database.read() as tx:
         if table is not None:
-            tables.table_named(tx, table)
+            tables.table_by_name(tx, table)
         found = read_records(tx, table=table, limit=limit)
     if as_json:
         print_json({"records": [record_json(record) for record in found]})

@@ -15,7 +15,7 @@ from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
 from arctic_orchestration.compaction.cli.tasks import task_json
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.console.display import console, counted, print_json
-from arctic_orchestration.console.signals import when_told_to_end
+from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import InvalidInput
@@ -69,7 +69,7 @@ def run(
                     shown.says("merging")
 
             try:
-                with when_told_to_end(_interrupt):
+                with on_stop_signal(_interrupt):
                     result = compact_now(
                         state.database,
                         state.catalog,

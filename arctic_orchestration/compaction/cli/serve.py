@@ -18,7 +18,7 @@ from arctic_orchestration.compaction.cli.context import (
 )
 from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.console.display import console, counted, moment, print_json
-from arctic_orchestration.console.signals import when_told_to_end
+from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape, json_text
 from arctic_orchestration.errors import ArcticError, InvalidInput
@@ -137,7 +137,7 @@ class Service:
                 "tables": self._scope.tables,
             },
         )
-        with when_told_to_end(self.end):
+        with on_stop_signal(self.end):
             while not self._told_to_end:
                 self._round(utc_now())
                 until = time.monotonic() + pause.total_seconds()

@@ -14,9 +14,9 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.cli.context import (
     Opened,
     TableArgument,
-    known_table,
     opened_compaction,
     positive_duration,
+    registered_table,
     working,
 )
 from arctic_orchestration.compaction.cli.file_stats import PATIENCE, ReadTable, read_tables
@@ -40,7 +40,7 @@ QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A compactio
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class TableView:
     """What is known of a table: by its files, and by compaction."""
 
     name: str
@@ -111,14 +111,14 @@ def status(
     now, patience = utc_now(), positive_duration("--timeout", timeout)
     with opened_compaction() as state:
         with state.database.read() as tx:
-            known = {row.name: row.gone_at for row in tables.known_tables(tx)}
+            known = {row.name: row.gone_at for row in tables.all_tables(tx)}
         names = [table] if table is not None else sorted({*state.tables(), *known})
         there = names if table is not None else [name for name in names if not known.get(name)]
         with working("reading manifests"):
             read = read_tables(state, there, patience)
         if table is not None and (error := read[table].error) is not None:
             raise error
-        seen = [seen_table(state, name, read.get(name, ReadTable())) for name in names]
+        seen = [table_view(state, name, read.get(name, ReadTable())) for name in names]
     if as_json:
         print_json({"tables": [_json(one, now) for one in seen]})
         return
@@ -128,14 +128,14 @@ def status(
     _print(seen, now)
 
 
-def seen_table(state: Opened, name: str, read: ReadTable) -> Seen:
+def table_view(state: Opened, name: str, read: ReadTable) -> TableView:
     """What is known of a table that was read; of one that could not be, its trouble."""
     with state.database.read() as tx:
-        row = known_table(tx, name)
+        row = registered_table(tx, name)
         counts = _live_tasks(tx, name)
         last = records(tx, table=name, limit=1)
         resting = backoff.resting(tx, name, utc_now())
-    return Seen(
+    return TableView(
         name=name,
         numbers=read.numbers,
         trouble=read.trouble,
@@ -155,12 +155,12 @@ def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False
     now = utc_now()
     with opened_compaction() as state:
         with state.database.read() as tx:
-            queues.queue_named(tx, queue)
-        state.make_known(table, now)
+            queues.queue_by_name(tx, queue)
+        state.register_table(table, now)
         with state.database.begin() as tx:
             moved = queues.map_table(tx, table, queue, now)
             audit.record(tx, state.actor, "compaction", "map", table, queue=queue, moved=moved)
-            row = tables.table_named(tx, table)
+            row = tables.table_by_name(tx, table)
     _say_mapped(row, moved, as_json)
 
 
@@ -171,7 +171,7 @@ def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
     """
     with opened_compaction() as state, state.database.begin() as tx:
         moved = queues.unmap_table(tx, table, utc_now())
-        row = tables.table_named(tx, table)
+        row = tables.table_by_name(tx, table)
         audit.record(tx, state.actor, "compaction", "unmap", table, queue=row.queue, moved=moved)
     _say_mapped(row, moved, as_json)
 
@@ -184,11 +184,11 @@ def due(
     """Make a table due for the next round of the planner."""
     now = utc_now()
     with opened_compaction() as state:
-        state.make_known(table, now)
+        state.register_table(table, now)
         with state.database.begin() as tx:
             tables.make_due(tx, table, reason, now)
             audit.record(tx, state.actor, "compaction", "due", table, reason=reason)
-            row = tables.table_named(tx, table)
+            row = tables.table_by_name(tx, table)
     if as_json:
         print_json(
             {
@@ -263,7 +263,7 @@ def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
     return dict(counts)
 
 
-def _print(seen: Sequence[Seen], now: datetime) -> None:
+def _print(seen: Sequence[TableView], now: datetime) -> None:
     shown = Rows(
         counted(len(seen), "table"),
         *("table", "queue", "files", "small", "deletes", "size", "reads", "tasks", "last commit"),
@@ -291,7 +291,7 @@ def _print(seen: Sequence[Seen], now: datetime) -> None:
     shown.print()
 
 
-def tasks_text(one: Seen) -> str:
+def tasks_text(one: TableView) -> str:
     """How many live tasks a table has, by what they wait for."""
     counts = (
         (one.waiting, "waiting"),
@@ -316,7 +316,7 @@ def _say_mapped(row: CompactionTable, moved: int, as_json: bool) -> None:
     console().print(escape(f"{row.name} is in queue {queue_text(row)}; {tasks}"))
 
 
-def _json(one: Seen, now: datetime) -> dict[str, Any]:
+def _json(one: TableView, now: datetime) -> dict[str, Any]:
     """A table for programs; its keys do not change."""
     row = one.row
     return {

@@ -104,7 +104,7 @@ def queue_now(tx: sa.Connection, name: str) -> QueueNow:
     )
     took = [row.ended_at - row.claimed_at for row in tx.execute(ended)]
     return QueueNow(
-        queue=queues.queue_named(tx, name),
+        queue=queues.queue_by_name(tx, name),
         workers=live_workers(tx, name),
         highest_level=tx.execute(level).scalar() or 0,
         longest=max(took, default=None),

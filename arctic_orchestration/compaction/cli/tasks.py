@@ -68,9 +68,9 @@ def tasks(
     now = utc_now()
     with opened_compaction() as opened, opened.database.read() as tx:
         if table is not None:
-            tables.table_named(tx, table)
+            tables.table_by_name(tx, table)
         if queue is not None:
-            queues.queue_named(tx, queue)
+            queues.queue_by_name(tx, queue)
         counts = _counts(tx, table, queue)
         found = _found(tx, states, table, queue, limit)
     matching = sum(counts.get(one, 0) for one in states)
@@ -99,7 +99,7 @@ def tasks(
 def task(id: IdArgument, as_json: JsonOption = False) -> None:
     """Show a merge task: files, reason, attempts, history."""
     with opened_compaction() as opened, opened.database.read() as tx:
-        found = task_store.task_named(tx, id)
+        found = task_store.task_by_id_part(tx, id)
         group = task_store.group_of(tx, found.id)
         tried = attempts.attempts_of(tx, found.id)
         history = task_store.history(tx, found.id)
@@ -195,7 +195,7 @@ def _audit_cancel(tx: sa.Connection, task: Task, by: Actor) -> None:
 
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
     """The right to commit to the table of a task, so that no committer publishes it meanwhile."""
-    row = tables.table_named(tx, task.table)
+    row = tables.table_by_name(tx, task.table)
     lease = commit_leases.take_commit_lease(tx, task.table, "a person")
     if lease is None:
         raise TransitionRefused(
@@ -208,7 +208,7 @@ def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
 
 def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
     with opened.database.read() as tx:
-        trouble = tables.table_named(tx, task.table).commit_trouble
+        trouble = tables.table_by_name(tx, task.table).commit_trouble
     try:
         _require_uncommitted(opened, task)
         with opened.database.begin() as tx:
@@ -271,7 +271,7 @@ def task_json(task: Task) -> dict[str, Any]:
 
 def _locked(tx: sa.Connection, part: str) -> Task:
     """The task, read once more when nobody else ends or replaces it."""
-    found = task_store.task_named(tx, part)
+    found = task_store.task_by_id_part(tx, part)
     tables.lock_table(tx, found.table)
     return task_store.task_by_id(tx, found.id)
 

@@ -19,9 +19,9 @@ from arctic_orchestration.compaction.cli.context import (
     working,
 )
 from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
-from arctic_orchestration.compaction.queue.queues import queue_named
+from arctic_orchestration.compaction.queue.queues import queue_by_name
 from arctic_orchestration.console.display import console, counted, moment, short_id
-from arctic_orchestration.console.signals import when_told_to_end
+from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape, json_text
 from arctic_orchestration.errors import InvalidInput
@@ -79,7 +79,7 @@ def worker(
     with opened_compaction(makes=True) as state:
         with state.database.read() as tx:
             for one in queues:
-                queue_named(tx, one)
+                queue_by_name(tx, one)
         # Before Spark is started, which takes its time.
         catalog = state.catalog
         with LakeSpark(state.settings, conf or []) as lake_spark:
@@ -102,7 +102,7 @@ def worker(
                 on_event=events,
             )
             events.begins(made, state, lake_spark.where, queues, parallelism)
-            with events.shown(), when_told_to_end(*_answers(made, events)):
+            with events.shown(), on_stop_signal(*_answers(made, events)):
                 done = made.run(until_idle=idle)
             events.ends(done)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RoundResult:
     """What came of a round."""
 
     counts: "CompactionCounts | None" = None
@@ -39,10 +39,10 @@ class Rounds:
         work: a round, given the moment and what is to be reported.
     """
 
-    def __init__(self, work: Callable[[datetime, Sequence[str]], Outcome]) -> None:
+    def __init__(self, work: Callable[[datetime, Sequence[str]], RoundResult]) -> None:
         self._work = work
         self._thread: threading.Thread | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: RoundResult | None = None
         self.began_at: datetime | None = None
 
     @property
@@ -58,14 +58,14 @@ class Rounds:
             try:
                 self._outcome = self._work(now, reports)
             except Exception as error:
-                self._outcome = Outcome(error=error)
+                self._outcome = RoundResult(error=error)
 
         self.began_at = now
         self._outcome = None
         self._thread = threading.Thread(target=work, name="compaction", daemon=True)
         self._thread.start()
 
-    def take(self, seconds: float) -> Outcome | None:
+    def take(self, seconds: float) -> RoundResult | None:
         """The outcome of the round, waited for so long; none: it is at work still, or taken."""
         if self._thread is None:
             return None
@@ -76,7 +76,7 @@ class Rounds:
         return self._outcome
 
 
-def told(counts: "CompactionCounts") -> Mapping[str, int]:
+def counts_text(counts: "CompactionCounts") -> Mapping[str, int]:
     """The numbers of a round that are not zero, by their names for people."""
     committed, planned = counts.committed, counts.planned
     named = {

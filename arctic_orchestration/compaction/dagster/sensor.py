@@ -15,7 +15,7 @@ import dagster as dg
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.dagster.arrivals import mark_arrivals, tables_of
-from arctic_orchestration.compaction.dagster.rounds import Outcome, Rounds, told
+from arctic_orchestration.compaction.dagster.rounds import RoundResult, Rounds, counts_text
 from arctic_orchestration.compaction.dagster.table_metrics import ReportClock, observations
 from arctic_orchestration.compaction.dagster.worker_demand import QUEUE_TAG, Wanted, wanted_runs
 from arctic_orchestration.compaction.dagster.worker_job import OP
@@ -79,7 +79,7 @@ class _Place:
         self._catalog: Catalog | None = None
         self._compaction: CompactionService | None = None
 
-    def _round(self, now: datetime, reports: Sequence[str]) -> Outcome:
+    def _round(self, now: datetime, reports: Sequence[str]) -> RoundResult:
         """Compaction's tick, and then the numbers of some tables."""
         # A run of this code location never needs them, and they take a second to import.
         from arctic_orchestration.compaction.service import CompactionService
@@ -101,7 +101,7 @@ class _Place:
         except Exception as problem:
             error = problem
         found, troubles = observations(self.database, self._catalog, reports)
-        return Outcome(counts=counts, observations=found, troubles=troubles, error=error)
+        return RoundResult(counts=counts, observations=found, troubles=troubles, error=error)
 
 
 class CompactionSensor(dg.SensorDefinition):
@@ -213,7 +213,7 @@ class CompactionSensor(dg.SensorDefinition):
         if outcome.error is not None:
             tick.trouble("the round ended early", outcome.error)
         if outcome.counts is not None:
-            tick.said += [f"{name} {value}" for name, value in told(outcome.counts).items()]
+            tick.said += [f"{name} {value}" for name, value in counts_text(outcome.counts).items()]
 
     def _ask_for_workers(self, tick: _Tick, place: _Place) -> None:
         try:

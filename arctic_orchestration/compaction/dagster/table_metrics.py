@@ -96,7 +96,7 @@ def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadat
         live = _live_tasks(tx).get(table, 0)
         last = records.records(tx, table=table, limit=1)
         try:
-            row = tables.table_named(tx, table)
+            row = tables.table_by_name(tx, table)
             refused, observed = row.refused, row.observed_reason
         except NotFound:
             refused = observed = None
@@ -187,7 +187,7 @@ class ReportClock:
         with database.read() as tx:
             known = [
                 table
-                for table in tables.known_tables(tx)
+                for table in tables.all_tables(tx)
                 if table.gone_at is None and covers(table.name)
             ]
             live = _live_tasks(tx)

@@ -11,7 +11,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from arctic_orchestration.compaction.dagster.worker_demand import work_of
-from arctic_orchestration.compaction.queue.queues import DEFAULT, queue_named
+from arctic_orchestration.compaction.queue.queues import DEFAULT, queue_by_name
 from arctic_orchestration.lake.spark_resource import LakeSparkResource
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
@@ -52,7 +52,7 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
         database = Database.open(chosen.database_url)
         try:
             with database.read() as tx:
-                queue_named(tx, config.queue)
+                queue_by_name(tx, config.queue)
             tally = Tally(context.log)
             if work_came(database, config.queue, config.until_idle):
                 tally.done = merge_tasks(context, config, spark, chosen, database, tally)

@@ -120,7 +120,7 @@ class Planner:
                 return PlanningCounts(troubled=self._say_to_all(_told(error), now))
             self._take(found, now)
         with self._database.read() as tx:
-            rows = {row.name: row for row in tables.known_tables(tx)}
+            rows = {row.name: row for row in tables.all_tables(tx)}
         counts = PlanningCounts(tables=len(self._names))
         turn, silent = self._turn(rows, now), 0
 
@@ -152,7 +152,7 @@ class Planner:
         self._names = frozenset(name for name in found if self._selects(name))
         self._discovered_at = now
         with self._database.read() as tx:
-            known = [row.name for row in tables.known_tables(tx) if row.gone_at is None]
+            known = [row.name for row in tables.all_tables(tx) if row.gone_at is None]
         for name in set(known) - set(found):
             self._forget(name, now)
 
@@ -265,7 +265,7 @@ class Planner:
                 retry_after=policy.retry_interval,
             )
             if not offered.stale:
-                tables.looked(
+                tables.record_check(
                     tx,
                     row.name,
                     due_number=row.due_number,
@@ -285,7 +285,7 @@ class Planner:
                 due_number=row.due_number + (not offered.complete),
                 fingerprint=policy.fingerprint,
                 tasks=live,
-                look_again_at=plan.look_again_at,
+                recheck_at=plan.recheck_at,
             )
         return planned.plus(
             PlanningCounts(
@@ -299,7 +299,7 @@ class Planner:
     def _row(self, name: str) -> CompactionTable | None:
         with self._database.read() as tx:
             try:
-                row = tables.table_named(tx, name)
+                row = tables.table_by_name(tx, name)
             except NotFound:
                 return None
         return row
@@ -326,7 +326,7 @@ class Planner:
             live = live_tasks(tx, row.name)
             news = row.refused != reason or row.due_since is not None
             if news:
-                tables.looked(
+                tables.record_check(
                     tx,
                     row.name,
                     due_number=row.due_number,
@@ -355,7 +355,7 @@ class Planner:
             due_number = row.due_number + 1
             with self._database.begin() as tx:
                 tables.make_due(tx, name, f"it could not be planned: {problem}", now)
-                tables.looked(
+                tables.record_check(
                     tx,
                     name,
                     due_number=due_number,
@@ -372,7 +372,7 @@ class Planner:
     def _say_to_all(self, problem: str, now: datetime) -> int:
         """The same for every table: the catalog cannot even say which it has."""
         with self._database.read() as tx:
-            rows = [row for row in tables.known_tables(tx) if row.gone_at is None]
+            rows = [row for row in tables.all_tables(tx) if row.gone_at is None]
         for row in rows:
             if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
                 self._say(row.name, problem, now)

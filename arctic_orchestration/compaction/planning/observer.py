@@ -137,7 +137,7 @@ class Observer:
         if problem is None:
             plan = plan_loaded(table, policy, state, now)
             reason, wanted = plan.gain, len(plan.tasks)
-            seen = replace(seen, again_at=plan.look_again_at)
+            seen = replace(seen, again_at=plan.recheck_at)
         with self._database.begin() as tx:
             tables.observed(tx, name, snapshot_id=seen.snapshot_id, reason=reason, now=now)
         self._observed[name] = seen

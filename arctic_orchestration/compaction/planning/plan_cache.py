@@ -27,7 +27,7 @@ class Memory:
     #: the live tasks after that
     tasks: frozenset[str] = frozenset()
     #: when files have waited for an interval next; none: never
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     #: how often in a row it could not be looked at
     failures: int = 0
 
@@ -71,7 +71,7 @@ def why_planned(
         return _why_since(row.looked_at, row, table, policy, now)
     if memory.fingerprint != policy.fingerprint:
         return "its properties have changed"
-    if memory.look_again_at is not None and memory.look_again_at <= now:
+    if memory.recheck_at is not None and memory.recheck_at <= now:
         return "files have waited for an interval"
     return "its tasks have changed" if live_tasks != memory.tasks else None
 

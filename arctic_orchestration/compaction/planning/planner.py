@@ -83,7 +83,7 @@ def plan(
         for spec_id, name, members in _partitions(files.files, name_of)
     ]
     tasks += [task for made in planned for task in made.tasks]
-    again = [made.look_again_at for made in planned if made.look_again_at is not None]
+    again = [made.recheck_at for made in planned if made.recheck_at is not None]
     return TablePlan(
         snapshot_id=files.snapshot_id,
         sequence_number=files.sequence_number,
@@ -92,7 +92,7 @@ def plan(
         # What a queue has no room for is cut off at the end.
         tasks=tuple(sorted(tasks, key=_wanted)),
         partitions=tuple(made.plan for made in planned),
-        look_again_at=min(again, default=None),
+        recheck_at=min(again, default=None),
     )
 
 
@@ -148,7 +148,7 @@ class _Made:
 
     tasks: list[PlannedTask]
     plan: PartitionPlan
-    look_again_at: datetime | None
+    recheck_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class _Planner:
         )
         moments = [*due.values(), *([] if awake_at is None else [awake_at])]
         later = min((at for at in moments if at > self.now), default=None)
-        return _Made(tasks=tasks, plan=plan, look_again_at=later)
+        return _Made(tasks=tasks, plan=plan, recheck_at=later)
 
     def _awake(self, files: Sequence[LiveFile]) -> tuple[list[LiveFile], datetime | None]:
         """The files that do not rest, and when the first of the others wakes."""

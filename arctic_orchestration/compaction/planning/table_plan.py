@@ -106,7 +106,7 @@ class TablePlan:
     tasks: tuple[PlannedTask, ...] = ()
     partitions: tuple[PartitionPlan, ...] = ()
     #: when an interval has passed next, so that another plan may be made of the same files
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     #: why the table is not compacted at all
     refused: str | None = None
 

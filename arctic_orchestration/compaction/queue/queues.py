@@ -153,7 +153,7 @@ def queues(tx: sa.Connection) -> list[CompactionQueue]:
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
-def queue_named(tx: sa.Connection, name: str) -> CompactionQueue:
+def queue_by_name(tx: sa.Connection, name: str) -> CompactionQueue:
     """The queue with a name.
 
     Errors:
@@ -163,7 +163,7 @@ def queue_named(tx: sa.Connection, name: str) -> CompactionQueue:
 
 
 def lock_queue(tx: sa.Connection, name: str) -> CompactionQueue:
-    """As :func:`queue_named`; nobody else offers to it until the transaction ends."""
+    """As :func:`queue_by_name`; nobody else offers to it until the transaction ends."""
     # Not a lock of the key: who makes a table known refers to it meanwhile, and need not wait.
     return _one(tx, name, sa.select(compaction_queues).with_for_update(key_share=True))
 
@@ -318,7 +318,7 @@ def _settle(
 
 def _resolved(tx: sa.Connection, by_hand: str | None, property: str | None) -> tuple[str, str]:
     if by_hand is not None:
-        queue_named(tx, by_hand)
+        queue_by_name(tx, by_hand)
         return by_hand, "mapped by hand"
     if property is None:
         return DEFAULT, "no queue is named"

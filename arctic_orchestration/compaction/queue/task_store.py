@@ -45,7 +45,7 @@ def task_by_id(tx: sa.Connection, id: str) -> Task:
     return found[0]
 
 
-def task_named(tx: sa.Connection, part: str) -> Task:
+def task_by_id_part(tx: sa.Connection, part: str) -> Task:
     """The task that a part of its id stands for.
 
     Errors:

@@ -100,7 +100,7 @@ class Blame(StrEnum):
 
 
 @dataclass(kw_only=True)
-class Held:
+class ClaimedTask:
     """A task that a worker has."""
 
     claim: Claim
@@ -112,7 +112,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AttemptResult:
     """What came of an attempt, with a text for people."""
 
     what: What
@@ -121,12 +121,12 @@ class Outcome:
 
 
 def attempt(
-    held: Held,
+    held: ClaimedTask,
     database: Database,
     catalog: Catalog,
     merge: Merge,
     gives_back: Callable[[], bool],
-) -> Outcome:
+) -> AttemptResult:
     """Merges the files of a claimed task, and reports what came of it. Never raises an Exception.
 
     Args:
@@ -142,7 +142,7 @@ def attempt(
 class _Attempt:
     def __init__(
         self,
-        held: Held,
+        held: ClaimedTask,
         database: Database,
         catalog: Catalog,
         merge: Merge,
@@ -157,7 +157,7 @@ class _Attempt:
         self._table: Table | None = None
         self._directory = ""
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AttemptResult:
         try:
             done = self._merged()
         except Exception as error:
@@ -191,7 +191,7 @@ class _Attempt:
         if not attempts.writes_to(tx, claim.attempt_id, claim.token, self._directory):
             raise Refused("its lease was over before it began to write")
 
-    def _reported(self, done: MergedFiles) -> Outcome:
+    def _reported(self, done: MergedFiles) -> AttemptResult:
         claim = self._claim
 
         def report(tx: sa.Connection) -> None:
@@ -221,7 +221,7 @@ class _Attempt:
                     _log.error("task %s is not reported", claim.task.id, exc_info=error)
                 return self._lost(_text_of(error))
         size = sum(output.size for output in done.outputs)
-        return Outcome(
+        return AttemptResult(
             what=What.MERGED,
             text=f"{claim.task.table}: {len(claim.group.files)} files → {len(done.outputs)}, "
             f"{format_bytes(claim.group.bytes)} → {format_bytes(size)} ({done.way})",
@@ -237,7 +237,7 @@ class _Attempt:
             return None
         return next((one.state for one in found if one.id == self._claim.attempt_id), None)
 
-    def _failed(self, error: Exception) -> Outcome:
+    def _failed(self, error: Exception) -> AttemptResult:
         claim, blame = self._claim, _blame_of(error)
         if isinstance(error, Refused) or self._held.lost.is_set():
             return self._lost(_text_of(error))
@@ -252,7 +252,7 @@ class _Attempt:
                 self._insist(
                     lambda tx: attempts.release(tx, claim.attempt_id, claim.token, reason=reason)
                 )
-                return Outcome(
+                return AttemptResult(
                     what=What.RELEASED,
                     text=f"{claim.task.table}: given back: {reason}",
                     blame=blame if blame is not Blame.TASK else None,
@@ -273,12 +273,12 @@ class _Attempt:
             if not isinstance(unsaid, Refused):
                 _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)
             return self._lost(_text_of(unsaid))
-        return Outcome(
+        return AttemptResult(
             what=What.FAILED, text=f"{claim.task.table}: {state[-1]}: {text}", blame=Blame.TASK
         )
 
-    def _lost(self, text: str) -> Outcome:
-        return Outcome(what=What.LOST, text=f"{self._claim.task.table}: {text}")
+    def _lost(self, text: str) -> AttemptResult:
+        return AttemptResult(what=What.LOST, text=f"{self._claim.task.table}: {text}")
 
     def _insist(self, report: Callable[[sa.Connection], None]) -> None:
         """Says something, for as long as the lease may hold and the database does not answer.

@@ -29,11 +29,11 @@ from arctic_orchestration.compaction import catalog_binding
 from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState, Claim
 from arctic_orchestration.compaction.work.attempt_runner import (
+    AttemptResult,
     Blame,
-    Held,
+    ClaimedTask,
     Merge,
     MergedFiles,
-    Outcome,
     What,
     attempt,
 )
@@ -119,7 +119,7 @@ class Worker:
         self._poll = poll.total_seconds()
         self._cancel = cancel
         self._tell = on_event
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, ClaimedTask] = {}
         self._until_idle: timedelta | None = None
         self._threads: list[threading.Thread] = []
         #: the threads of attempts, by their ids, and those whose merge takes longer than it may
@@ -205,7 +205,7 @@ class Worker:
             threads = [one for one in self._threads if one not in self._hanging]
         return next((one for one in threads if one.is_alive()), None)
 
-    def _replace(self, held: Held) -> None:
+    def _replace(self, held: ClaimedTask) -> None:
         """Lets another thread work in place of one whose merge takes longer than it may."""
         id = held.claim.attempt_id
         with self._database.read() as tx:
@@ -246,7 +246,7 @@ class Worker:
                 return
             self._draining.wait(self._poll)
 
-    def _claim(self) -> Held | None:
+    def _claim(self) -> ClaimedTask | None:
         asked = time.monotonic()
         try:
             with self._database.begin() as tx:
@@ -258,9 +258,9 @@ class Worker:
             return None
         if claim is None:
             return None
-        return Held(claim=claim, trusted_until=asked + self._life.total_seconds())
+        return ClaimedTask(claim=claim, trusted_until=asked + self._life.total_seconds())
 
-    def _attempt(self, held: Held) -> None:
+    def _attempt(self, held: ClaimedTask) -> None:
         claim = held.claim
         with self._lock:
             self._held[claim.attempt_id] = held
@@ -277,7 +277,7 @@ class Worker:
         self._say(outcome.what, claim, outcome.text)
         self._heed(outcome)
 
-    def _heed(self, outcome: Outcome) -> None:
+    def _heed(self, outcome: AttemptResult) -> None:
         """Waits after an attempt that came to nothing, twice as long each time in a row."""
         if outcome.blame is Blame.WORKER:
             self._broken = outcome.text
@@ -311,7 +311,7 @@ class Worker:
                 if now > one.trusted_until:
                     one.lost.set()
 
-    def _renew(self, held: Iterable[Held]) -> None:
+    def _renew(self, held: Iterable[ClaimedTask]) -> None:
         for one in held:
             asked = time.monotonic()
             with self._database.begin() as tx:
@@ -326,7 +326,7 @@ class Worker:
 
     def _seen(self) -> None:
         with self._database.begin() as tx:
-            workers.worker_seen(
+            workers.record_heartbeat(
                 tx,
                 self.id,
                 name=self.name,

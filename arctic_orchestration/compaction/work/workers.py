@@ -35,7 +35,7 @@ class Worker:
     seen_at: datetime
 
 
-def worker_seen(
+def record_heartbeat(
     tx: sa.Connection,
     id: str,
     *,

@@ -98,7 +98,7 @@ def show(
     settings, database = _opened()
     with database.read() as tx:
         now = database_time(tx)
-        one = store.named(tx, settings.cluster, name)
+        one = store.by_name(tx, settings.cluster, name)
         as_read = progress_of(tx, one.id, now)
         leases = partition_leases.live_leases(tx, one.id)
         rows = working_set.partitions_of(tx, one.id, states, limit)
@@ -125,7 +125,7 @@ def retry(
         raise InvalidInput("KEY", partitions, "partition keys, or --all; nothing was changed")
     settings, database = _opened()
     with database.begin() as tx:
-        one = store.named(tx, settings.cluster, name)
+        one = store.by_name(tx, settings.cluster, name)
         keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), by=person())
         audit.record(tx, actor(settings.cluster), "consumers", "retry", name, partitions=keys)
     database.close()
@@ -165,7 +165,7 @@ def reset(
     control.check_reset(start, asset)
     settings, database = _opened()
     with database.read() as tx:
-        one = store.named(tx, settings.cluster, name)
+        one = store.by_name(tx, settings.cluster, name)
         progress = progress_of(tx, one.id, database_time(tx))
     left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
     confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
@@ -198,7 +198,7 @@ def delete(
     """
     settings, database = _opened()
     with database.read() as tx:
-        one, now = store.named(tx, settings.cluster, name), database_time(tx)
+        one, now = store.by_name(tx, settings.cluster, name), database_time(tx)
         # Before anybody is asked.
         control.check_delete(tx, one, now)
         progress = progress_of(tx, one.id, now)

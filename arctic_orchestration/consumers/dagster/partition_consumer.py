@@ -19,7 +19,7 @@ from arctic_orchestration.consumers.engine import POLL, ConsumerEngine
 from arctic_orchestration.consumers.leased_partitions import Partitions
 from arctic_orchestration.consumers.partition import Where
 from arctic_orchestration.consumers.progress import Progress
-from arctic_orchestration.consumers.request import check_asked
+from arctic_orchestration.consumers.request import check_request
 from arctic_orchestration.consumers.specification import (
     FROM_BEGINNING,
     HELD_FOR,
@@ -187,7 +187,7 @@ class PartitionConsumer:
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: a database did not answer. What was not acknowledged comes again.
         """
-        check_asked(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
+        check_request(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         return self._registered().consume(
             limit=limit, where=where, wait=wait, poll=poll, owner=owner
         )

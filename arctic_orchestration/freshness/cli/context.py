@@ -57,7 +57,7 @@ class PlainAssets:
     def known(self, assets: Sequence[str]) -> frozenset[str]:
         """All of them: which assets locations define is not known here.
 
-        One that was never materialized may be none, which :meth:`Known.may_be_none` says.
+        One that was never materialized may be none, which :meth:`TaskOverview.may_be_none` says.
         """
         return frozenset(assets)
 
@@ -84,7 +84,7 @@ class PlainAssets:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class TaskOverview:
     """All tasks of all clusters, and how fresh they are at one moment."""
 
     now: datetime
@@ -196,14 +196,14 @@ class OpenedTasks:
         """Who asks, for others who read the history."""
         return actor(self.settings.cluster)
 
-    def known(self, tx: sa.Connection) -> Known:
+    def known(self, tx: sa.Connection) -> TaskOverview:
         """What is known now, of all tasks of all clusters."""
         now = database_time(tx)
         places: dict[str, list[Definition]] = {}
         for one in definitions.definitions(tx):
             places.setdefault(one.spec.name, []).append(one)
         views = task_views(tx, now, assets=self.assets)
-        return Known(
+        return TaskOverview(
             now=now,
             views={view.name: view for view in views},
             places=places,
@@ -232,14 +232,14 @@ def colored(state: str) -> str:
     return f"[{COLORS[state]}]{state}[/]" if state in COLORS else state
 
 
-def mark(known: Known, edge: EdgeView) -> str:
+def mark(known: TaskOverview, edge: EdgeView) -> str:
     """Whether the parent of an edge is fresh enough, as a sign."""
     if not known.can_tell(edge):
         return "[dim]?[/]"
     return "[green]✓[/]" if edge.fresh else "[red]✗[/]"
 
 
-def age_of(known: Known, edge: EdgeView) -> str:
+def age_of(known: TaskOverview, edge: EdgeView) -> str:
     """How old the parent of an edge is, in words."""
     if known.may_be_none(edge):
         return edge.age_if_it_exists

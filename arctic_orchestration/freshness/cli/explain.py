@@ -9,8 +9,8 @@ from arctic_orchestration.console.display import console, counted, moment, print
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.freshness.cli.context import (
-    Known,
     TaskArgument,
+    TaskOverview,
     age_of,
     colored,
     mark,
@@ -20,7 +20,7 @@ from arctic_orchestration.freshness.cli.listing import edge_json, submission_jso
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
-from arctic_orchestration.freshness.views.explanation import Explanation
+from arctic_orchestration.freshness.views.explanation import TaskExplanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
 from arctic_orchestration.quantities import format_duration, format_moment, iso
@@ -58,7 +58,7 @@ def explain(task: TaskArgument, as_json: JsonOption = False) -> None:
         console().print(_tree(known, found, plan))
 
 
-def _tree(known: Known, found: Explanation, plan: Resolution) -> Tree:
+def _tree(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> Tree:
     view = found.task
     tree = Tree(f"[bold]{escape(view.name)}[/]: {colored(view.state)}")
     for place in found.locations:
@@ -101,7 +101,7 @@ def _add_freshness(tree: Tree, view: TaskView) -> None:
     tree.add(f"{_YES if view.fresh else _NO} {escape(text)}")
 
 
-def _add_parents(tree: Tree, known: Known, view: TaskView) -> None:
+def _add_parents(tree: Tree, known: TaskOverview, view: TaskView) -> None:
     if not view.parents:
         tree.add(f"{_YES} it has no parents")
         return
@@ -112,7 +112,7 @@ def _add_parents(tree: Tree, known: Known, view: TaskView) -> None:
         branch.add(f"{mark(known, edge)} {escape(edge.parent)}: {escape(text)}")
 
 
-def _what_is_done(known: Known, edge: EdgeView) -> str:
+def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
     """What a submission would do about a parent that is too old."""
     if not known.can_tell(edge) or edge.fresh:
         return ""
@@ -130,7 +130,7 @@ def _what_is_done(known: Known, edge: EdgeView) -> str:
     return f"; it is of location {_where(known, edge.parent)}, and is waited for {patience}"
 
 
-def _is_submitted_for(known: Known, parent: str, child: str) -> bool:
+def _is_submitted_for(known: TaskOverview, parent: str, child: str) -> bool:
     """Whether a stale parent is submitted for a child: it is of the same location or batch."""
     children, parents = known.places[child], known.places[parent]
     here = {(one.cluster, one.location) for one in children}
@@ -138,7 +138,7 @@ def _is_submitted_for(known: Known, parent: str, child: str) -> bool:
     return any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents)
 
 
-def _where(known: Known, task: str) -> str:
+def _where(known: TaskOverview, task: str) -> str:
     return ", ".join(f"{one.location} of cluster {one.cluster}" for one in known.places[task])
 
 
@@ -157,7 +157,7 @@ def _ended_as(one: Submission) -> str:
     return f"{words.get(one.state.value, one.state.value)}: {one.reason}"
 
 
-def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
+def _add_would(tree: Tree, known: TaskOverview, found: TaskExplanation) -> None:
     """What is decided by the same rules as for a submission; a guess without the instance."""
     if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
         return
@@ -167,7 +167,7 @@ def _add_would(tree: Tree, known: Known, found: Explanation) -> None:
         tree.add(f"{said} {escape(decision.reason)}{escape(where)}")
 
 
-def _add_plan(tree: Tree, known: Known, plan: Resolution) -> None:
+def _add_plan(tree: Tree, known: TaskOverview, plan: Resolution) -> None:
     """What a submission now would run, in order, and what it would not."""
     never, waited = _never(known, plan), _waited_for(known, plan)
     runs = [name for name in plan.runs if name not in never and name not in waited]
@@ -191,7 +191,7 @@ def _add_some(branch: Tree, texts: Sequence[str]) -> None:
         branch.add(f"[dim]and {len(texts) - _SHOWN} more[/]")
 
 
-def _run_text(known: Known, plan: Resolution, name: str) -> str:
+def _run_text(known: TaskOverview, plan: Resolution, name: str) -> str:
     waits = ", ".join(edge.parent for edge in plan.stale.get(name, ()))
     text = escape(name) + (f" [dim]after {escape(waits)}[/]" if waits else "")
     if known.views[name].holder is not None:
@@ -202,7 +202,7 @@ def _run_text(known: Known, plan: Resolution, name: str) -> str:
     return text
 
 
-def _never(known: Known, plan: Resolution) -> dict[str, str]:
+def _never(known: TaskOverview, plan: Resolution) -> dict[str, str]:
     """The tasks that a submission now would not run, parents before children, each with why.
 
     A parent that is no task may be made in time; one that is skipped will not.
@@ -216,7 +216,7 @@ def _never(known: Known, plan: Resolution) -> dict[str, str]:
     return never
 
 
-def _waited_for(known: Known, plan: Resolution) -> dict[str, str]:
+def _waited_for(known: TaskOverview, plan: Resolution) -> dict[str, str]:
     """The tasks that are to be made by others: those of no location or batch of a child."""
     submitted = {name for name in plan.runs if known.views[name].live}
     needed = {edge.parent for edges in plan.stale.values() for edge in edges}
@@ -236,7 +236,7 @@ def _waited_for(known: Known, plan: Resolution) -> dict[str, str]:
     }
 
 
-def _document(known: Known, found: Explanation, plan: Resolution) -> dict[str, Any]:
+def _document(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> dict[str, Any]:
     never, waited = _never(known, plan), _waited_for(known, plan)
     return {
         **task_json(known, found.task),

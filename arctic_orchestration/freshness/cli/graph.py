@@ -9,7 +9,13 @@ from rich.tree import Tree
 from arctic_orchestration.console.display import console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.freshness.cli.context import Known, age_of, colored, mark, opened_tasks
+from arctic_orchestration.freshness.cli.context import (
+    TaskOverview,
+    age_of,
+    colored,
+    mark,
+    opened_tasks,
+)
 from arctic_orchestration.freshness.cli.listing import edge_json
 from arctic_orchestration.freshness.views.tasks import EdgeView
 from arctic_orchestration.quantities import iso
@@ -54,7 +60,7 @@ def graph(
     )
 
 
-def _roots(known: Known, children: bool) -> list[str]:
+def _roots(known: TaskOverview, children: bool) -> list[str]:
     """Whom nobody needs; or, told the other way around, who needs no task."""
     if children:
         return [
@@ -65,7 +71,7 @@ def _roots(known: Known, children: bool) -> list[str]:
     return [name for name in known.views if not known.children(name)]
 
 
-def _tree(known: Known, root: str, children: bool, depth: int, drawn: set[str]) -> Tree:
+def _tree(known: TaskOverview, root: str, children: bool, depth: int, drawn: set[str]) -> Tree:
     tree = Tree(_node(known, root))
     edges_of = known.children if children else known.parents
     left: list[tuple[Tree, str, int]] = [(tree, root, 1)]
@@ -96,13 +102,13 @@ def _many(edges: Sequence[EdgeView], children: bool) -> str:
     return counted(len(edges), "parent")
 
 
-def _node(known: Known, name: str) -> str:
+def _node(known: TaskOverview, name: str) -> str:
     view = known.views[name]
     state = "" if view.state == "never" else f"{colored(view.state)}, "
     return f"[bold]{escape(name)}[/] {state}{escape(view.age)}"
 
 
-def _line(known: Known, edge: EdgeView, other: str) -> str:
+def _line(known: TaskOverview, edge: EdgeView, other: str) -> str:
     """An edge: whether it is fresh, the other end, and what is asked of the parent."""
     view = known.views.get(other)
     state = ""
@@ -114,7 +120,7 @@ def _line(known: Known, edge: EdgeView, other: str) -> str:
     return f"{mark(known, edge)} {escape(other)}{state} [dim]{escape(asked)}[/]"
 
 
-def _document(known: Known, task: str | None) -> dict[str, Any]:
+def _document(known: TaskOverview, task: str | None) -> dict[str, Any]:
     names = list(known.views) if task is None else [*known.graph.above([task]), task]
     views = [known.views[name] for name in names]
     return {

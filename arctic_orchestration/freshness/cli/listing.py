@@ -19,8 +19,8 @@ from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.cli.context import (
-    Known,
     TaskArgument,
+    TaskOverview,
     age_of,
     colored,
     mark,
@@ -95,7 +95,7 @@ def show(
     _print_history(history)
 
 
-def _none_of(known: Known, *, stale: bool) -> str:
+def _none_of(known: TaskOverview, *, stale: bool) -> str:
     if not known.views:
         return "no location has declared a task yet"
     return "all of them are fresh" if stale else "no such tasks"
@@ -119,7 +119,7 @@ def why(view: TaskView) -> str:
     return f"{view.age}, to be {view.need}"
 
 
-def task_json(known: Known, view: TaskView) -> dict[str, Any]:
+def task_json(known: TaskOverview, view: TaskView) -> dict[str, Any]:
     """A task for programs; its keys do not change."""
     row = view.row
     return {
@@ -160,7 +160,7 @@ def task_json(known: Known, view: TaskView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def edge_json(known: Known, edge: EdgeView) -> dict[str, Any]:
+def edge_json(known: TaskOverview, edge: EdgeView) -> dict[str, Any]:
     """A parent for programs; ``fresh`` and ``exists`` are null where that is not known."""
     return {
         "parent": edge.parent,
@@ -214,7 +214,7 @@ def _event_json(event: StatusEvent) -> dict[str, Any]:
     }
 
 
-def _require_batch(known: Known, batch: str | None) -> None:
+def _require_batch(known: TaskOverview, batch: str | None) -> None:
     batches = {one.spec.batch for found in known.places.values() for one in found}
     if batch is not None and batch not in batches:
         there_are = ", ".join(sorted(name for name in batches if name)) or "none"
@@ -241,7 +241,7 @@ def _print_list(views: Sequence[TaskView]) -> None:
     shown.print()
 
 
-def _print_task(known: Known, view: TaskView) -> None:
+def _print_task(known: TaskOverview, view: TaskView) -> None:
     out, row = console(), view.row
     out.print(f"[bold]{escape(view.name)}[/]: {colored(view.state)}: {escape(why(view))}")
     for place in known.places[view.name]:
@@ -268,7 +268,9 @@ def _print_task(known: Known, view: TaskView) -> None:
         )
 
 
-def _print_edges(title: str, known: Known, edges: Sequence[EdgeView], *, upwards: bool) -> None:
+def _print_edges(
+    title: str, known: TaskOverview, edges: Sequence[EdgeView], *, upwards: bool
+) -> None:
     if not edges:
         return
     shown = Rows(title, "", "task", "made", "need", text="need")

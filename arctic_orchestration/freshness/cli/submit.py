@@ -9,7 +9,7 @@ from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import submissions
-from arctic_orchestration.freshness.cli.context import Known, colored, opened_tasks
+from arctic_orchestration.freshness.cli.context import TaskOverview, colored, opened_tasks
 from arctic_orchestration.freshness.cli.listing import submission_json
 from arctic_orchestration.freshness.cli.progress import until_ended
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
@@ -86,7 +86,7 @@ def submit(
         raise typer.Exit(1)
 
 
-def _print(made: list[Submission], known: Known, waited: bool) -> None:
+def _print(made: list[Submission], known: TaskOverview, waited: bool) -> None:
     title = f"{counted(len(made), 'task')} submitted"
     shown = Rows(title, "submission", "task", "location", "state", "why", text="why")
     for one in made:
@@ -105,7 +105,7 @@ def _print(made: list[Submission], known: Known, waited: bool) -> None:
         console().print(f"[dim]what becomes of it: arctic tasks show {escape(made[0].task)}[/]")
 
 
-def _expected(one: Submission, known: Known) -> str:
+def _expected(one: Submission, known: TaskOverview) -> str:
     """What will come of it, as far as can be seen now."""
     view = known.views[one.task]
     if view.row.is_fresh(one.required_since, force=one.force):

@@ -93,8 +93,10 @@ class Freshness:
                 [InvalidInput("interval_seconds", self.interval_seconds, expected)]
             )
         timezone = Settings.from_environment().timezone
-        loaded = [(_named(path), load_named(path)) for path in _listed("batches", self.batches)]
-        others = [load_named(path) for path in _listed("elsewhere", self.elsewhere)]
+        loaded = [
+            (_named(path), load_batch_file(path)) for path in _listed("batches", self.batches)
+        ]
+        others = [load_batch_file(path) for path in _listed("elsewhere", self.elsewhere)]
         written = [
             Written(batch=batch, task=task, spec=spec, path=f"{name}: tasks[{number}]")
             for name, batch in loaded
@@ -154,7 +156,7 @@ def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
     )
 
 
-def load_named(path: str | Path) -> Batch:
+def load_batch_file(path: str | Path) -> Batch:
     """The batch of a file; what is wrong with it is told with the file's name.
 
     Errors:

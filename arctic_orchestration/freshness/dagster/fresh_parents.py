@@ -35,7 +35,7 @@ from arctic_orchestration.specification import problems_of
 DECLARED = "arctic/task"
 
 
-class Held(Protocol):
+class OwnedTask(Protocol):
     """The right to make a task, while it is made."""
 
     def check(self) -> None:
@@ -43,7 +43,7 @@ class Held(Protocol):
         ...
 
 
-class Shown(Held, Protocol):
+class Shown(OwnedTask, Protocol):
     """The same, with a token that the database can be shown."""
 
     def show(self) -> None:
@@ -56,7 +56,7 @@ class Shown(Held, Protocol):
 Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Shown]]
 
 #: What the task has that is being made here; none: none is.
-_held: ContextVar[Held | None] = ContextVar("arctic_task", default=None)
+_held: ContextVar[OwnedTask | None] = ContextVar("arctic_task", default=None)
 
 _Declarable = TypeVar(
     "_Declarable", AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition
@@ -196,7 +196,7 @@ def check_lease() -> None:
 
 
 @contextmanager
-def checked(held: Held) -> Iterator[None]:
+def checked(held: OwnedTask) -> Iterator[None]:
     """What :func:`check_lease` asks, while the block runs."""
     _held.set(held)
     try:

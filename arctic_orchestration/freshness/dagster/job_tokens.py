@@ -16,7 +16,7 @@ import dagster as dg
 from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
 
 from arctic_orchestration.freshness.dagster.fresh_parents import checked
-from arctic_orchestration.freshness.dagster.task_run import holding
+from arctic_orchestration.freshness.dagster.task_run import owned_step
 
 _MARK = "__arctic_shows_token__"
 
@@ -64,5 +64,5 @@ def _held() -> Iterator[None]:
         # Called directly, as in a test of the function.
         yield
         return
-    with holding(context) as held, checked(held):
+    with owned_step(context) as held, checked(held):
         yield

@@ -19,7 +19,7 @@ import dagster as dg
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import ownership
 from arctic_orchestration.freshness.criteria import TaskSpec
-from arctic_orchestration.freshness.dagster.fresh_parents import Held, Shown, newest_partition
+from arctic_orchestration.freshness.dagster.fresh_parents import OwnedTask, Shown, newest_partition
 from arctic_orchestration.freshness.owned_run import Running
 from arctic_orchestration.freshness.ownership import LEASE
 from arctic_orchestration.freshness.run_reconciler import NOWHERE, SUBMISSION_TAG
@@ -61,7 +61,7 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
             yield held
         return
     # The run may be another task's: that of the job which this asset is a part of.
-    with holding(context), _made(context, spec, None) as held:
+    with owned_step(context), _made(context, spec, None) as held:
         yield held
 
 
@@ -167,7 +167,7 @@ def _begun(
 
 
 @contextmanager
-def holding(context: Context) -> Iterator[Held]:
+def owned_step(context: Context) -> Iterator[OwnedTask]:
     """The task that a run was asked for, while one step of it is made; published by nobody here.
 
     The step of a run that was asked for shows its token first, and renews the lease until it ends:

@@ -17,7 +17,7 @@ from arctic_orchestration.quantities import format_moment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
+class TaskExplanation:
     """One task, with all that there is to say about why it does or does not run.
 
     Attributes:
@@ -68,7 +68,7 @@ def explain(
     *,
     assets: Assets = NO_ASSETS,
     last: int = 20,
-) -> Explanation:
+) -> TaskExplanation:
     """Explains one task; writes nothing.
 
     Args:
@@ -84,7 +84,7 @@ def explain(
     (view,) = task_views(tx, now, names=[task], assets=assets)
     places = definitions.declared(tx, [task])[task]
     found = [definitions.location_of(tx, cluster, location) for cluster, location in places]
-    return Explanation(
+    return TaskExplanation(
         task=view,
         locations=tuple(one for one in found if one is not None),
         would=tuple(

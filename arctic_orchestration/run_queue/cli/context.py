@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from arctic_orchestration.console.dagster_errors import told_by_dagster
+from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.state import state_database
 from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
 from arctic_orchestration.quantities import format_moment
@@ -77,9 +77,9 @@ class Opened:
     def outlook(self, now: datetime) -> Outlook:
         """The queue as the next pass would find it now."""
         with self.database.read() as tx:
-            paused = pauses.in_force(self.rules, pauses.said(tx, self.cluster))
-            told = waits.told_runs(tx, self.cluster)
-            wishes = levels.asked(tx, self.cluster)
+            paused = pauses.in_force(self.rules, pauses.pauses_by_hand(tx, self.cluster))
+            told = waits.reported_waits(tx, self.cluster)
+            wishes = levels.pending_levels(tx, self.cluster)
         stock = self.coordinator.stock_limits
         heeded = frozenset(limit["key"] for limit in stock)
         census = take_census(self.runs, self.rules, heeded, now)
@@ -198,7 +198,7 @@ def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
         raise
     except Exception as error:
         raise ConfigurationError(
-            f"dagster.yaml: run_coordinator: {told_by_dagster(error)}"
+            f"dagster.yaml: run_coordinator: {dagster_message(error)}"
         ) from error
     if not isinstance(getattr(coordinator, "rules", None), Rules):
         raise ConfigurationError(
@@ -240,7 +240,7 @@ def _instance() -> "Iterator[DagsterInstance]":
             "DAGSTER_HOME is not set: set it to the folder that holds dagster.yaml"
         ) from None
     except Exception as error:
-        raise ConfigurationError(f"Dagster's instance: {told_by_dagster(error)}") from error
+        raise ConfigurationError(f"Dagster's instance: {dagster_message(error)}") from error
     with instance:
         yield instance
 

@@ -81,7 +81,9 @@ def _say(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
         pauses.check_known(queue.rules, kind, name)
         now = utc_now()
         with queue.database.begin() as tx:
-            before = pauses.in_force(queue.rules, pauses.said(tx, queue.cluster)).get((kind, name))
+            before = pauses.in_force(queue.rules, pauses.pauses_by_hand(tx, queue.cluster)).get(
+                (kind, name)
+            )
             changed = (before is not None) != paused
             by = actor(queue.cluster)
             if changed and paused:

@@ -15,9 +15,9 @@ from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue import waits
 from arctic_orchestration.run_queue.cli.context import Opened, time_of_queueing
 from arctic_orchestration.run_queue.cli.dagster_pools import Pools, pools_of
-from arctic_orchestration.run_queue.explanation import Explanation
+from arctic_orchestration.run_queue.explanation import RunExplanation
 from arctic_orchestration.run_queue.pauses import Pause
-from arctic_orchestration.run_queue.waits import Told
+from arctic_orchestration.run_queue.waits import WaitReason
 from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.state.tables import jobs, locations, schedules
 
@@ -39,7 +39,7 @@ class SchedulingJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenRun:
+class RunDetails:
     """What is known of a run."""
 
     run_id: str
@@ -54,16 +54,16 @@ class SeenRun:
     #: what its tags say that is not followed
     problem: str | None
     #: none: it does not wait
-    queued: Explanation | None
+    queued: RunExplanation | None
     #: of its queue and its groups
     pauses: Sequence[Pause]
-    told: Told | None
+    told: WaitReason | None
     #: none: it takes none
     pools: Pools | None
     scheduling_job: SchedulingJob | None
 
 
-def seen_run(queue: Opened, record: "RunRecord", now: datetime) -> SeenRun:
+def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails:
     """What is known of a run now."""
     run = record.dagster_run
     explained, pools, paused = None, None, []
@@ -83,11 +83,11 @@ def seen_run(queue: Opened, record: "RunRecord", now: datetime) -> SeenRun:
             record = queue.record(run.run_id)
             run = record.dagster_run
     with queue.database.read() as tx:
-        told = waits.told(tx, queue.cluster, run.run_id) if explained else None
+        told = waits.reported_wait(tx, queue.cluster, run.run_id) if explained else None
         scheduling_job = _scheduling_job(tx, queue.cluster, run.tags.get(JOB_TAG))
     origin = run.remote_job_origin
     queued_at = time_of_queueing(record, tagging.queued_at_of(run.tags))
-    return SeenRun(
+    return RunDetails(
         run_id=run.run_id,
         job=run.job_name,
         location=origin.location_name if origin else None,
@@ -105,7 +105,7 @@ def seen_run(queue: Opened, record: "RunRecord", now: datetime) -> SeenRun:
     )
 
 
-def _summary(record: "RunRecord", explained: Explanation | None, pools: Pools | None) -> str:
+def _summary(record: "RunRecord", explained: RunExplanation | None, pools: Pools | None) -> str:
     if explained is not None:
         if explained.wait is not None:
             return f"waits: {explained.wait.reason}"
@@ -153,7 +153,7 @@ def _scheduling_job(tx: sa.Connection, cluster: str, job_id: str | None) -> Sche
     return None if row is None else SchedulingJob(**row)
 
 
-def explanation_json(seen: SeenRun) -> dict[str, Any]:
+def explanation_json(seen: RunDetails) -> dict[str, Any]:
     """What is known of a run, for programs; its keys do not change."""
     return {
         "run_id": seen.run_id,
@@ -190,7 +190,7 @@ def explanation_json(seen: SeenRun) -> dict[str, Any]:
     }
 
 
-def _queued_json(explained: Explanation) -> dict[str, Any]:
+def _queued_json(explained: RunExplanation) -> dict[str, Any]:
     share, slots, age = explained.share, explained.slots, explained.age
     wait = explained.wait
     return {
@@ -224,7 +224,7 @@ def _queued_json(explained: Explanation) -> dict[str, Any]:
     }
 
 
-def print_explanation(seen: SeenRun, now: datetime) -> None:
+def print_explanation(seen: RunDetails, now: datetime) -> None:
     """Prints what is known of a run as a tree."""
     of = f" of {escape(seen.location)}" if seen.location else ""
     tree = Tree(f"[bold]run {seen.run_id}[/]  {escape(seen.job)}{of}  {_status(seen.status)}")
@@ -260,7 +260,7 @@ def print_explanation(seen: SeenRun, now: datetime) -> None:
     console().print(tree)
 
 
-def _add_queued(tree: Tree, explained: Explanation, now: datetime) -> None:
+def _add_queued(tree: Tree, explained: RunExplanation, now: datetime) -> None:
     branch = tree.add("[bold]judged[/] in this order")
     if not explained.gates:
         branch.add(f"{_OPEN} no rule holds it back, and nothing that it is in is paused")
@@ -276,7 +276,7 @@ def _add_queued(tree: Tree, explained: Explanation, now: datetime) -> None:
     tree.add(f"[bold]{named}: {escape(age.text(now))}")
 
 
-def _waited(seen: SeenRun) -> str:
+def _waited(seen: RunDetails) -> str:
     until = seen.started_at or seen.ended_at
     if until is None:
         return ""

@@ -19,7 +19,7 @@ from arctic_orchestration.run_queue.cli.context import Opened, daemon_trouble, o
 from arctic_orchestration.run_queue.cli.run_explanation import (
     explanation_json,
     print_explanation,
-    seen_run,
+    run_details,
 )
 from arctic_orchestration.run_queue.cli.run_timing import timing
 from arctic_orchestration.run_queue.explanation import Outlook, level_of
@@ -117,7 +117,7 @@ def explain(run: RunArgument, as_json: JsonOption = False) -> None:
     """Explain why a run waits: its rules, place, age, slots."""
     with opened_queue() as queue:
         now = utc_now()
-        seen = seen_run(queue, queue.record(run), now)
+        seen = run_details(queue, queue.record(run), now)
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     if as_json:
         print_json(explanation_json(seen))

@@ -36,7 +36,7 @@ from arctic_orchestration.run_queue.census import (
 from arctic_orchestration.run_queue.dagster.pass_errors import Trouble
 from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
-from arctic_orchestration.run_queue.history import History, look_back
+from arctic_orchestration.run_queue.history import History, lookback_of
 from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.pauses import Paused
 from arctic_orchestration.run_queue.plan import Plan, Planner, Wait
@@ -79,7 +79,7 @@ class DaemonPasses:
         self._stock = stock
         self._planner = Planner(max_concurrent_runs)
         self._windows = OpenWindows()
-        self._look_back = look_back(rules)
+        self._look_back = lookback_of(rules)
         self._history = History(rules)
         self._present: Present | None = None
         keys = frozenset(limit["key"] for limit in stock)
@@ -126,7 +126,9 @@ class DaemonPasses:
             limits = self._limits(now, trouble)
         except Exception as error:
             trouble.add(error, "The limits of the last good pass hold")
-            limits = hold_limits.held(self._last, self._rules, self._stock, self._windows, now)
+            limits = hold_limits.hold_limits(
+                self._last, self._rules, self._stock, self._windows, now
+            )
         self._note(now, trouble)
         self._say(trouble)
         return limits
@@ -134,7 +136,7 @@ class DaemonPasses:
     def _limits(self, now: datetime, trouble: Trouble) -> list[dict[str, Any]]:
         if self._paused is None:
             self._tell_of_trouble(now, trouble)
-            return hold_limits.held(None, self._rules, self._stock, self._windows, now)
+            return hold_limits.hold_limits(None, self._rules, self._stock, self._windows, now)
         self._write_levels(trouble)
         made = self._plan(now, self._paused)
         began = time.monotonic()
@@ -320,10 +322,10 @@ class DaemonPasses:
                 raise DatabaseUnavailable("The file of the state database is gone")
             self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
         with self._database.read() as tx:
-            self._paused = pauses.in_force(self._rules, pauses.said(tx, self._cluster))
-            self._wishes = levels.asked(tx, self._cluster)
+            self._paused = pauses.in_force(self._rules, pauses.pauses_by_hand(tx, self._cluster))
+            self._wishes = levels.pending_levels(tx, self._cluster)
             if not self._knows_told:
-                self._told = {**waits.told_runs(tx, self._cluster), **(self._told or {})}
+                self._told = {**waits.reported_waits(tx, self._cluster), **(self._told or {})}
                 self._knows_told = True
 
     def _say(self, trouble: Trouble) -> None:

@@ -23,7 +23,7 @@ from arctic_orchestration.schedules.cli.catch_up import changing
 from arctic_orchestration.schedules.cli.context import State, opened
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import ABSENT, Difference, FieldChange
 from arctic_orchestration.schedules.schedule_file import read_schedule, read_schedules
@@ -101,7 +101,7 @@ def update(
     schedule = read_schedule(_text_of(file), name=_name_of(file), schedule=name)
     with opened(location) as state:
         with state.read() as (tx, place):
-            schedule_named(tx, place, name)
+            schedule_by_name(tx, place, name)
         _apply(state, [schedule], prune=False, dry_run=dry_run, yes=yes, as_json=as_json)
 
 

@@ -79,7 +79,7 @@ def _log(state: State) -> Iterator[tuple[Any, "DagsterLog | None", str | None]]:
         return
     from dagster import DagsterInstance
 
-    from arctic_orchestration.console.dagster_errors import told_by_dagster
+    from arctic_orchestration.console.dagster_errors import dagster_message
     from arctic_orchestration.event_log.dagster_log import DagsterLog
 
     with state.read() as (_, place):
@@ -92,5 +92,5 @@ def _log(state: State) -> Iterator[tuple[Any, "DagsterLog | None", str | None]]:
             log = DagsterLog(instance, location=place.name, known_as=known_as)
             opened.callback(log.close)
         except Exception as error:
-            problem = str(error) if isinstance(error, ArcticError) else told_by_dagster(error)
+            problem = str(error) if isinstance(error, ArcticError) else dagster_message(error)
         yield instance, log, problem

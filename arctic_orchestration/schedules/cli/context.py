@@ -12,7 +12,7 @@ from arctic_orchestration.console.state import state_database
 from arctic_orchestration.schedules import event_intake
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
@@ -31,7 +31,7 @@ class State:
     def read(self) -> Iterator[tuple[sa.Connection, Location]]:
         """A transaction that only reads."""
         with self._database.read() as tx:
-            yield tx, location_named(tx, self._cluster, self._name, utc_now())
+            yield tx, location_by_name(tx, self._cluster, self._name, utc_now())
 
     def read_on(self, log: Any, now: datetime) -> list[str]:
         """Reads an event log to its end for the location, as its dispatcher would.
@@ -46,7 +46,7 @@ class State:
     def change(self) -> Iterator[tuple[sa.Connection, Location]]:
         """A transaction that writes, with the location locked against its dispatcher."""
         with self._database.begin() as tx:
-            named = location_named(tx, self._cluster, self._name, utc_now())
+            named = location_by_name(tx, self._cluster, self._name, utc_now())
             yield tx, locations.locked(tx, self._cluster, named.name)
 
 

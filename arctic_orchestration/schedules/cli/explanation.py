@@ -87,8 +87,8 @@ def _add_trigger(tree: Tree, node: TriggerNode, title: str = "") -> None:
         branch.add(f"[dim]{escape(_arrived(node.arrivals))}[/]")
     if node.next_tick_at is not None:
         branch.add(f"[dim]next tick {moment(node.next_tick_at)}[/]")
-    if node.look_again_at is not None and own:
-        branch.add(f"[dim]looks again {moment(node.look_again_at)}[/]")
+    if node.recheck_at is not None and own:
+        branch.add(f"[dim]looks again {moment(node.recheck_at)}[/]")
     for child in node.children:
         _add_trigger(branch, child)
 
@@ -97,8 +97,8 @@ def _add_constraint(tree: Tree, node: ConstraintNode) -> None:
     branch = tree.add(f"{_MARKS.get(node.decision, '?')} {escape(one_line(node.form))}")
     said = f"{colored(node.decision)}: " if node.decision else ""
     branch.add(said + escape(node.reason))
-    if node.look_again_at is not None:
-        branch.add(f"[dim]looks again {moment(node.look_again_at)}[/]")
+    if node.recheck_at is not None:
+        branch.add(f"[dim]looks again {moment(node.recheck_at)}[/]")
 
 
 def _arrived(arrivals: Arrivals) -> str:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.console.actor import actor
+from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
@@ -88,7 +89,6 @@ def _begin(from_event: int | None, from_time: str | None) -> _Begin:
         return _Begin()
     from dagster import DagsterInstance
 
-    from arctic_orchestration.console.dagster_errors import told_by_dagster
     from arctic_orchestration.event_log.dagster_log import DagsterLog
 
     moment = None
@@ -101,7 +101,7 @@ def _begin(from_event: int | None, from_time: str | None) -> _Begin:
         instance = DagsterInstance.get()
     except Exception as error:
         raise ConfigurationError(
-            f"Dagster's instance cannot be opened: {told_by_dagster(error)} "
+            f"Dagster's instance cannot be opened: {dagster_message(error)} "
             "Set DAGSTER_HOME to the folder that holds dagster.yaml"
         ) from error
     with instance:

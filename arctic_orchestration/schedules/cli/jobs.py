@@ -25,7 +25,11 @@ from arctic_orchestration.schedules.cli.context import opened
 from arctic_orchestration.schedules.cli.events import print_events
 from arctic_orchestration.schedules.cli.explanation import print_explanation, print_history
 from arctic_orchestration.schedules.jobs import Job, JobState
-from arctic_orchestration.schedules.lookup import job_named, schedule_if_there, schedule_named
+from arctic_orchestration.schedules.lookup import (
+    job_by_id_part,
+    schedule_by_name,
+    schedule_if_there,
+)
 from arctic_orchestration.schedules.views.explanation import (
     Explanation,
     explain,
@@ -36,7 +40,7 @@ from arctic_orchestration.schedules.views.listing import (
     ListedEvent,
     events_of_job,
     list_jobs,
-    states_named,
+    parse_states,
 )
 from arctic_orchestration.state.tables import schedules
 
@@ -62,9 +66,9 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
-    states = states_named(state or [])
+    states = parse_states(state or [])
     with opened(location) as opened_state, opened_state.read() as (tx, place):
-        of = schedule_named(tx, place, schedule).id if schedule is not None else None
+        of = schedule_by_name(tx, place, schedule).id if schedule is not None else None
         found = list_jobs(
             tx, place, schedule_id=of, states=states, partition=partition, limit=limit
         )
@@ -95,7 +99,7 @@ def list_(
 def show(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Show a job: its events, its launch and its history."""
     with opened(location) as state, state.read() as (tx, place):
-        job_id = job_named(tx, place, id)
+        job_id = job_by_id_part(tx, place, id)
         explained = explain(tx, state.store, place, job_id, utc_now())
         assert explained.job is not None
         events = events_of_job(tx, explained.job)
@@ -134,12 +138,12 @@ def explain_(
             )
         else:
             try:
-                job_id = job_named(tx, place, what)
+                job_id = job_by_id_part(tx, place, what)
             except (NotFound, InvalidInput) as error:
                 if isinstance(error, InvalidInput) and "several" in error.expected:
                     raise
                 # Neither: of the two kinds of names, people mistype those of schedules.
-                schedule_named(tx, place, what)
+                schedule_by_name(tx, place, what)
                 raise
             explained = explain(tx, state.store, place, job_id, utc_now())
     if as_json:
@@ -152,7 +156,9 @@ def explain_(
 def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Launch a waiting job; only concurrency still holds it."""
     with opened(location) as state, state.change() as (tx, place):
-        job = control.launch_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
+        job = control.launch_job(
+            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=person()
+        )
         schedule = _schedule_of(tx, job)
     if as_json:
         print_json({"location": place.name, "job": job_json(job, schedule)})
@@ -167,7 +173,9 @@ def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
     If the job has a run, terminate the run in Dagster.
     """
     with opened(location) as state, state.change() as (tx, place):
-        job = control.cancel_job(tx, place, job_named(tx, place, id), utc_now(), actor=person())
+        job = control.cancel_job(
+            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=person()
+        )
         schedule = _schedule_of(tx, job)
     if as_json:
         print_json({"location": place.name, "job": job_json(job, schedule)})

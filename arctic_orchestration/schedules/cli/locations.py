@@ -15,7 +15,7 @@ from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules import location_control
 from arctic_orchestration.schedules.location import Location, is_alive
-from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.locations import list_locations
 from arctic_orchestration.settings import Settings
@@ -118,7 +118,7 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
     """
     with _database() as (settings, database):
         with database.read() as tx:
-            found = location_named(tx, settings.cluster, location)
+            found = location_by_name(tx, settings.cluster, location)
             active = location_control.active_jobs(tx, found)
             had = {one.name: one for one in list_locations(tx, settings.cluster, utc_now())}
         counts = f"{counted(had[location].schedules, 'schedule')} and their jobs"
@@ -147,11 +147,11 @@ def _database() -> Iterator[tuple[Settings, Database]]:
 
 def _found(database: Database, settings: Settings, name: str) -> Location:
     with database.read() as tx:
-        return location_named(tx, settings.cluster, name)
+        return location_by_name(tx, settings.cluster, name)
 
 
 def _locked(tx: sa.Connection, settings: Settings, name: str) -> Location:
-    location_named(tx, settings.cluster, name)
+    location_by_name(tx, settings.cluster, name)
     return locations.locked(tx, settings.cluster, name)
 
 

@@ -26,7 +26,7 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.cli import apply, target_partitions
 from arctic_orchestration.schedules.cli.catch_up import changing
 from arctic_orchestration.schedules.cli.context import opened
-from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.store import Origin
@@ -99,7 +99,7 @@ def list_(
 def show(name: NameArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Show a schedule: its definition and its history."""
     with opened(location) as state, state.read() as (tx, place):
-        listed = one_schedule(tx, state.store, place, schedule_named(tx, place, name))
+        listed = one_schedule(tx, state.store, place, schedule_by_name(tx, place, name))
         history = history_of(tx, place, name)
     if as_json:
         lines = _json_history(history)
@@ -126,7 +126,7 @@ def history_(
     with opened(location) as state, state.read() as (tx, place):
         history = history_of(tx, place, name, limit=limit)
         if name is not None and not history:
-            schedule_named(tx, place, name)
+            schedule_by_name(tx, place, name)
     if as_json:
         print_json({"location": place.name, "history": _json_history(history)})
     else:
@@ -173,7 +173,7 @@ def delete(
     names = list(dict.fromkeys(names))
     with opened(location) as state:
         with state.read() as (tx, place):
-            rows = [schedule_named(tx, place, name) for name in names]
+            rows = [schedule_by_name(tx, place, name) for name in names]
         of_code = [row.name for row in rows if row.origin is Origin.CODE]
         if not as_json:
             for name in of_code:
@@ -203,7 +203,7 @@ def next_(
     """List the next ticks, and the next checks of waiting jobs."""
     with opened(location) as state, state.read() as (tx, place):
         suspended = (
-            name is not None and control.stored_named(tx, state.store, place, name).suspended
+            name is not None and control.stored_by_name(tx, state.store, place, name).suspended
         )
         found = upcoming(tx, state.store, place, name=name, count=count)
     if as_json:

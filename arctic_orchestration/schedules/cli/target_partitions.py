@@ -41,7 +41,7 @@ def partitions(
     The newest first. A schedule whose trigger has `per` lists its groups.
     """
     with opened(location) as state, state.read() as (tx, place):
-        stored = control.stored_named(tx, state.store, place, name)
+        stored = control.stored_by_name(tx, state.store, place, name)
         page = target_partitions(
             tx, place, stored, utc_now(), first=first, last=last, after=after, limit=limit
         )

@@ -8,7 +8,7 @@ from arctic_orchestration.console.display import Rows, console, moment, print_js
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.schedules.cli.context import opened
-from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.views.deferred import WAITS_FOR, deferred
 
 
@@ -29,7 +29,7 @@ def unmatched(
     """
     waits_for = WAITS_FOR if all_ else ("match",)
     with opened(location) as state, state.read() as (tx, place):
-        of = schedule_named(tx, place, schedule).id if schedule is not None else None
+        of = schedule_by_name(tx, place, schedule).id if schedule is not None else None
         found, total = deferred(tx, place, waits_for=waits_for, schedule_id=of, limit=limit)
     if as_json:
         documents = [arrival.to_json() for arrival in found]

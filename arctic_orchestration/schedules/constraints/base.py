@@ -31,7 +31,7 @@ class Verdict:
     decision: Decision
     reason: str
     #: hold only: when the answer may be another one without anything happening
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     #: hold only: the resources whose release may change the answer
     waits_for: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ class Constraint(Tagged):
         return ()
 
     @property
-    def looks_back(self) -> timedelta | None:
+    def lookback(self) -> timedelta | None:
         """How far back it asks for launches of its resources."""
         return None
 
@@ -112,17 +112,17 @@ class Constraint(Tagged):
         return False
 
     @property
-    def named_probes(self) -> tuple[str, ...]:
+    def probes(self) -> tuple[str, ...]:
         """The probes whose load it asks for."""
         return ()
 
     @property
-    def named_parents(self) -> tuple[str, ...]:
+    def parents_needed(self) -> tuple[str, ...]:
         """The assets and jobs whose freshness it asks for."""
         return ()
 
     @property
-    def named_assets(self) -> tuple[str, ...]:
+    def asset_fields(self) -> tuple[str, ...]:
         """The assets it names, which must exist."""
         return ()
 
@@ -131,13 +131,13 @@ class Constraint(Tagged):
         raise NotImplementedError
 
     def refuse(
-        self, reason: str, *, look_again_at: datetime | None = None, waits_for: tuple[str, ...] = ()
+        self, reason: str, *, recheck_at: datetime | None = None, waits_for: tuple[str, ...] = ()
     ) -> Verdict:
         """Hold or cancel, as ``otherwise`` says."""
         if self.otherwise == "cancel":
             return Verdict(decision=Decision.CANCEL, reason=reason)
         return Verdict(
-            decision=Decision.HOLD, reason=reason, look_again_at=look_again_at, waits_for=waits_for
+            decision=Decision.HOLD, reason=reason, recheck_at=recheck_at, waits_for=waits_for
         )
 
 

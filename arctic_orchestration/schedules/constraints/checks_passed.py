@@ -37,7 +37,7 @@ class ChecksPassed(Constraint):
     recheck: PositiveDuration = timedelta(minutes=2)
 
     @property
-    def named_assets(self) -> tuple[str, ...]:
+    def asset_fields(self) -> tuple[str, ...]:
         return self.assets
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
@@ -52,7 +52,7 @@ class ChecksPassed(Constraint):
             ),
         ]
         if reasons:
-            return self.refuse("; ".join(reasons), look_again_at=now + self.recheck)
+            return self.refuse("; ".join(reasons), recheck_at=now + self.recheck)
         return admit(f"checks passed: {', '.join(assets)}")
 
     def _unknown(self, found: Mapping[str, Mapping[str, Event | None]]) -> Iterator[str]:

@@ -18,4 +18,4 @@ class Delay(Constraint):
         text = f"{format_duration(self.duration)} after the trigger, at {format_moment(opens_at)}"
         if now >= opens_at:
             return admit(text)
-        return self.refuse(text, look_again_at=opens_at)
+        return self.refuse(text, recheck_at=opens_at)

@@ -32,7 +32,7 @@ class Fresh(Constraint):
         return value
 
     @property
-    def named_parents(self) -> tuple[str, ...]:
+    def parents_needed(self) -> tuple[str, ...]:
         return tuple(self.parents)
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
@@ -44,7 +44,7 @@ class Fresh(Constraint):
             elif at < now - fresh_for:
                 stale.append(f"{parent} is {_age(now - at)} old, more than {_age(fresh_for)}")
         if stale:
-            return self.refuse("; ".join(stale), look_again_at=now + self.recheck)
+            return self.refuse("; ".join(stale), recheck_at=now + self.recheck)
         return admit(f"fresh: {', '.join(self.parents)}")
 
 

@@ -30,15 +30,15 @@ class Load(Constraint):
     probe: Literal["runs", "cpu", "memory", "spark"] = "runs"
 
     @property
-    def named_probes(self) -> tuple[str, ...]:
+    def probes(self) -> tuple[str, ...]:
         return (self.probe,)
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
         what = f"the load of {self.probe} ({_LOADS[self.probe]})"
         load = facts.load(self.probe)
         if load is None:
-            return self.refuse(f"{what} could not be measured", look_again_at=now + RECHECK)
+            return self.refuse(f"{what} could not be measured", recheck_at=now + RECHECK)
         if load < self.below:
             return admit(f"{what} is {load:.4g}, below {self.below:g}")
         reason = f"{what} is {load:.4g}, not below {self.below:g}"
-        return self.refuse(reason, look_again_at=now + RECHECK)
+        return self.refuse(reason, recheck_at=now + RECHECK)

@@ -59,4 +59,4 @@ class MinimumInterval(Constraint):
         )
         if now >= opens_at:
             return admit(reason)
-        return self.refuse(reason, look_again_at=opens_at)
+        return self.refuse(reason, recheck_at=opens_at)

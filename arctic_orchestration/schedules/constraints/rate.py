@@ -40,7 +40,7 @@ class Rate(Constraint):
         return targets if self.group is None else (group_resource(self.group),)
 
     @property
-    def looks_back(self) -> timedelta:
+    def lookback(self) -> timedelta:
         return self.per
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
@@ -56,5 +56,5 @@ class Rate(Constraint):
         last_in_the_way = launches[len(launches) - self.limit]
         return self.refuse(
             f"{reason}, the oldest at {format_moment(launches[0])}",
-            look_again_at=last_in_the_way + self.per,
+            recheck_at=last_in_the_way + self.per,
         )

@@ -120,7 +120,7 @@ class Window(Constraint):
         if closes_at is not None:
             return admit(f"{what} is open until {format_moment(closes_at)}")
         opens_at = self.opens_at(now)
-        return self.refuse(f"{what} opens at {format_moment(opens_at)}", look_again_at=opens_at)
+        return self.refuse(f"{what} opens at {format_moment(opens_at)}", recheck_at=opens_at)
 
     def _opening_at(self, now: datetime) -> Opening | None:
         for opening in self.openings(now):

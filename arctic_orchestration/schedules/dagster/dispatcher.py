@@ -38,7 +38,7 @@ from arctic_orchestration.schedules.dagster.targets import (
     RepositoryTargets,
     endless_cycles,
     impossible_runs,
-    jobs_named,
+    job_fields,
     resolved,
     unknown_assets,
     unknown_parents,
@@ -144,7 +144,7 @@ class DispatcherSensor(EveryJobSensor):
         expected = "the name of a job of this code location"
         problems = [
             InvalidInput(field, job, expected)
-            for field, job in jobs_named(self._schedules)
+            for field, job in job_fields(self._schedules)
             if job == self.looked_for
         ]
         if problems:
@@ -164,7 +164,7 @@ class DispatcherSensor(EveryJobSensor):
             return []
         # By name only: Dagster binds the location's resources to the jobs it was given itself.
         # Jobs that triggers name are no targets; they are listed so that Dagster looks for them.
-        names = {job for _, job in jobs_named(self._schedules)}
+        names = {job for _, job in job_fields(self._schedules)}
         if any(schedule.target.job is None for schedule in self._schedules):
             names.add(ASSET_JOB)
         check = _asset_names_check(self.name, self._schedules)
@@ -194,7 +194,7 @@ class DispatcherSensor(EveryJobSensor):
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
-        held = watch.held(result, context)
+        held = watch.held_jobs(result, context)
         told = {
             "launching": sorted({request.tags[SCHEDULE_TAG] for request in result.requests}),
             "held_by": dict(held.first),

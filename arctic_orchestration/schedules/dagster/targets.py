@@ -71,7 +71,7 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                     expected = _other_key(asset)
                 problems.append(InvalidInput(f"{field}.target.assets", asset, expected))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
-            for name, asset in leaf.named_assets().items():
+            for name, asset in leaf.asset_fields().items():
                 if asset in other and _looks_up_partitions(leaf):
                     problems.append(InvalidInput(f"{place}.{name}", asset, _other_key(asset)))
                 elif asset not in known:
@@ -81,12 +81,12 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                     problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
         for number, constraint in enumerate(schedule.constraints):
             # A name without a slash may be that of a job, which is not known here.
-            for parent in constraint.named_parents:
+            for parent in constraint.parents_needed:
                 if "/" in parent and parent not in known:
                     path = f"{field}.constraints[{number}].{constraint.kind}.parents"
                     problems.append(InvalidInput(path, parent, f"one of {_some(known)}"))
             path = f"{field}.constraints[{number}].{constraint.kind}"
-            for asset in constraint.named_assets:
+            for asset in constraint.asset_fields:
                 if asset not in known:
                     expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{path}.assets", asset, expected))
@@ -133,12 +133,12 @@ def unknown_parents(
         )
         for schedule in schedules
         for number, constraint in enumerate(schedule.constraints)
-        for name in constraint.named_parents
+        for name in constraint.parents_needed
         if name not in known
     ]
 
 
-def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
+def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
     """The fields in which schedules name a job of their own location, and the job."""
     named = []
     for schedule in schedules:
@@ -146,7 +146,7 @@ def jobs_named(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
         if schedule.target.job is not None:
             named.append((f"{field}.target.job", schedule.target.job))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
-            named.extend((f"{place}.{name}", job) for name, job in leaf.named_jobs().items())
+            named.extend((f"{place}.{name}", job) for name, job in leaf.job_name_fields().items())
     return named
 
 

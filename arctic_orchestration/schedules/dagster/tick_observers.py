@@ -16,10 +16,10 @@ from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
 from arctic_orchestration.schedules.dagster.scheduler_metrics import observation, reported_at
 from arctic_orchestration.schedules.engine import Engine, TickResult
 from arctic_orchestration.schedules.jobs import JobState
-from arctic_orchestration.schedules.lookup import location_named
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.metrics import process_metrics
 from arctic_orchestration.schedules.views.deferred import deferred
-from arctic_orchestration.schedules.views.held import Held, held
+from arctic_orchestration.schedules.views.held import HeldJobs, held_jobs
 from arctic_orchestration.schedules.views.stages import moments_of_job, stages
 from arctic_orchestration.settings import Settings
 
@@ -48,7 +48,7 @@ class Watch:
         self._metrics = process_metrics()
         self._told: str | None = None
         self._daemons = DaemonWatch()
-        self._held = Held()
+        self._held = HeldJobs()
         self._notifier: Notifier | None = None
         if settings.notifications is not None:
             self._notifier = Notifier(
@@ -113,13 +113,13 @@ class Watch:
         said, self._told = self._told, problem
         return [problem] if problem is not None and problem != said else []
 
-    def held(self, result: TickResult, context: dg.SensorEvaluationContext) -> Held:
+    def held_jobs(self, result: TickResult, context: dg.SensorEvaluationContext) -> HeldJobs:
         """The jobs that constraints hold; read only if there may be some."""
         if self._held.count or any(result.counts.values()):
             engine = self._engine
             try:
                 with engine.database.read() as tx:
-                    self._held = held(tx, engine.cluster, engine.location)
+                    self._held = held_jobs(tx, engine.cluster, engine.location)
             except Exception as error:
                 context.log.warning(f"the held jobs could not be read: {error}")
         return self._held
@@ -134,7 +134,7 @@ class Watch:
         engine = self._engine
         try:
             with engine.database.read() as tx:
-                place = location_named(tx, engine.cluster, engine.location)
+                place = location_by_name(tx, engine.cluster, engine.location)
                 found, total = deferred(tx, place, since=now, limit=_NAMED)
         except Exception as error:
             return f"the arrivals that map to no target partition could not be read: {error}"

@@ -114,7 +114,7 @@ class Firing:
 
     satisfied: bool
     reason: str
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     children: tuple["Firing", ...] = ()
     #: when it fired for the first time since the last job, also if it is not satisfied any more;
     #: satisfied only: when for the last time. A leaf fires with each arrival while it is satisfied
@@ -174,11 +174,11 @@ class Leaf(Trigger):
         """Whether it takes an event that was found by one of its keys."""
         return True
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         """The assets it names, which must exist, by the field in which each stands."""
         return {}
 
-    def named_jobs(self) -> Mapping[str, str]:
+    def job_name_fields(self) -> Mapping[str, str]:
         """The jobs of its own code location that it names, which must exist, by their field."""
         return {}
 

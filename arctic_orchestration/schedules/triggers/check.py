@@ -34,7 +34,7 @@ class Check(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_check(self.asset),)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:

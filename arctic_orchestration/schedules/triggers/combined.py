@@ -66,7 +66,7 @@ class AnyOf(Combined):
         return Firing(
             satisfied=bool(fired),
             reason=fired[0].reason if fired else " or ".join([f.reason for f in firings]),
-            look_again_at=_earliest(firings),
+            recheck_at=_earliest(firings),
             children=firings,
             first_at=min([f.first_at for f in firings if f.first_at], default=None),
             last_at=max([f.last_at for f in fired if f.last_at], default=None),
@@ -123,7 +123,7 @@ class AllOf(Combined):
             return Firing(
                 satisfied=True,
                 reason=" and ".join([f.reason for f in firings]),
-                look_again_at=_earliest(firings),
+                recheck_at=_earliest(firings),
                 children=firings,
                 first_at=min(at, ends_at) if at and ends_at and ended else at,
                 last_at=max(lasts, default=None),
@@ -135,7 +135,7 @@ class AllOf(Combined):
             return Firing(
                 satisfied=True,
                 reason=f"{length} after the first has fired, without: {'; '.join(missing)}",
-                look_again_at=_earliest(firings),
+                recheck_at=_earliest(firings),
                 children=firings,
                 first_at=ends_at,
                 last_at=max([*lasts, ends_at]),
@@ -144,7 +144,7 @@ class AllOf(Combined):
         if ends_at is not None:
             look_at = min(look_at or ends_at, ends_at)
             reason += f"; at {format_moment(ends_at)} it goes with what there is"
-        return Firing(satisfied=False, reason=reason, look_again_at=look_at, children=firings)
+        return Firing(satisfied=False, reason=reason, recheck_at=look_at, children=firings)
 
     def _completed_at(self, firsts: list[datetime], lasts: list[datetime]) -> datetime | None:
         """When the last child that was missing fired, as far as that is known."""
@@ -167,7 +167,7 @@ class AllOf(Combined):
 
 
 def _earliest(firings: Sequence[Firing]) -> datetime | None:
-    return min([f.look_again_at for f in firings if f.look_again_at], default=None)
+    return min([f.recheck_at for f in firings if f.recheck_at], default=None)
 
 
 def kept_for_all(trigger: Trigger) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ class Data(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_partition(self.asset),)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
@@ -70,7 +70,7 @@ class Data(Leaf):
                 )
             if ends_at is not None:
                 reason += f"; it goes with that at {format_moment(ends_at)}"
-            return Firing(satisfied=False, reason=reason, look_again_at=ends_at)
+            return Firing(satisfied=False, reason=reason, recheck_at=ends_at)
         assert here.last_at is not None and self.max_wait is not None
         if not enough:
             reason += f", and {format_duration(self.max_wait)} have passed since the first"

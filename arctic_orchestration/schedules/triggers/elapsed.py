@@ -82,11 +82,11 @@ class Elapsed(Leaf):
     def takes(self, event: Event) -> bool:
         return isinstance(self.since, str) or self.since.takes(event)
 
-    def named_assets(self) -> Mapping[str, str]:
-        return {} if isinstance(self.since, str) else self._placed(self.since.named_assets())
+    def asset_fields(self) -> Mapping[str, str]:
+        return {} if isinstance(self.since, str) else self._placed(self.since.asset_fields())
 
-    def named_jobs(self) -> Mapping[str, str]:
-        return {} if isinstance(self.since, str) else self._placed(self.since.named_jobs())
+    def job_name_fields(self) -> Mapping[str, str]:
+        return {} if isinstance(self.since, str) else self._placed(self.since.job_name_fields())
 
     def _placed(self, named: Mapping[str, str]) -> Mapping[str, str]:
         """What the other trigger names, by where that stands in this one."""

@@ -39,7 +39,7 @@ class Freshness(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_freshness(self.asset),)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:

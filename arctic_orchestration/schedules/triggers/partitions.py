@@ -103,7 +103,7 @@ class Partitions(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_partition(self.asset),)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
@@ -150,7 +150,7 @@ class Partitions(Leaf):
                 ends_at = given.first_at + self._collects
                 if now < ends_at:
                     reason += f"; late arrivals are collected until {format_moment(ends_at)}"
-                    return Firing(satisfied=False, reason=reason, look_again_at=ends_at)
+                    return Firing(satisfied=False, reason=reason, recheck_at=ends_at)
         if not enough:
             return Firing(satisfied=False, reason=reason)
         first_at = given.first_at if self.count == 1 else given.fired_at or given.last_at

@@ -26,7 +26,7 @@ class Quiet(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_partition(self.asset),)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
@@ -49,7 +49,7 @@ class Quiet(Leaf):
                 satisfied=False,
                 reason=f"{what}, the last at {format_moment(here.last_at)}; "
                 f"without another it fires at {format_moment(look_at)}",
-                look_again_at=look_at,
+                recheck_at=look_at,
                 first_at=here.fired_at,
             )
         if quiet_at <= ends_at:

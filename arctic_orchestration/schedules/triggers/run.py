@@ -59,11 +59,11 @@ class Run(Leaf):
         told = event.status is not None and event.status.ended and event.started
         return not (told and "started" in self.status)
 
-    def named_assets(self) -> Mapping[str, str]:
+    def asset_fields(self) -> Mapping[str, str]:
         own = self.assets if self.location is None else ()
         return {f"assets[{number}]": asset for number, asset in enumerate(own)}
 
-    def named_jobs(self) -> Mapping[str, str]:
+    def job_name_fields(self) -> Mapping[str, str]:
         return {"job": self.job} if self.job is not None and self.location is None else {}
 
     @property

@@ -18,7 +18,7 @@ from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.lookup import schedule_named
+from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.triggers.base import NOTHING
@@ -40,7 +40,7 @@ class ConstraintNode:
     #: ``admit``, ``hold`` or ``cancel``; none: it was not asked yet
     decision: str | None = None
     reason: str = "asked when the trigger is satisfied"
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
 
     @property
     def kind(self) -> str:
@@ -53,7 +53,7 @@ class ConstraintNode:
             "form": self.form,
             "decision": self.decision,
             "reason": self.reason,
-            "look_again_at": iso(self.look_again_at),
+            "recheck_at": iso(self.recheck_at),
         }
 
 
@@ -191,7 +191,7 @@ def explain_schedule(
         NotFound: the location has no such schedule; lists names that are near.
         TransitionRefused: this version of the package cannot read it.
     """
-    stored = _stored(tx, store, schedule_named(tx, location, name).id)
+    stored = _stored(tx, store, schedule_by_name(tx, location, name).id)
     if partition is not None:
         newest = newest_jobs(tx, stored, [partition]).get(partition)
         explained = _explain(tx, store, location, stored, newest, now)
@@ -344,7 +344,7 @@ def _constraints_of(
             form=form,
             decision=verdict["decision"],
             reason=verdict["reason"],
-            look_again_at=_moment(verdict.get("look_again_at")),
+            recheck_at=_moment(verdict.get("recheck_at")),
         )
         for form, verdict in zip(forms, said, strict=True)
     )

@@ -11,7 +11,7 @@ _NAMED, _COUNTED = 3, 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class HeldJobs:
     """How many jobs are held, and the schedule and reason of the first of them."""
 
     count: int = 0
@@ -27,7 +27,7 @@ class Held:
         return f"held {count}: {named}" + (", …" if self.count > len(self.first) else "")
 
 
-def held(tx: sa.Connection, cluster: str, location: str) -> Held:
+def held_jobs(tx: sa.Connection, cluster: str, location: str) -> HeldJobs:
     """The jobs whose trigger is satisfied and that have not been admitted; two statements."""
     here = sa.select(locations.c.id).where(
         locations.c.cluster == cluster, locations.c.name == location
@@ -39,7 +39,7 @@ def held(tx: sa.Connection, cluster: str, location: str) -> Held:
     some = sa.select(jobs.c.id).where(waiting).limit(_COUNTED)
     count = tx.execute(sa.select(sa.func.count()).select_from(some.subquery())).scalar_one()
     if not count:
-        return Held()
+        return HeldJobs()
     named = (
         sa.select(schedules.c.name, jobs.c.reason)
         .join(schedules, schedules.c.id == jobs.c.schedule_id)
@@ -48,4 +48,4 @@ def held(tx: sa.Connection, cluster: str, location: str) -> Held:
         .limit(_NAMED)
     )
     first = tuple((row.name, row.reason) for row in tx.execute(named))
-    return Held(count=count, first=first)
+    return HeldJobs(count=count, first=first)

@@ -220,7 +220,7 @@ def list_jobs(
     return found
 
 
-def states_named(names: Sequence[str]) -> list[JobState]:
+def parse_states(names: Sequence[str]) -> list[JobState]:
     """The job states that are meant by their names, or by ``waiting``, ``active``, ``ended``.
 
     Errors:

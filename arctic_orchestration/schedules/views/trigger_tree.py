@@ -19,7 +19,7 @@ class TriggerNode:
     #: what has arrived, and how much is wanted
     reason: str
     #: when it is asked again without an event
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     #: when time itself is its next event
     next_tick_at: datetime | None = None
     #: leaves only
@@ -38,7 +38,7 @@ class TriggerNode:
             "form": self.form,
             "satisfied": self.satisfied,
             "reason": self.reason,
-            "look_again_at": iso(self.look_again_at),
+            "recheck_at": iso(self.recheck_at),
             "next_tick_at": iso(self.next_tick_at),
             "arrived": arrived
             and {
@@ -107,7 +107,7 @@ def tree(
         form=form,
         satisfied=firing.satisfied,
         reason=firing.reason,
-        look_again_at=firing.look_again_at,
+        recheck_at=firing.recheck_at,
         next_tick_at=ticks.get(first) if isinstance(trigger, Leaf) else None,
         arrivals=arrivals[0] if isinstance(trigger, Leaf) else None,
         children=tuple(nodes),

@@ -33,7 +33,7 @@ def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[],
                 return False
             if tx.execute(sa.select(compaction_attempts.c.id).where(is_uncleaned)).first():
                 return False
-            known = {row.name: row for row in tables.known_tables(tx)}
+            known = {row.name: row for row in tables.all_tables(tx)}
         for one in written:
             head = one.table.refresh().current_snapshot()
             row = known.get(one.name)

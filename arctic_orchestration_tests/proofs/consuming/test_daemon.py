@@ -65,7 +65,7 @@ def test_each_partition_has_one_run_that_succeeds(
     def progress() -> Progress | None:
         with database.read() as tx:
             try:
-                one = store.named(tx, "default", "proof")
+                one = store.by_name(tx, "default", "proof")
             except NotFound:
                 return None
             return counted(tx, one.id, database_time(tx))

@@ -64,7 +64,7 @@ class Scene:
     def live(self) -> list[Any]:
         """The leases that somebody has."""
         with self.database.read() as tx:
-            return partition_leases.live_leases(tx, store.named(tx, "default", NAME).id)
+            return partition_leases.live_leases(tx, store.by_name(tx, "default", NAME).id)
 
     def state_of(self, token: int) -> str | None:
         """How a lease stands."""
@@ -75,7 +75,7 @@ class Scene:
     def progress(self) -> Progress:
         """How far the consumer is."""
         with self.database.read() as tx:
-            one = store.named(tx, "default", NAME)
+            one = store.by_name(tx, "default", NAME)
             return counted(tx, one.id, database_time(tx))
 
     def written(self) -> list[str]:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness import ownership
-from arctic_orchestration.freshness.ownership import Acquired, Holder
+from arctic_orchestration.freshness.ownership import Acquired, Owner
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.state.database import Database
@@ -125,7 +125,7 @@ def test_who_does_not_ask_whether_a_task_is_free_begins_it_twice(
 
 
 def _taken_from_anybody(
-    tx: sa.Connection, task: str, owner: str, holder: Holder, **_: Any
+    tx: sa.Connection, task: str, owner: str, holder: Owner, **_: Any
 ) -> Acquired:
     now = database_time(tx)
     values = {

@@ -48,7 +48,7 @@ def ask(database: Database, run: DagsterRun, level: int, at: datetime = NOON) ->
 
 def asked(database: Database) -> list[levels.Wish]:
     with database.read() as tx:
-        return levels.asked(tx, "default")
+        return levels.pending_levels(tx, "default")
 
 
 def started_one_by_one(queue: RunQueue) -> list[str]:

@@ -273,7 +273,7 @@ def test_what_runs_are_told_in_the_trouble_is_kept_after_it(
     assert len(told(queue, held)) == 1
     state.mend()
     queue.iterate()
-    assert held.run_id in state.ask(lambda tx: waits.told_runs(tx, "default"))
+    assert held.run_id in state.ask(lambda tx: waits.reported_waits(tx, "default"))
 
 
 def test_what_waits_no_more_after_the_trouble_is_forgotten(
@@ -283,14 +283,14 @@ def test_what_waits_no_more_after_the_trouble_is_forgotten(
     queue = ruled()
     runs = [queue.submit("load") for _ in range(3)]
     queue.iterate()
-    assert state.ask(lambda tx: waits.told_runs(tx, "default")).keys() == {runs[2].run_id}
+    assert state.ask(lambda tx: waits.reported_waits(tx, "default")).keys() == {runs[2].run_id}
     state.break_()
     queue.report(runs[0], Status.SUCCESS)
     assert queue.iterate() == [runs[2].run_id]
     queue.iterate()
     state.mend()
     queue.iterate()
-    assert state.ask(lambda tx: waits.told_runs(tx, "default")) == {}
+    assert state.ask(lambda tx: waits.reported_waits(tx, "default")) == {}
 
 
 def test_the_log_says_once_that_the_database_cannot_be_written(

@@ -36,9 +36,9 @@ def test_a_failed_check_is_named_with_its_asset_and_when() -> None:
     verdict = only.checks_passed("a").decide(facts, NOW)
     assert verdict.decision is Decision.HOLD
     assert verdict.reason == ("check bad of a failed for partition mon at 2026-01-01T12:00:00Z")
-    assert verdict.look_again_at == NOW + timedelta(minutes=2)
+    assert verdict.recheck_at == NOW + timedelta(minutes=2)
     soon = only.checks_passed("a", recheck="10s").decide(facts, NOW)
-    assert soon.look_again_at == NOW + timedelta(seconds=10)
+    assert soon.recheck_at == NOW + timedelta(seconds=10)
 
 
 def test_a_failure_that_only_warns_passes() -> None:

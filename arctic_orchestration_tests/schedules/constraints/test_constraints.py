@@ -17,7 +17,7 @@ def test_fewer_than_the_limit_are_admitted() -> None:
     two = limit.decide(Known(held={target: {"a", "b"}}), NOW)
     assert (two.decision, two.reason) == (Decision.HOLD, "2 of 2 runs of this target are active")
     assert two.waits_for == (target,)
-    assert two.look_again_at is None
+    assert two.recheck_at is None
 
 
 def test_runs_of_several_assets_count_once_each() -> None:
@@ -44,7 +44,7 @@ def test_a_delay_ends_exactly_after_its_duration() -> None:
     delay = only.delay("1h30m")
     early = delay.decide(Known(), NOW + timedelta(minutes=90, microseconds=-1))
     assert early.decision is Decision.HOLD
-    assert early.look_again_at == NOW + timedelta(minutes=90)
+    assert early.recheck_at == NOW + timedelta(minutes=90)
     assert early.reason == "1h30m after the trigger, at 2026-01-01 13:30:00Z"
     assert delay.decide(Known(), NOW + timedelta(minutes=90)).decision is Decision.ADMIT
     assert only.delay(timedelta(0)).decide(Known(), NOW).decision is Decision.ADMIT
@@ -58,5 +58,5 @@ def test_otherwise_cancel_discards_instead_of_holding() -> None:
     assert (limit.decision, limit.waits_for) == (Decision.CANCEL, ())
     assert limit.reason == "1 of 1 runs of this target are active"
     delay = only.delay("1h", otherwise="cancel").decide(Known(), NOW)
-    assert (delay.decision, delay.look_again_at) == (Decision.CANCEL, None)
+    assert (delay.decision, delay.recheck_at) == (Decision.CANCEL, None)
     assert only.concurrency(1, otherwise="cancel").decide(Known(), NOW).decision is Decision.ADMIT

@@ -43,7 +43,7 @@ def test_each_stale_parent_is_named_with_its_age() -> None:
 def test_it_looks_again_after_the_time_to_recheck(recheck: Any, look_again: int) -> None:
     """Two minutes, unless it says otherwise."""
     fresh = only.fresh({"a": 1}, **({} if recheck is None else {"recheck": recheck}))
-    assert fresh.decide(Known(), NOW).look_again_at == NOW + timedelta(seconds=look_again)
+    assert fresh.decide(Known(), NOW).recheck_at == NOW + timedelta(seconds=look_again)
 
 
 def test_what_was_made_in_the_future_is_fresh() -> None:
@@ -55,7 +55,7 @@ def test_what_was_made_in_the_future_is_fresh() -> None:
 def test_it_says_whose_freshness_must_be_known() -> None:
     """In the order in which they are written; nothing is locked for it."""
     fresh = only.fresh({"b": 1, "a": 2})
-    assert fresh.named_parents == ("b", "a")
+    assert fresh.parents_needed == ("b", "a")
     assert fresh.resources(("asset:x",)) == ()
 
 
@@ -63,7 +63,7 @@ def test_otherwise_cancel_discards() -> None:
     """With the same reason."""
     verdict = only.fresh({"a": 1}, otherwise="cancel").decide(Known(), NOW)
     assert (verdict.decision, verdict.reason) == (Decision.CANCEL, "a was never made")
-    assert verdict.look_again_at is None
+    assert verdict.recheck_at is None
 
 
 @pytest.mark.parametrize(

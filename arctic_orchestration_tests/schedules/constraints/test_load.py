@@ -27,7 +27,7 @@ def test_only_what_is_below_the_share_admits(
     verdict = only.load(below=0.8).decide(Known(loads={"runs": load}), NOW)
     assert (verdict.decision, verdict.reason) == (decision, reason)
     held = decision is Decision.HOLD
-    assert verdict.look_again_at == (NOW + timedelta(seconds=30) if held else None)
+    assert verdict.recheck_at == (NOW + timedelta(seconds=30) if held else None)
 
 
 @pytest.mark.parametrize("probe", ["runs", "cpu", "memory", "spark"])
@@ -50,7 +50,7 @@ def test_otherwise_cancel_discards_what_is_not_below() -> None:
     load = only.load(below=0.5, otherwise="cancel")
     for measured in (0.9, None):
         verdict = load.decide(Known(loads={"runs": measured}), NOW)
-        assert (verdict.decision, verdict.look_again_at) == (Decision.CANCEL, None)
+        assert (verdict.decision, verdict.recheck_at) == (Decision.CANCEL, None)
 
 
 @pytest.mark.parametrize("below", [0, -0.1, 1.01, 80, "0.8", "80%", True, None, float("nan")])

@@ -30,7 +30,7 @@ def test_it_admits_exactly_that_long_after_the_last_end() -> None:
     facts = Known(ended={TARGET: {"success": ended}})
     early = interval.decide(facts, NOW)
     assert (early.decision, early.waits_for) == (Decision.HOLD, ())
-    assert early.look_again_at == NOW + timedelta(minutes=3)
+    assert early.recheck_at == NOW + timedelta(minutes=3)
     assert early.reason == (
         "5m after the last run of this target that ended with success, at 2026-01-01 12:03:00Z"
     )
@@ -47,7 +47,7 @@ def test_while_a_run_is_active_nothing_else_starts() -> None:
     verdict = only.minimum_interval("5m").decide(facts, NOW)
     assert (verdict.decision, verdict.reason) == (Decision.HOLD, "a run of this target is active")
     assert verdict.waits_for == (TARGET,)
-    assert verdict.look_again_at is None
+    assert verdict.recheck_at is None
 
 
 def test_the_last_end_in_any_of_the_statuses_counts() -> None:
@@ -56,7 +56,7 @@ def test_the_last_end_in_any_of_the_statuses_counts() -> None:
     facts = Known(ended={TARGET: ends})
     assert only.minimum_interval("5m").decide(facts, NOW).decision is Decision.ADMIT
     both = only.minimum_interval("5m", statuses=["success", "failure"]).decide(facts, NOW)
-    assert both.look_again_at == NOW + timedelta(minutes=4)
+    assert both.recheck_at == NOW + timedelta(minutes=4)
     assert "ended with success or failure" in both.reason
     canceled = only.minimum_interval("5m", statuses="canceled").decide(facts, NOW)
     assert canceled.decision is Decision.ADMIT
@@ -68,7 +68,7 @@ def test_any_of_the_targets_assets_counts() -> None:
         targets=("asset:x", "asset:y"), ended={"asset:y": {"success": NOW - timedelta(minutes=1)}}
     )
     verdict = only.minimum_interval("5m").decide(facts, NOW)
-    assert verdict.look_again_at == NOW + timedelta(minutes=4)
+    assert verdict.recheck_at == NOW + timedelta(minutes=4)
 
 
 def test_it_says_what_must_be_known_to_decide() -> None:
@@ -76,7 +76,7 @@ def test_it_says_what_must_be_known_to_decide() -> None:
     interval = only.minimum_interval("5m")
     assert interval.resources(("asset:x", "asset:y")) == ("asset:x", "asset:y")
     assert interval.asks_for_ends
-    assert interval.looks_back is None
+    assert interval.lookback is None
 
 
 def test_otherwise_cancel_discards_in_both_cases() -> None:

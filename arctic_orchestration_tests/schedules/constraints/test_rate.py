@@ -34,7 +34,7 @@ def test_a_full_span_is_looked_at_again_when_its_oldest_launch_leaves_it() -> No
     rate, facts = only.rate(3, per=HOUR), Known(launched={TARGET: ago(50, 30, 10)})
     verdict = rate.decide(facts, NOW)
     assert verdict.decision is Decision.HOLD
-    assert verdict.look_again_at == NOW + timedelta(minutes=10)
+    assert verdict.recheck_at == NOW + timedelta(minutes=10)
     assert verdict.waits_for == ()
     assert verdict.reason == (
         "3 of 3 launches of this target within 1h, the oldest at 2026-01-01 11:10:00Z"
@@ -48,7 +48,7 @@ def test_the_span_is_open_at_its_beginning() -> None:
     almost = NOW - HOUR + timedelta(microseconds=1)
     verdict = rate.decide(Known(launched={TARGET: [almost]}), NOW)
     assert verdict.decision is Decision.HOLD
-    assert verdict.look_again_at == NOW + timedelta(microseconds=1)
+    assert verdict.recheck_at == NOW + timedelta(microseconds=1)
     assert rate.decide(Known(launched={TARGET: [NOW]}), NOW).decision is Decision.HOLD
 
 
@@ -56,7 +56,7 @@ def test_a_limit_that_was_lowered_waits_until_enough_have_left() -> None:
     """Five launches under an older limit; of two allowed, the fourth must leave: 11:40 + 1h."""
     facts = Known(launched={TARGET: ago(50, 40, 30, 20, 10)})
     verdict = only.rate(2, per="1h").decide(facts, NOW)
-    assert verdict.look_again_at == NOW + timedelta(minutes=40)
+    assert verdict.recheck_at == NOW + timedelta(minutes=40)
     assert verdict.reason.startswith("5 of 2 launches")
 
 
@@ -74,13 +74,13 @@ def test_launches_after_a_clock_was_set_back_still_count() -> None:
     """Launched at 12:20, and it is noon again: the next at 13:20."""
     later = NOW + timedelta(minutes=20)
     verdict = only.rate(1, per="1h").decide(Known(launched={TARGET: [later]}), NOW)
-    assert (verdict.decision, verdict.look_again_at) == (Decision.HOLD, later + HOUR)
+    assert (verdict.decision, verdict.recheck_at) == (Decision.HOLD, later + HOUR)
 
 
 def test_it_says_what_must_be_known_to_decide() -> None:
     """The launches of its target, as far back as its span."""
     rate = only.rate(2, per="36h")
-    assert rate.looks_back == timedelta(hours=36)
+    assert rate.lookback == timedelta(hours=36)
     assert rate.resources(("asset:a", "asset:b")) == ("asset:a", "asset:b")
     assert not rate.asks_for_ends
 
@@ -89,7 +89,7 @@ def test_otherwise_cancel_discards() -> None:
     """With the same reason."""
     rate = only.rate(1, per="1h", otherwise="cancel")
     verdict = rate.decide(Known(launched={TARGET: ago(5)}), NOW)
-    assert (verdict.decision, verdict.look_again_at) == (Decision.CANCEL, None)
+    assert (verdict.decision, verdict.recheck_at) == (Decision.CANCEL, None)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_moment_to_look_again_is_the_first_that_admits(
 
     verdict = rate.decide(facts, NOW)
     assert (verdict.decision is Decision.ADMIT) == (within(NOW) < limit)
-    if verdict.look_again_at is not None:
-        assert verdict.look_again_at > NOW
-        assert within(verdict.look_again_at) < limit
-        assert within(verdict.look_again_at - timedelta(microseconds=1)) >= limit
-        assert rate.decide(facts, verdict.look_again_at).decision is Decision.ADMIT
+    if verdict.recheck_at is not None:
+        assert verdict.recheck_at > NOW
+        assert within(verdict.recheck_at) < limit
+        assert within(verdict.recheck_at - timedelta(microseconds=1)) >= limit
+        assert rate.decide(facts, verdict.recheck_at).decision is Decision.ADMIT

@@ -192,7 +192,7 @@ def test_it_holds_until_the_window_opens_and_says_when() -> None:
     window = only.window("22:00", "06:00", timezone="America/New_York")
     held = window.decide(Known(), moment("03-07 20:00"))
     assert held.decision is Decision.HOLD
-    assert held.look_again_at == moment("03-08 03:00")
+    assert held.recheck_at == moment("03-08 03:00")
     assert held.reason == (
         "the window 22:00-06:00 (America/New_York) opens at 2026-03-08 03:00:00Z"
     )
@@ -208,7 +208,7 @@ def test_otherwise_cancel_discards_outside_of_the_window() -> None:
     """With the same reason."""
     window = only.window("22:00", "06:00", otherwise="cancel")
     verdict = window.decide(Known(), moment("01-01 12:00"))
-    assert (verdict.decision, verdict.look_again_at) == (Decision.CANCEL, None)
+    assert (verdict.decision, verdict.recheck_at) == (Decision.CANCEL, None)
     assert verdict.reason == "the window 22:00-06:00 (UTC) opens at 2026-01-01 22:00:00Z"
     assert window.decide(Known(), moment("01-01 23:00")).decision is Decision.ADMIT
 
@@ -371,7 +371,7 @@ def test_openings_follow_each_other_and_what_holds_is_looked_at_when_one_begins(
         assert at < begin < end <= window.opens_at(begin)
         before = window.decide(Known(), begin - TICK)
         if before.decision is Decision.HOLD:
-            assert before.look_again_at == begin
+            assert before.recheck_at == begin
         assert window.decide(Known(), begin).decision is Decision.ADMIT
         assert window.decide(Known(), end - TICK).decision is Decision.ADMIT
         at = begin

@@ -56,7 +56,7 @@ def test_it_is_found_by_its_asset() -> None:
     """The asset must exist."""
     trigger = on.check("raw/orders", "no_nulls")
     assert trigger.keys("here") == (EventKey.of_check("raw/orders"),)
-    assert trigger.named_assets() == {"asset": "raw/orders"}
+    assert trigger.asset_fields() == {"asset": "raw/orders"}
 
 
 def test_it_fires_at_its_count() -> None:

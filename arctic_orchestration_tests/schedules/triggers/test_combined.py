@@ -24,7 +24,7 @@ class Looking(Leaf):
 
     def evaluate(self, arrivals: object, now: datetime) -> Firing:
         at = now + timedelta(hours=self.hours)
-        return Firing(satisfied=False, reason=f"{self.hours} h", look_again_at=at)
+        return Firing(satisfied=False, reason=f"{self.hours} h", recheck_at=at)
 
 
 def test_a_bar_joins_triggers_without_nesting() -> None:
@@ -63,9 +63,9 @@ def test_it_is_asked_again_at_the_earliest_moment_a_child_names() -> None:
     firing = AnyOf.model_construct(of=(Looking(hours=5), Looking(hours=2))).evaluate(
         [NONE, NONE], NOW
     )
-    assert firing.look_again_at == NOW + timedelta(hours=2)
+    assert firing.recheck_at == NOW + timedelta(hours=2)
     firing = (on.partitions("a") | on.partitions("b")).evaluate([NONE, NONE], NOW)
-    assert firing.look_again_at is None
+    assert firing.recheck_at is None
 
 
 def test_one_of_nothing_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_an_all_of_waits_for_each_and_says_for_which() -> None:
         "waits for: 0 of 1 partitions of a have arrived; 0 of 1 partitions of c have arrived"
     )
     assert [child.satisfied for child in firing.children] == [False, True, False]
-    assert firing.look_again_at is None
+    assert firing.recheck_at is None
 
 
 def test_an_all_of_fires_with_the_last_of_its_children() -> None:
@@ -175,7 +175,7 @@ def test_wait_goes_with_what_there_is() -> None:
     trigger, arrivals = on.all_of(A, B, C, wait="2h"), [NONE, fired(1, 2.5), NONE]
     waiting = trigger.evaluate(arrivals, hour(2.9))
     assert not waiting.satisfied
-    assert waiting.look_again_at == hour(3)
+    assert waiting.recheck_at == hour(3)
     assert waiting.reason == (
         "waits for: 0 of 1 partitions of a have arrived; 0 of 1 partitions of c have arrived; "
         "at 2026-01-01 03:00:00Z it goes with what there is"
@@ -189,7 +189,7 @@ def test_wait_goes_with_what_there_is() -> None:
     assert (ended.first_at, ended.last_at) == (hour(3), hour(3))
     nothing = trigger.evaluate([NONE, NONE, NONE], hour(99))
     assert not nothing.satisfied
-    assert nothing.look_again_at is None
+    assert nothing.recheck_at is None
 
 
 def test_wait_does_not_hold_what_is_complete() -> None:
@@ -208,7 +208,7 @@ def test_wait_ends_what_within_holds() -> None:
     trigger = on.all_of(A, B, within="1h", wait="3h")
     waiting = trigger.evaluate([fired(0), fired(2)], hour(2))
     assert not waiting.satisfied
-    assert waiting.look_again_at == hour(3)
+    assert waiting.recheck_at == hour(3)
     assert trigger.evaluate([fired(0), fired(2)], hour(3)).satisfied
 
 
@@ -220,7 +220,7 @@ def test_the_engine_says_when_a_leaf_of_several_was_satisfied() -> None:
     )  # fmt: skip
     firing = trigger.evaluate([three, NONE], hour(5))
     assert not firing.satisfied
-    assert firing.look_again_at == hour(6)
+    assert firing.recheck_at == hour(6)
 
 
 def test_only_an_all_of_needs_to_know_when_leaves_fired() -> None:
@@ -236,9 +236,9 @@ def test_it_looks_again_when_a_child_or_its_own_wait_ends() -> None:
     quiet = on.quiet("a", "1h")
     arrived = Arrivals(events=1, partitions=1, first_at=hour(0), last_at=hour(0))
     trigger = on.all_of(quiet, B, wait="2h")
-    assert trigger.evaluate([arrived, fired(0)], hour(0)).look_again_at == hour(1)
+    assert trigger.evaluate([arrived, fired(0)], hour(0)).recheck_at == hour(1)
     trigger = on.all_of(quiet, B, wait="30m")
-    assert trigger.evaluate([arrived, fired(0)], hour(0)).look_again_at == hour(0.5)
+    assert trigger.evaluate([arrived, fired(0)], hour(0)).recheck_at == hour(0.5)
 
 
 def test_children_that_time_satisfies_count_by_their_own_moment() -> None:
@@ -336,4 +336,4 @@ def test_an_all_of_misses_no_moment(
     assert firing.satisfied is (together or ended)
     if not firing.satisfied:
         waits = wait is not None and bool(known)
-        assert firing.look_again_at == (hour(min(known) + wait) if waits and wait else None)
+        assert firing.recheck_at == (hour(min(known) + wait) if waits and wait else None)

@@ -25,7 +25,7 @@ def test_it_fires_at_its_size_and_says_how_far_it_is() -> None:
     early = trigger.evaluate([arrived(1_500_000)], NOON)
     assert not early.satisfied
     assert early.reason == "1.5 MB of 100.0 MB of raw/x have arrived"
-    assert early.look_again_at is None
+    assert early.recheck_at is None
     assert not trigger.evaluate([arrived(99_999_999)], NOON).satisfied
     for size in (100_000_000, 100_000_001):
         assert trigger.evaluate([arrived(size)], NOON).satisfied
@@ -35,7 +35,7 @@ def test_nothing_is_no_reason_to_look_again() -> None:
     """The longest wait begins with the first arrival."""
     firing = on.data("raw/x", "1GB", max_wait="4h").evaluate([Arrivals()], NOON)
     assert not firing.satisfied
-    assert firing.look_again_at is None
+    assert firing.recheck_at is None
     assert firing.reason == "0 B of 1.0 GB of raw/x have arrived"
 
 
@@ -44,13 +44,13 @@ def test_the_longest_wait_counts_from_the_first_arrival() -> None:
     trigger, here = on.data("raw/x", "1GB", max_wait="4h"), arrived(5, last=NOON + hours(3))
     waiting = trigger.evaluate([here], NOON + hours(4) - timedelta(microseconds=1))
     assert not waiting.satisfied
-    assert waiting.look_again_at == NOON + hours(4)
+    assert waiting.recheck_at == NOON + hours(4)
     assert waiting.reason == (
         "5 B of 1.0 GB of raw/x have arrived; it goes with that at 2026-01-01 16:00:00Z"
     )
     ended = trigger.evaluate([here], NOON + hours(4))
     assert ended.satisfied
-    assert ended.look_again_at is None
+    assert ended.recheck_at is None
     assert ended.reason == (
         "5 B of 1.0 GB of raw/x have arrived, and 4h have passed since the first"
     )
@@ -88,8 +88,8 @@ def test_it_is_found_by_its_asset() -> None:
     """The key of the leaf is the key of the arrival."""
     (leaf,) = on.data("raw/x", "1KB").leaves
     assert leaf.keys("here") == Event(kind=EventKind.PARTITION, subject="raw/x", at=NOON).keys
-    assert leaf.named_assets() == {"asset": "raw/x"}
-    assert leaf.named_jobs() == {}
+    assert leaf.asset_fields() == {"asset": "raw/x"}
+    assert leaf.job_name_fields() == {}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_it_fires_at_its_tick_and_counts_from_the_last_launch() -> None:
 def test_since_the_last_launch_it_wants_no_events() -> None:
     """Only time."""
     leaf = on.elapsed("4h", since="last_launch")
-    assert (leaf.keys("here"), leaf.named_assets(), leaf.named_jobs()) == ((), {}, {})
+    assert (leaf.keys("here"), leaf.asset_fields(), leaf.job_name_fields()) == ((), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_since_an_event_it_takes_the_events_of_that_trigger(since: Any) -> None:
     leaf: Leaf = on.elapsed("4h", since=since)
     assert leaf.keys("here") == since.keys("here")
     for named, own in (
-        (leaf.named_assets(), since.named_assets()),
-        (leaf.named_jobs(), since.named_jobs()),
+        (leaf.asset_fields(), since.asset_fields()),
+        (leaf.job_name_fields(), since.job_name_fields()),
     ):
         assert named == {f"since.{since.kind}.{field}": name for field, name in own.items()}
     assert not leaf.restarts_at_launch

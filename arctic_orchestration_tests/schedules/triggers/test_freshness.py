@@ -31,7 +31,7 @@ def test_it_is_found_by_its_asset() -> None:
     """The asset must exist."""
     trigger = on.freshness("raw/orders", state="fail")
     assert trigger.keys("here") == (EventKey.of_freshness("raw/orders"),)
-    assert trigger.named_assets() == {"asset": "raw/orders"}
+    assert trigger.asset_fields() == {"asset": "raw/orders"}
 
 
 def test_it_fires_with_a_change() -> None:

@@ -23,7 +23,7 @@ def test_it_fires_at_its_count_and_says_how_far_it_is() -> None:
     two = trigger.evaluate([Arrivals(events=5, partitions=2)], NOW)
     assert not two.satisfied
     assert two.reason == "2 of 3 partitions of raw/flights have arrived"
-    assert two.look_again_at is None
+    assert two.recheck_at is None
     assert trigger.evaluate([Arrivals(events=3, partitions=3)], NOW).satisfied
     assert trigger.evaluate([Arrivals(events=9, partitions=7)], NOW).satisfied
 
@@ -39,8 +39,8 @@ def test_it_is_found_by_its_asset_wherever_the_schedule_stands() -> None:
     (leaf,) = on.partitions("raw/flights").leaves
     for location in ("here", "there"):
         assert leaf.keys(location) == arrival("1").keys
-    assert leaf.named_assets() == {"asset": "raw/flights"}
-    assert leaf.named_jobs() == {}
+    assert leaf.asset_fields() == {"asset": "raw/flights"}
+    assert leaf.job_name_fields() == {}
     assert leaf.next_tick(NOW, "s") is None
 
 

@@ -30,7 +30,7 @@ def test_quiet_begins_with_an_arrival() -> None:
     """Where nothing has arrived nothing is awaited."""
     firing = on.quiet("raw/x", "5m").evaluate([Arrivals()], NOON)
     assert not firing.satisfied
-    assert firing.look_again_at is None
+    assert firing.recheck_at is None
     assert firing.reason == "nothing of raw/x has arrived"
 
 
@@ -39,7 +39,7 @@ def test_it_fires_when_nothing_more_has_arrived_for_the_duration() -> None:
     trigger, here = on.quiet("raw/x", "5m"), arrived(0, 3)
     waiting = trigger.evaluate([here], NOON + minutes(7.99))
     assert not waiting.satisfied
-    assert waiting.look_again_at == NOON + minutes(8)
+    assert waiting.recheck_at == NOON + minutes(8)
     assert waiting.reason == (
         "2 arrivals of raw/x, the last at 2026-01-01 12:03:00Z; "
         "without another it fires at 2026-01-01 12:08:00Z"
@@ -55,7 +55,7 @@ def test_a_busy_asset_waits_no_longer_than_its_longest_wait() -> None:
     trigger, here = on.quiet("raw/x", "5m", max_wait="10m"), arrived(*range(10))
     waiting = trigger.evaluate([here], NOON + minutes(9))
     assert not waiting.satisfied
-    assert waiting.look_again_at == NOON + minutes(10)
+    assert waiting.recheck_at == NOON + minutes(10)
     ended = trigger.evaluate([here], NOON + minutes(10))
     assert ended.satisfied
     assert ended.reason == "10 arrivals of raw/x, and 10m have passed since the first"
@@ -99,7 +99,7 @@ def test_it_fires_exactly_when_it_said_it_would(
         assert firing.first_at is not None and firing.last_at is not None
         assert firing.first_at <= firing.last_at <= now
     else:
-        look_at = firing.look_again_at
+        look_at = firing.recheck_at
         assert look_at is not None and look_at > now
         assert not trigger.evaluate([here], look_at - timedelta(microseconds=1)).satisfied
         again = trigger.evaluate([here], look_at)
@@ -111,8 +111,8 @@ def test_it_is_found_by_its_asset() -> None:
     """The key of the leaf is the key of the arrival."""
     (leaf,) = on.quiet("raw/x", "1s").leaves
     assert leaf.keys("here") == EVENT.keys
-    assert leaf.named_assets() == {"asset": "raw/x"}
-    assert leaf.named_jobs() == {}
+    assert leaf.asset_fields() == {"asset": "raw/x"}
+    assert leaf.job_name_fields() == {}
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_runs_are_those_of_the_schedules_own_location() -> None:
     assert not concerns(own, ended(RunStatus.SUCCESS, location="there"))
     assert concerns(other, ended(RunStatus.SUCCESS, location="there"))
     assert not concerns(other, ended(RunStatus.SUCCESS))
-    assert own.named_jobs() == {"job": "rollup"}
-    assert other.named_jobs() == {}
+    assert own.job_name_fields() == {"job": "rollup"}
+    assert other.job_name_fields() == {}
 
 
 def test_runs_of_assets_are_found_by_each_asset() -> None:
@@ -55,8 +55,8 @@ def test_runs_of_assets_are_found_by_each_asset() -> None:
     )
     assert concerns(trigger, ended(RunStatus.SUCCESS, subject="__ASSET_JOB", assets=("b/c", "z")))
     assert not concerns(trigger, ended(RunStatus.SUCCESS, subject="__ASSET_JOB", assets=("z",)))
-    assert trigger.named_assets() == {"assets[0]": "a", "assets[1]": "b/c"}
-    assert on.run(assets=["a"], location="there").named_assets() == {}
+    assert trigger.asset_fields() == {"assets[0]": "a", "assets[1]": "b/c"}
+    assert on.run(assets=["a"], location="there").asset_fields() == {}
 
 
 def test_it_fires_at_its_count_of_runs() -> None:

@@ -13,7 +13,7 @@ from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration.schedules.lookup import job_named, location_named
+from arctic_orchestration.schedules.lookup import job_by_id_part, location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import Arrivals, Partitions, on
@@ -34,13 +34,13 @@ def schedule(name: str = "s", **fields: Any) -> Schedule:
 
 def of_schedule(world: World, seconds: float, name: str = "s") -> Explanation:
     with world.database.read() as tx:
-        here = location_named(tx, "default", None)
+        here = location_by_name(tx, "default", None)
         return explain_schedule(tx, ScheduleStore(), here, name, at(seconds))
 
 
 def of_job(world: World, job_id: str, seconds: float) -> Explanation:
     with world.database.read() as tx:
-        here = location_named(tx, "default", None)
+        here = location_by_name(tx, "default", None)
         return explain(tx, ScheduleStore(), here, job_id, at(seconds))
 
 
@@ -89,9 +89,9 @@ def test_each_constraint_says_its_verdict_and_when_it_looks_again(world: MakeWor
     here.tick(10)
     found = of_schedule(here, 20)
     delay, concurrency = found.constraints
-    assert (delay.decision, delay.look_again_at) == ("hold", at(3610))
+    assert (delay.decision, delay.recheck_at) == ("hold", at(3610))
     assert delay.reason == "1h after the trigger, at 2026-01-01 01:00:10Z"
-    assert (concurrency.decision, concurrency.look_again_at) == ("admit", None)
+    assert (concurrency.decision, concurrency.recheck_at) == ("admit", None)
     assert concurrency.reason == "0 of 2 runs of group spark are active"
     assert found.trigger is not None
     assert found.trigger.satisfied
@@ -218,7 +218,7 @@ def test_an_explanation_is_json_with_moments_in_utc(world: MakeWorld) -> None:
             "form": {"delay": {"duration": "1h"}},
             "decision": None,
             "reason": "asked when the trigger is satisfied",
-            "look_again_at": None,
+            "recheck_at": None,
         }
     ]
     assert document["partitions"] == [str(key) for key in range(20)]
@@ -286,7 +286,7 @@ def test_the_forecast_has_ticks_looks_and_timeouts_in_order(world: MakeWorld) ->
     here.feed.arrive("raw/a", "1")
     here.tick(10)
     with here.database.read() as tx:
-        place = location_named(tx, "default", "here")
+        place = location_by_name(tx, "default", "here")
         found = upcoming(tx, ScheduleStore(), place, count=8)
         only_held = upcoming(tx, ScheduleStore(), place, name="held")
     assert [(moment.at, moment.schedule, moment.moment) for moment in found] == [
@@ -310,17 +310,17 @@ def test_a_job_is_named_by_any_part_that_no_other_has(world: MakeWorld) -> None:
     first, second = job_ids(here)
     assert first[:20] == second[:20]
     with here.database.read() as tx:
-        place = location_named(tx, "default", None)
-        assert job_named(tx, place, first) == first
-        assert job_named(tx, place, second[-6:].upper()) == second
+        place = location_by_name(tx, "default", None)
+        assert job_by_id_part(tx, place, first) == first
+        assert job_by_id_part(tx, place, second[-6:].upper()) == second
         with pytest.raises(InvalidInput, match=f"several have it: {second}, {first}"):
-            job_named(tx, place, first[:10])
+            job_by_id_part(tx, place, first[:10])
         with pytest.raises(InvalidInput, match="ID: got 'abc', expected a job's id, or 4 or more"):
-            job_named(tx, place, "abc")
+            job_by_id_part(tx, place, "abc")
         with pytest.raises(InvalidInput, match="4 or more"):
-            job_named(tx, place, "%%%%")
+            job_by_id_part(tx, place, "%%%%")
         with pytest.raises(NotFound, match="location here has no job zzzzzzzz"):
-            job_named(tx, place, "zzzzzzzz")
+            job_by_id_part(tx, place, "zzzzzzzz")
         with pytest.raises(NotFound):
             explain(tx, ScheduleStore(), place, "zzzzzzzz", at(2))
 
@@ -329,15 +329,15 @@ def test_a_location_is_asked_for_only_where_there_are_several(world: MakeWorld) 
     """And what there is is named."""
     here = world([])
     with here.database.begin() as tx:
-        assert location_named(tx, "default", None).name == "here"
+        assert location_by_name(tx, "default", None).name == "here"
         locations.locked(tx, "default", "there")
         with pytest.raises(InvalidInput, match="--location: got None, expected one of here, there"):
-            location_named(tx, "default", None)
-        assert location_named(tx, "default", "there").name == "there"
+            location_by_name(tx, "default", None)
+        assert location_by_name(tx, "default", "there").name == "there"
         with pytest.raises(NotFound, match="has no location nowhere; it has: here, there"):
-            location_named(tx, "default", "nowhere")
+            location_by_name(tx, "default", "nowhere")
         with pytest.raises(NotFound, match="cluster other has no location yet"):
-            location_named(tx, "other", None)
+            location_by_name(tx, "other", None)
 
 
 def test_a_schedule_that_cannot_be_read_is_not_explained(world: MakeWorld) -> None:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from arctic_orchestration.state.dialect import Told, UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 
 revision = "0022"
 down_revision = "0021"
@@ -15,10 +15,10 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("at", UtcTime(), nullable=False),
         sa.Column("cluster", sa.Text(), nullable=False),
-        sa.Column("actor", Told(), nullable=False),
+        sa.Column("actor", EscapedText(), nullable=False),
         sa.Column("feature", sa.Text(), nullable=False),
         sa.Column("action", sa.Text(), nullable=False),
-        sa.Column("subject", Told(), nullable=False),
+        sa.Column("subject", EscapedText(), nullable=False),
         sa.Column("details", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_arctic_audit")),
     )
