@@ -67,7 +67,7 @@ def test_an_outline_takes_no_more_than_a_few_lines(value: object) -> None:
 def test_a_specification_is_shown_as_it_is_written() -> None:
     """Without what was left out; as a trigger, a constraint is as good as any other mistake."""
     with pytest.raises(InvalidInput) as refusal:
-        Schedule(name="x", target="j", trigger=only.concurrency(3))  # type: ignore[arg-type]
+        Schedule(name="x", target="j", trigger=only.concurrency(3))
     assert str(refusal.value).startswith(
         "Schedule(x).trigger: got {'concurrency': {'limit': 3}}, expected a mapping"
     )

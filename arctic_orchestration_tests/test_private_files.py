@@ -50,9 +50,9 @@ def test_a_rollback_journal_is_for_the_owner_too(umask: int, tmp_path: Path) -> 
     """SQLite makes one where the file system has no shared memory."""
     database = Database(f"sqlite:///{tmp_path / 'arctic.db'}")
     connection = database.engine.raw_connection()
-    connection.execute("pragma journal_mode = delete")  # type: ignore[attr-defined]
-    connection.execute("begin immediate")  # type: ignore[attr-defined]
-    connection.execute("create table written (word text)")  # type: ignore[attr-defined]
+    connection.execute("pragma journal_mode = delete")
+    connection.execute("begin immediate")
+    connection.execute("create table written (word text)")
     assert modes(tmp_path) == {"arctic.db": 0o600, "arctic.db-journal": 0o600}
     connection.close()
     database.close()

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import duckdb
@@ -145,7 +146,7 @@ def planned(catalog: Catalog, files: int, times: int) -> tuple[float, float, int
     spec = PartitionSpec(PartitionField(5, 1000, IdentityTransform(), "origin"))
     table = ensure_table(catalog, "lake.planned", SCHEMA, partition_spec=spec)
     columns = range(1, len(SCHEMA.fields) + 1)
-    statistics_of = {
+    statistics_of: dict[str, Any] = {
         "column_sizes": dict.fromkeys(columns, 100_000),
         "value_counts": dict.fromkeys(columns, 35_600),
         "null_value_counts": dict.fromkeys(columns, 0),

@@ -84,7 +84,9 @@ def throughput(at: Place, count: int) -> tuple[float, float]:
     return rates
 
 
-def context(at: Place, repository: dg.RepositoryDefinition, cursor: str | None = None) -> object:
+def context(
+    at: Place, repository: dg.RepositoryDefinition, cursor: str | None = None
+) -> dg.SensorEvaluationContext:
     return dg.SensorEvaluationContext(
         instance_ref=at.instance.get_ref(),
         last_tick_completion_time=None,

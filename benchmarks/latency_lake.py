@@ -19,14 +19,15 @@ def step() -> None:
 def aggregate(context: dg.OpExecutionContext) -> None:
     """Adds up one partition of an Iceberg table, and commits the result to another."""
     import pyspark.sql.functions as F
-    from pyiceberg.expressions import EqualTo
 
     from arctic_orchestration import lake
     from arctic_orchestration.settings import Settings
+    from arctic_orchestration_tests.lake.row_filters import EqualTo
 
     spark = context.resources.pyspark.spark_session
     catalog = lake.open_catalog(Settings.from_environment())
-    rows = lake.read(spark, catalog.load_table("bench.rows"), row_filter=EqualTo("part", 1))
+    part = EqualTo("part", 1)
+    rows = lake.read(spark, catalog.load_table("bench.rows"), row_filter=part)
     result = rows.groupBy("part").agg(F.sum("value").alias("value"))
     lake.append(spark, result.coalesce(1), catalog.load_table("bench.sums"))
 

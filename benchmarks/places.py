@@ -102,7 +102,7 @@ def arrive(at: Place, asset: str, partition: str) -> None:
 def fill(at: Place, arrivals: Iterable[tuple[str, str]]) -> None:
     """Copies a real materialization for each asset and partition; a writer is not measured."""
     arrive(at, "template", "@")
-    storage = at.instance.event_log_storage
+    storage: Any = at.instance.event_log_storage
     table = SqlEventLogStorageTable
     with storage.index_connection() as connection:
         query = sa.select(table).order_by(table.c.id.desc()).limit(1)

@@ -58,12 +58,23 @@ class Daemon(QueuedRunCoordinatorDaemon):
     limits: Sequence[Any] = ()
 
     def _dequeue_runs_iter(
-        self, context: Any, coordinator: Any, runs: list[DagsterRun], config: Any, **rest: Any
+        self,
+        workspace_process_context: Any,
+        run_coordinator: Any,
+        runs_to_dequeue: list[DagsterRun],
+        concurrency_config: Any,
+        fixed_iteration_time: float | None,
     ) -> Iterator[None]:
-        self.chosen = len(runs)
-        self.limits = config.run_queue_config.tag_concurrency_limits
+        self.chosen = len(runs_to_dequeue)
+        self.limits = concurrency_config.run_queue_config.tag_concurrency_limits
         if self.launches:
-            yield from super()._dequeue_runs_iter(context, coordinator, runs, config, **rest)
+            yield from super()._dequeue_runs_iter(
+                workspace_process_context,
+                run_coordinator,
+                runs_to_dequeue,
+                concurrency_config,
+                fixed_iteration_time,
+            )
 
 
 @dataclass
@@ -126,8 +137,9 @@ def begin(at: str, url: str, name: str, coordinator: dict[str, Any], rules: dict
         else:
             opened().untold[run_id] = tags
 
-    instance.report_engine_event = counted  # type: ignore[method-assign]
-    instance.add_run_tags = tagged  # type: ignore[method-assign]
+    replaced: Any = instance
+    replaced.report_engine_event = counted
+    replaced.add_run_tags = tagged
 
 
 def opened() -> Open:
@@ -223,7 +235,7 @@ def profiled(lines: int) -> str:
 def end() -> None:
     """Closes all connections."""
     here = opened()
-    here.daemon.__exit__(None, None, None)
+    here.daemon.__exit__(None, None, None)  # type: ignore[no-untyped-call]
     here.context.__exit__(None, None, None)
     here.instance.dispose()
 

@@ -80,7 +80,7 @@ def make_lake(now: datetime) -> Lake:
     chosen = random.Random(7)
     members: dict[str, dict[int, list[str]]] = {kind: defaultdict(list) for kind in COUNTS}
     holders = [kind for kind, count in HELD_BY.items() for _ in range(count)]
-    held, free, busy = [], [], []
+    held, free, busy = list[Job](), list[Job](), list[Job]()
     for number in range(JOBS + ACTIVE):
         is_busy = number >= JOBS
         held_by = holders[number // 2 % len(holders)] if number % 2 and not is_busy else None
@@ -279,7 +279,7 @@ def tag(instance: dg.DagsterInstance, tags: Mapping[str, Mapping[str, str]]) -> 
     storage: Any = instance.run_storage
     waiting = instance.get_runs(RunsFilter(statuses=[Status.QUEUED]))
     now = datetime.now(UTC)
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {
             "id_": run.run_id,
             "run_body": serialize_value(run.with_tags({**run.tags, **tags[run.run_id]})),

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyspark
 import pyspark.sql.functions as F
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 

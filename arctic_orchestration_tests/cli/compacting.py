@@ -48,7 +48,7 @@ class SmallLake:
     catalog: Catalog
     database: Database
 
-    def table(self, name: str, files: int, *, days: int = 1, **properties: str) -> Table:
+    def table(self, name: str, files: int, days: int = 1, /, **properties: str) -> Table:
         """A table with so many files, of one row each, in each of so many days."""
         made = ensure_table(self.catalog, name, SCHEMA, BY_DAY, {**THREE, **properties})
         for number in range(files):

@@ -1,5 +1,6 @@
 """``arctic audit``: every change that a person makes with a command holds who it was."""
 
+import getpass
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,7 +12,6 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction.commit import commit_leases
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempts
-from arctic_orchestration.console import actor
 from arctic_orchestration.consumers import store, working_set
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.schedules.schedule import Schedule
@@ -39,7 +39,7 @@ ANN = Actor(name="ann", cluster="default")
 @pytest.fixture(autouse=True)
 def ann(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's user."""
-    monkeypatch.setattr(actor.getpass, "getuser", lambda: "ann")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_dry_run_shows_files_bins_and_reasons_and_changes_nothing(
     lake: SmallLake, arctic: Command
 ) -> None:
     """Three fragments of a day are merged; the two of the other day are too few."""
-    table = lake.table("lake.flights", 2, days=2)
+    table = lake.table("lake.flights", 2, 2)
     lake.table("lake.other", 0)
     first_day = table.scan(row_filter="day = '2013-01-01'").to_arrow()
     table.append(first_day.slice(0, 1))
@@ -79,7 +79,7 @@ def test_a_plan_is_offered_and_a_better_one_takes_its_place(
 def test_a_full_queue_leaves_the_table_due(lake: SmallLake, arctic: Command) -> None:
     """What found room is offered, the rest is said."""
     arctic("compaction", "queues", "update", "default", "--capacity", "1")
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     said = arctic("compaction", "plan", "lake.flights")
     assert said.code == 0
     assert said.out.splitlines()[-1].startswith("1 task offered, 1 of ")
@@ -119,7 +119,7 @@ def test_properties_that_cannot_be_used_are_refused_by_name(
 def test_a_table_is_explained_from_policy_to_commit(lake: SmallLake, arctic: Command) -> None:
     """What waits, for whom, behind how many, and until when at the latest."""
     lake.table("lake.urgent", 3, **{"arctic.compaction.level": "2"})
-    lake.table("lake.flights", 3, days=2, **{"arctic.compaction.minor.interval": "never"})
+    lake.table("lake.flights", 3, 2, **{"arctic.compaction.minor.interval": "never"})
     lake.tick()
     found = document(arctic, "explain", "lake.flights")
     named = {line["name"]: line["value"] for line in found["policy"] if line["property"]}
@@ -143,7 +143,7 @@ def test_a_table_is_explained_from_policy_to_commit(lake: SmallLake, arctic: Com
 def test_the_bound_on_waiting_is_said_where_workers_are(lake: SmallLake, arctic: Command) -> None:
     """By the slots of those that live, and the longest merge of late."""
     arctic("compaction", "queues", "update", "default", "--capacity", "4")
-    lake.table("lake.flights", 3, days=3)
+    lake.table("lake.flights", 3, 3)
     lake.tick()
     lake.fail("the disk is full")
     with lake.database.begin() as tx:
@@ -165,7 +165,7 @@ def test_tasks_of_a_worker_of_the_committer_and_in_quarantine_are_explained(
     lake: SmallLake, arctic: Command
 ) -> None:
     """Each with what it waits for, or why it waits for nothing any more."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     lake.claim("host-7:12")
     bad = lake.fail("a [broken] file", final=True).task

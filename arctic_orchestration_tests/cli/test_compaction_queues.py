@@ -74,7 +74,7 @@ def test_a_table_that_is_mapped_takes_its_waiting_tasks_along(
     lake: SmallLake, arctic: Command
 ) -> None:
     """What a worker has stays where it was claimed; unmapping brings the others back."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     claimed = lake.claim().task
     arctic("compaction", "queues", "add", "fast", "--capacity", "1")

@@ -29,7 +29,7 @@ RUN = ("--tables", "*", "--mode", "run")
 
 def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
     """For people what happened, for programs all counts."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
     said = arctic("compaction", "tick", *RUN)
     assert (said.code, said.out) == (0, "2 tasks offered, 1 table refused\n")
@@ -147,7 +147,7 @@ def test_the_tables_and_the_mode_have_to_be_said(
 
 def test_without_a_mode_tables_are_only_observed(lake: SmallLake, arctic: Command) -> None:
     """The plan is shown; no task is offered, and a table that no pattern matches is left alone."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.table("lake.other", 3)
     said = arctic("compaction", "tick", "--tables", "lake.f*")
     assert (said.code, said.out) == (0, "2 tasks would be offered (--mode run)\n")

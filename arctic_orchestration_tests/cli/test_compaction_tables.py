@@ -31,7 +31,7 @@ def status(arctic: Command, *arguments: str) -> dict[str, dict[str, Any]]:
 
 def test_tables_are_shown_as_they_lie_on_the_disk(lake: SmallLake, arctic: Command) -> None:
     """Six files in two partitions, where two would do: a scan opens three times as many."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.table("raw.empty", 0)
     fresh = status(arctic)
     assert list(fresh) == ["lake.flights", "raw.empty"]

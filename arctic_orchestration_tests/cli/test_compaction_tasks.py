@@ -13,6 +13,7 @@ from arctic_orchestration.compaction.work.attempt import MergedFile
 from arctic_orchestration.console.actor import person
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.present import present
 
 __all__ = ["lake"]
 
@@ -93,7 +94,7 @@ def test_parts_of_ids_that_do_not_name_one_task_are_refused(
     lake: SmallLake, arctic: Command
 ) -> None:
     """Too short, of none, or of several."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     common = lake.tasks()[0].id[:4]
     for part, said in (
@@ -141,7 +142,7 @@ def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
 
 def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> None:
     """One that a worker has is left to it."""
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     claimed = lake.claim().task
     (waiting,) = lake.tasks(TaskState.PLANNED)
@@ -229,7 +230,7 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
     """Not while a committer has its table."""
     id = merged(lake)
     with lake.database.begin() as tx:
-        lease = commit_leases.take_commit_lease(tx, "lake.flights", "committer-7")
+        lease = present(commit_leases.take_commit_lease(tx, "lake.flights", "committer-7"))
     refused = arctic("compaction", "cancel", id)
     assert refused.code == 2
     assert f"{id} is merged, and committer-7 commits to lake.flights until 20" in refused.err
@@ -259,7 +260,7 @@ def test_a_merged_task_that_is_committed_already_is_not_taken_back(
     table = lake.catalog.load_table("lake.flights")
     named = {"arctic.compaction.tasks": f"x,{id}"}
     table.append(table.scan().to_arrow(), snapshot_properties=named)
-    snapshot_id = table.refresh().current_snapshot().snapshot_id
+    snapshot_id = present(table.refresh().current_snapshot()).snapshot_id
     refused = arctic("compaction", "cancel", id)
     assert refused.code == 2
     assert f"{id} is in snapshot {snapshot_id} already" in refused.err

@@ -22,8 +22,9 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._daemon.types import DaemonHeartbeat
 
-from arctic_orchestration.cli.doctor.command import BAD, GOOD, WARNING, examine
+from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database

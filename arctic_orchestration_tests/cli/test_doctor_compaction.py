@@ -21,6 +21,7 @@ from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.freshness_tables import tasks
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.present import present
 
 __all__ = ["lake"]
 
@@ -113,7 +114,7 @@ def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
     lake.table("lake.flights", 1)
     lake.tick()
     with lake.database.begin() as tx:
-        lease = commit_leases.take_commit_lease(tx, "lake.flights", "committer")
+        lease = present(commit_leases.take_commit_lease(tx, "lake.flights", "committer"))
         commit_leases.end_commit_lease(tx, lease, trouble="access denied")
     status, said, advice = found()["tables not committed to"]
     assert (status, said) == (WARNING, "lake.flights: access denied")
@@ -138,7 +139,7 @@ def test_tables_that_could_not_be_planned_are_counted_and_named(lake: SmallLake)
 def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     """A table that is refused, one that rests, and a queue that nobody serves."""
     lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     lake.fail("a broken file", final=True)
     findings = found()
@@ -193,7 +194,7 @@ def test_a_table_that_stays_due_for_its_queue_is_full_is_no_trouble(
     """It was looked at, and comes again with its check interval."""
     with lake.database.begin() as tx:
         queues.update_queue(tx, "default", capacity=1)
-    lake.table("lake.flights", 3, days=2)
+    lake.table("lake.flights", 3, 2)
     lake.tick()
     serving(lake)
     later(monkeypatch, timedelta(minutes=50))

@@ -1,6 +1,7 @@
 """``arctic doctor`` and Dagster's daemon: silent, doubled, clock wrong, ticks that fail."""
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,7 +15,7 @@ from dagster._core.scheduler.instigation import (
     TickStatus,
 )
 from dagster._daemon.types import DaemonHeartbeat
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from arctic_orchestration.cli.doctor import daemon_checks
 from arctic_orchestration.clock import utc_now
@@ -141,8 +142,7 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[timedelta]:
     from arctic_orchestration.cli.doctor import machine_checks
 
     ahead = timedelta(minutes=5)
-    right = machine_checks.utc_now
-    monkeypatch.setattr(machine_checks, "utc_now", lambda: right() + ahead)
+    monkeypatch.setattr(machine_checks, "utc_now", lambda: utc_now() + ahead)
     yield ahead
 
 
@@ -168,8 +168,8 @@ def test_a_disk_that_is_full_is_found(
     """That of ``DAGSTER_HOME`` and of the state database, once where they are one."""
     from arctic_orchestration.cli.doctor import machine_checks
 
-    usage = machine_checks.shutil._ntuple_diskusage(10**12, 10**12 - free, free)  # type: ignore[attr-defined]
-    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda folder: usage)
+    usage = shutil._ntuple_diskusage(10**12, 10**12 - free, free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     (finding,) = machine_checks.disk()
     assert finding.status == status
     assert "free at" in finding.found

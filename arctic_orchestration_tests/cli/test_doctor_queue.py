@@ -8,8 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration.cli.doctor.command import BAD, GOOD, WARNING, examine
+from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration.run_queue.dagster import passes
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule

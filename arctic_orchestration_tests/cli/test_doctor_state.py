@@ -15,6 +15,7 @@ from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked
+from arctic_orchestration_tests.present import present
 
 __all__ = ["tasked"]
 
@@ -45,7 +46,7 @@ def schedule(database: Database) -> None:
     }  # fmt: skip
     with database.begin() as tx:
         place = sa.insert(locations).values(cluster="default", name="flights")
-        (location,) = tx.execute(place).inserted_primary_key or ()
+        (location,) = present(tx.execute(place).inserted_primary_key)
         tx.execute(sa.insert(schedules).values(location_id=location, **values))
 
 

@@ -84,7 +84,7 @@ def cases() -> Iterator[Any]:
             kind = kind_of(parameter)
             if kind in (None, bool) or parameter.name == "help":
                 continue
-            values = {int: NUMBERS, float: FRACTIONS}.get(kind, TEXTS)  # type: ignore[call-overload]
+            values = {int: NUMBERS, float: FRACTIONS}.get(kind, TEXTS)
             if path == WORKER and kind is not int:
                 continue
             if FULL and values is TEXTS:

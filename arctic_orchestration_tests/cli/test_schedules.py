@@ -268,7 +268,12 @@ def test_a_page_costs_the_same_however_many_there_are(
     world([schedule(f"s{number:03}") for number in range(120)])
     parsed: list[Any] = []
     parse = Schedule.stored
-    monkeypatch.setattr(Schedule, "stored", lambda form: parsed.append(form) or parse(form))
+
+    def counted(form: Any) -> Schedule:
+        parsed.append(form)
+        return parse(form)
+
+    monkeypatch.setattr(Schedule, "stored", counted)
     assert len(listed(arctic)) == 50
     assert len(parsed) == 50
     parsed.clear()

@@ -132,7 +132,7 @@ def test_a_list_is_from_a_day_to_a_day_and_has_pages(
 
 def test_pages_meet(here: World, arctic: Command) -> None:
     """Each page says after which key the next one begins; the last says none."""
-    seen, after = [], []
+    seen, after = list[str](), list[str]()
     for _ in range(4):
         said = json.loads(
             arctic("schedules", "partitions", "daily", "--limit", "2", *after, "--json").out

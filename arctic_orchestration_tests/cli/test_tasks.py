@@ -205,7 +205,7 @@ def test_an_explanation_counts_how_fresh_somebody_has_asked_for(
         found = document(arctic, "explain", task)
         return found["runs"], found["waits"]
 
-    def submit(*names: str, **how: float) -> None:
+    def submit(*names: str, **how: Any) -> None:
         with three.database.begin() as tx:
             submissions.submit(tx, names, cluster="default", **how)
 

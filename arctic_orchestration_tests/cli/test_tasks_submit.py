@@ -31,6 +31,9 @@ class NoRuns:
     def runs_by_tag(self, key: str, values: Any) -> dict[str, Any]:
         return {}
 
+    def why_failed(self, run_id: str) -> str | None:
+        return None
+
 
 def submitted(arctic: Command, *arguments: str) -> list[dict[str, Any]]:
     said = arctic("tasks", "submit", *arguments, "--json")

@@ -45,7 +45,7 @@ def files(lake: SmallLake, name: str) -> int:
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_a_worker_merges_what_waits_and_ends_when_it_is_idle(lake: SmallLake) -> None:
     """It prints each event; the next round commits, and the rows are the same."""
-    lake.table("lake.flights", 4, days=2)
+    lake.table("lake.flights", 4, 2)
     lake.tick()
     with arctic_process(
         "worker", "--queue", "default", "--parallelism", "2", "--until-idle", "100ms", "--json",
@@ -69,7 +69,7 @@ def test_a_worker_merges_what_waits_and_ends_when_it_is_idle(lake: SmallLake) ->
 @ON_SQLITE
 def test_a_worker_that_is_told_to_end_finishes_what_it_has(lake: SmallLake) -> None:
     """It claims nothing more, and says so; other tasks wait for other workers."""
-    lake.table("lake.flights", 3, days=3)
+    lake.table("lake.flights", 3, 3)
     lake.tick()
     with arctic_process("worker", "--name", "one", *SMALL) as process:
         began = process.until(lambda line: "serves" in line)
@@ -140,7 +140,7 @@ def test_options_that_cannot_be_are_refused_before_spark_starts(
 @ON_SQLITE
 def test_a_table_is_compacted_now(lake: SmallLake) -> None:
     """Planned, merged and committed in one process, which prints the record."""
-    lake.table("lake.flights", 4, days=2)
+    lake.table("lake.flights", 4, 2)
     with arctic_process(
         "compaction", "run", "lake.flights", "--way", "decode", "--json", *SMALL
     ) as process:

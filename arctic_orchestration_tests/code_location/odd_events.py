@@ -49,7 +49,7 @@ def arrive(
         event_specific_data=StepMaterializationData(materialization, []),
     )
     instance.event_log_storage.store_event(
-        EventLogEntry(
+        EventLogEntry(  # type: ignore[no-untyped-call]
             user_message="", level=20, job_name="", run_id="", error_info=None,
             timestamp=timestamp, dagster_event=event,
         )
@@ -143,7 +143,7 @@ def run(
                 event_type_value=DagsterEventType.RUN_FAILURE.value, job_name=made.job_name
             )
             instance.event_log_storage.store_event(
-                EventLogEntry(
+                EventLogEntry(  # type: ignore[no-untyped-call]
                     user_message="", level=20, job_name=made.job_name, run_id=made.run_id,
                     error_info=None, timestamp=timestamp, dagster_event=event,
                 )

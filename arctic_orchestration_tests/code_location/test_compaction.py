@@ -80,7 +80,7 @@ def wanted(lake: CompactedPlace, now: datetime | None = None) -> dict[str, int]:
 def a_run(lake: CompactedPlace, status: dg.DagsterRunStatus, queue: str = "default") -> str:
     """A run of the worker."""
     tags = {"arctic/compaction_queue": queue}
-    run = create_run_for_test(
+    run: dg.DagsterRun = create_run_for_test(
         lake.place.instance, job_name=JOB, status=dg.DagsterRunStatus.STARTED, tags=tags
     )
     if status is dg.DagsterRunStatus.FAILURE:

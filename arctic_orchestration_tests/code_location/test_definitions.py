@@ -56,7 +56,13 @@ def no_nulls() -> dg.AssetCheckResult:
 
 
 stranger = dg.define_asset_job("stranger", selection=["child"])
-ASSETS = [parent, child, whole, grandchild, dg.AssetSpec("raw/a")]
+ASSETS: list[dg.AssetsDefinition | dg.AssetSpec] = [
+    parent,
+    child,
+    whole,
+    grandchild,
+    dg.AssetSpec("raw/a"),
+]
 
 
 def load(*schedules: Schedule) -> None:

@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import Origin, ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.schedules.simulated import at
 
 
@@ -60,15 +61,23 @@ def own_days() -> None: ...
 
 @dg.asset(
     partitions_def=dg.MultiPartitionsDefinition(
-        {"date": daily.partitions_def, "region": region.partitions_def}
+        {"date": present(daily.partitions_def), "region": present(region.partitions_def)}
     )
 )
 def by_both() -> None: ...
 
 
-def definitions(*jobs: dg.JobDefinition) -> dg.Definitions:
+def definitions(*jobs: Any) -> dg.Definitions:
     outside = dg.AssetSpec("raw/a", partitions_def=daily.partitions_def)
-    assets = [daily, region, feed, whole, own_days, by_both, outside]
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = [
+        daily,
+        region,
+        feed,
+        whole,
+        own_days,
+        by_both,
+        outside,
+    ]
     arctic = Arctic(schedules=[], location="lake", numbers_every=None)
     return dg.Definitions.merge(dg.Definitions(assets=assets, jobs=jobs), arctic.definitions())
 

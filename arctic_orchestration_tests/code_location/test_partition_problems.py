@@ -36,7 +36,7 @@ def areas() -> None: ...
 def report() -> None: ...
 
 
-ASSETS = [
+ASSETS: list[dg.AssetsDefinition | dg.AssetSpec] = [
     spec("orders", partitions_def=by_region),
     spec("payments", partitions_def=daily),
     spec("config"),

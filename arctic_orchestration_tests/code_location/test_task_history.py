@@ -13,6 +13,7 @@ from arctic_orchestration.freshness import skip_list, submissions
 from arctic_orchestration.freshness.dagster import submission_history
 from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, fresh_parents
 from arctic_orchestration.freshness.dagster.submission_history import history_key
+from arctic_orchestration.freshness.ended_submissions import note_reported
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_start import begun
@@ -225,7 +226,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
     tasks.tick()
     asked = [tasks.submit("flights") for _ in range(3)]
     noted: list[str] = []
-    note = submission_history.note_reported
+    note = note_reported
 
     def dying(tx: sa.Connection, id: str, now: datetime) -> None:
         if len(noted) == 1 and dies == "before it notes":

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from arctic_orchestration.compaction.queue.task import PlannedTask
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
@@ -17,7 +18,7 @@ def data_file(
     *,
     rows: int = 1000,
     sequence: int = 1,
-    partition: tuple = (),
+    partition: tuple[Any, ...] = (),
     spec: int = 0,
     deletes: Iterable[DeleteFile] = (),
     file_format: str = "parquet",
@@ -35,7 +36,7 @@ def data_file(
     )
 
 
-def data_files(count: int, size: int, name: str = "f", **facts) -> list[LiveFile]:
+def data_files(count: int, size: int, name: str = "f", **facts: Any) -> list[LiveFile]:
     """So many files of one size."""
     return [data_file(f"{name}{number:04}", size, **facts) for number in range(count)]
 

@@ -9,6 +9,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 SCHEMA = Schema(
@@ -30,12 +31,12 @@ class FailingCatalog(SqlCatalog):
     down = False
     down_for: frozenset[str] = frozenset()
 
-    def list_namespaces(self, namespace=()):
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         if self.down:
             raise ConnectionError("connection refused")
         return super().list_namespaces(namespace)
 
-    def load_table(self, identifier):
+    def load_table(self, identifier: str | Identifier) -> Table:
         if self.down or ".".join(self.identifier_to_tuple(identifier)) in self.down_for:
             raise ConnectionError("connection refused")
         return super().load_table(identifier)

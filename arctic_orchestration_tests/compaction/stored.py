@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -102,7 +103,7 @@ def planned(
 
 
 #: what a merge of two files of 100 rows reports
-MERGE = {
+MERGE: dict[str, Any] = {
     "outputs": [MergedFile(path="out.parquet", size=1000, rows=199)],
     "rows_in": 200,
     "rows_deleted": 1,

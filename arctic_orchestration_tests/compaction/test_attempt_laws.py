@@ -35,6 +35,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 ORDERS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 25
 
@@ -114,7 +115,7 @@ class Attempts(RuleBasedStateMachine):
         with self.database.begin() as tx:
             claim = attempts.claim(tx, [], "w", life=LIFE, time=self.clock)
         for task in self.model.values():
-            if task.state == "failed" and task.not_before <= self.clock.now:
+            if task.state == "failed" and present(task.not_before) <= self.clock.now:
                 task.state = "planned"
         waiting = [task for task in self.model.values() if task.state == "planned"]
         if not waiting:
@@ -226,7 +227,7 @@ class Attempts(RuleBasedStateMachine):
 def test_attempts_do_what_their_model_does(database: Database) -> None:
     """Claims, renewals, reports with right and wrong tokens, expiry and commits, in any order."""
     run_state_machine_as_test(
-        lambda: Attempts(database),
+        lambda: Attempts(database),  # type: ignore[arg-type]
         settings=settings(
             max_examples=ORDERS,
             stateful_step_count=30,

@@ -1,9 +1,10 @@
 """Attempts: what is claimed, what is taken of a report, and what is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
@@ -206,7 +207,7 @@ def test_a_late_report_is_refused_even_when_nobody_has_noticed(database: Databas
     clock = Clock()
     late = claimed(database, clock)
     clock.passes(seconds=75)
-    reports = [
+    reports: list[Callable[[sa.Connection], object]] = [
         lambda tx: attempts.merged(tx, late.attempt_id, late.token, **MERGE, time=clock),
         lambda tx: attempts.failed(tx, late.attempt_id, late.token, "x", time=clock),
         lambda tx: attempts.release(tx, late.attempt_id, late.token, time=clock),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import catalog_binding
@@ -17,12 +18,11 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 
 
-class Elsewhere:
+class Elsewhere(NoopCatalog):
     """What a catalog says of itself."""
 
     def __init__(self, name: str = "lake", **properties: str) -> None:
-        self.name = name
-        self.properties = properties
+        super().__init__(name, **properties)
 
 
 def test_a_second_catalog_does_not_touch_the_tables_of_the_first(

@@ -1,6 +1,6 @@
 """What the committer takes and reports, and that only one does for a table."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -24,6 +24,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def merge(database: Database, clock: Clock, table: str, *plan: PlannedTask) -> l
         offer(tx, table, plan, clock.now)
         ids = []
         for _ in plan:
-            claim = attempts.claim(tx, [], "w", table=table, life=60 * MINUTE, time=clock)
+            claim = present(attempts.claim(tx, [], "w", table=table, life=60 * MINUTE, time=clock))
             clock.passes(minutes=1)
             attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
             ids.append(claim.task.id)
@@ -58,7 +59,7 @@ def test_merged_tasks_come_with_their_groups_and_outputs(database: Database) -> 
         found = commits.merged_tasks(tx, "lake.a")
         assert [one.task.id for one in found] == [first, second]
         assert [file.path for file in found[0].group.files] == ["a", "b"]
-        assert found[0].attempt.outputs[0].path == "out.parquet"
+        assert present(found[0].attempt.outputs)[0].path == "out.parquet"
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a", "lake.b"]
         assert commits.merged_tasks(tx, "lake.c") == []
 
@@ -200,11 +201,12 @@ def test_one_committer_has_a_table_at_a_time(database: Database) -> None:
         assert two is not None
         assert two.token == one.token + 1
         assert commit_leases.renew_commit_lease(tx, one, time=clock) is None
-        for report in (
+        reports: list[Callable[[], object]] = [
             lambda: commits.committed(tx, [first], 5, lease=one, time=clock),
             lambda: commits.conflicted(tx, first, "x", lease=one, time=clock),
             lambda: commits.wrong(tx, first, "x", lease=one, time=clock),
-        ):
+        ]
+        for report in reports:
             with pytest.raises(Refused, match=r"committer one has lost table lake\.a"):
                 report()
         commit_leases.end_commit_lease(tx, one, next_commit_at=clock.now + timedelta(days=9))
@@ -222,12 +224,12 @@ def test_a_table_is_committed_to_no_earlier_than_its_interval_says(database: Dat
     clock = Clock()
     merge(database, clock, "lake.a", planned("a"))
     with database.begin() as tx:
-        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        lease = present(commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock))
         commit_leases.end_commit_lease(tx, lease, next_commit_at=clock.now + MINUTE)
         assert commits.tables_to_commit(tx, time=clock) == []
         clock.passes(seconds=60)
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a"]
-        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        lease = present(commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock))
         commit_leases.end_commit_lease(tx, lease)
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a"]
         assert commit_leases.take_commit_lease(tx, "lake.x", "one", time=clock) is None
@@ -263,11 +265,11 @@ def test_what_troubles_the_committer_stands_in_the_row_of_the_table(database: Da
     """Until the next one ends without trouble; one that has lost the table changes nothing."""
     clock = Clock()
     with database.begin() as tx:
-        lease = commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock)
+        lease = present(commit_leases.take_commit_lease(tx, "lake.a", "one", time=clock))
         commit_leases.end_commit_lease(tx, lease, trouble="access \x00denied \udcff")
         # What no database holds in a text is replaced.
         assert tables.table_by_name(tx, "lake.a").commit_trouble == "access \ufffddenied \ufffd"
-        two = commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock)
+        two = present(commit_leases.take_commit_lease(tx, "lake.a", "two", time=clock))
         commit_leases.end_commit_lease(tx, lease)
         assert tables.table_by_name(tx, "lake.a").commit_trouble is not None
         commit_leases.end_commit_lease(tx, two)

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from arctic_orchestration import leases
@@ -24,7 +23,8 @@ from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.lake.replacing.replace import TASKS, replace_files
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tables,
@@ -39,6 +39,8 @@ from arctic_orchestration_tests.compaction.small_lake import (
     rows_of,
     table_of,
 )
+from arctic_orchestration_tests.lake.row_filters import EqualTo
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 AT_ONCE = timedelta(0)
@@ -93,7 +95,7 @@ def test_all_merged_tasks_of_a_table_are_one_snapshot(
     head = table.current_snapshot()
     assert head is not None and head.summary is not None
     assert head.summary.operation.value == "replace"
-    assert sorted(head.summary[TASKS].split(",")) == sorted(ids)
+    assert sorted(present(head.summary[TASKS]).split(",")) == sorted(ids)
     assert states_of(state) == [TaskState.COMMITTED] * 3
     with state.read() as tx:
         (record,) = records.records(tx)
@@ -202,7 +204,7 @@ def test_a_committer_that_was_stopped_too_long_reports_nothing(
 ) -> None:
     """Another one took over, found the snapshot and wrote it down: once."""
     merged(state, catalog, table)
-    replace = module.replace_files
+    replace = replace_files
     others: list[Any] = []
 
     def stopped(*args: Any, **named: Any) -> Any:
@@ -229,7 +231,7 @@ def test_a_committer_that_is_late_publishes_nothing(
     before = rows_of(table)
     ids = merged(state, catalog, table)
     snapshots = len(table.refresh().snapshots())
-    replace = module.replace_files
+    replace = replace_files
 
     def late(*args: Any, **named: Any) -> Any:
         end_leases(state)
@@ -253,7 +255,7 @@ def test_a_round_may_take_longer_than_a_lease_holds(
 ) -> None:
     """It is renewed meanwhile, so that no other committer begins the same round anew."""
     merged(state, catalog, table)
-    replace, life = module.replace_files, timedelta(minutes=10)
+    replace, life = replace_files, timedelta(minutes=10)
     # Each hundredth of a second.
     monkeypatch.setattr(leases, "RENEWALS", 60_000)
 
@@ -289,7 +291,7 @@ def test_a_round_that_hangs_gives_its_table_to_another_committer(
     """After its longest time it renews no more; when it goes on, it publishes nothing."""
     merged(state, catalog, table)
     snapshots = len(table.refresh().snapshots())
-    replace = module.replace_files
+    replace = replace_files
     monkeypatch.setattr(leases, "RENEWALS", 60_000)
 
     def renews() -> bool:
@@ -319,7 +321,7 @@ def test_an_error_that_nobody_thought_of_costs_the_others_nothing(
     """The table is left for later, with the reason; the other one is committed to."""
     merged(state, catalog, table)
     merged(state, catalog, table_of(catalog, "lake.other", files=4))
-    load = module.load_table
+    load = load_table
 
     def strange(catalog: Catalog, name: str) -> Table:
         if name == "lake.words":

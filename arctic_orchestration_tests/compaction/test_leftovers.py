@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 HOUR = timedelta(hours=1)
 
@@ -33,7 +35,7 @@ def database(database_url: str) -> Iterator[Database]:
         yield made
 
 
-def claimed(database: Database, clock: Clock, **more: object) -> Claim:
+def claimed(database: Database, clock: Clock, **more: Any) -> Claim:
     """The next task, for a worker."""
     with database.begin() as tx:
         claim = attempts.claim(tx, [], "w", time=clock, **more)
@@ -49,7 +51,7 @@ def failed(database: Database, clock: Clock) -> Claim:
     return claim
 
 
-def listed(database: Database, clock: Clock, **more: object) -> list[str]:
+def listed(database: Database, clock: Clock, **more: Any) -> list[str]:
     """The attempts whose directories are to be removed."""
     with database.begin() as tx:
         return [one.attempt_id for one in orphaned_outputs.to_clean(tx, time=clock, **more)]
@@ -180,11 +182,11 @@ def test_what_live_tasks_read_and_write_is_protected(database: Database) -> None
         offer(tx, "lake.a", plan, NOON)
         seen(tx, "lake.b")
         offer(tx, "lake.b", [planned("s3://lake/q")], NOON)
-        lost = attempts.claim(tx, [], "w", table="lake.a", time=clock)
+        lost = present(attempts.claim(tx, [], "w", table="lake.a", time=clock))
         clock.passes(minutes=5)
         attempts.expire(tx, time=clock)
-        live = attempts.claim(tx, [], "w", table="lake.a", time=clock)
-        waits = attempts.claim(tx, [], "w", table="lake.a", time=clock)
+        live = present(attempts.claim(tx, [], "w", table="lake.a", time=clock))
+        waits = present(attempts.claim(tx, [], "w", table="lake.a", time=clock))
         attempts.merged(tx, waits.attempt_id, waits.token, **MERGE, time=clock)
         protected = orphaned_outputs.protected_paths(tx, "lake.a")
         assert protected.directories == {live.directory, waits.directory, lost.directory}

@@ -8,6 +8,7 @@ import pytest
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.service import CompactionService
@@ -26,7 +27,7 @@ class World:
         scope = Scope(tables=("lake.b*",), mode=Mode.OBSERVE)
         self.compaction = CompactionService(database, lake.catalog, scope=scope)
 
-    def tick(self, **passed: float):
+    def tick(self, **passed: float) -> PlanningCounts:
         """The counts of a round, after so much time."""
         self.now += timedelta(**passed)
         return self.compaction.tick(self.now).planned

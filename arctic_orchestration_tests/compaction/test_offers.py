@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 import sqlalchemy as sa
@@ -31,6 +32,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_the_same_files_stay_the_same_task(database: Database) -> None:
     clock = Clock()
     with database.begin() as tx:
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
         attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
         newer = planned("b", "a", snapshot_id=5, deletes=["d"])
         seen(tx, "lake.a", level=3)
@@ -118,7 +120,7 @@ def test_what_a_worker_has_is_not_touched(database: Database) -> None:
     clock = Clock()
     with database.begin() as tx:
         merged, claimed = offer(tx, "lake.a", [planned("a", "b"), planned("c", "d")], NOON).taken
-        first = attempts.claim(tx, [], "w", time=clock)
+        first = present(attempts.claim(tx, [], "w", time=clock))
         attempts.claim(tx, [], "w", time=clock)
         attempts.merged(tx, first.attempt_id, first.token, **MERGE, time=clock)
         plan = [planned("b", "x"), planned("c", "d"), planned("y", "z")]
@@ -146,7 +148,7 @@ def test_what_a_person_asked_for_is_not_replaced_before_a_worker_has_had_it(
         assert state_of(tx, "lake.a", NOON).held_files == {"a", "b"}
         again = offer(tx, "lake.a", [planned("b", "x")], NOON, forced=True)
         assert again.superseded == (forced,)
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
         attempts.failed(tx, claim.attempt_id, claim.token, "no file b", time=clock)
         assert offer(tx, "lake.a", [], NOON).superseded == again.taken
 
@@ -179,7 +181,7 @@ def test_a_plan_from_before_a_commit_or_another_plan_is_stale(database: Database
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON, version=before).taken
         assert offer(tx, "lake.a", [], NOON, version=before).stale
         assert task_store.task_by_id(tx, id).state is TaskState.PLANNED
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
         attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
         planned_from = table_by_name(tx, "lake.a").version
         commits.committed(tx, [id], 9, time=clock)
@@ -213,7 +215,7 @@ def test_nothing_is_half_offered_when_it_breaks_off(
     with database.begin() as tx:
         (old,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
     plan = [planned("a", "b", "c"), planned("d", "e")]
-    insert_rows, broken = dialect.insert_rows, []
+    insert_rows, broken = dialect.insert_rows, list[str]()
 
     def breaking(tx: sa.Connection, table: sa.Table, *rest: object) -> None:
         if len(broken) < writes and len(calls) == len(broken):
@@ -328,7 +330,7 @@ def test_whatever_is_offered_no_file_is_in_two_live_tasks(
                 attempts.claim(tx, [], "w", time=clock)
 
 
-def _ages(tx: sa.Connection) -> list[object]:
+def _ages(tx: sa.Connection) -> list[datetime]:
     return [task.waiting_since for task in task_store.tasks(tx, states=[TaskState.PLANNED])]
 
 
@@ -341,7 +343,7 @@ def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database:
     clock = Clock()
     with database.begin() as tx:
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
         attempts.failed(tx, claim.attempt_id, claim.token, "disk full", time=clock)
         again = offer(tx, "lake.a", [planned("a", "b")], NOON + MINUTE, forced=True)
         assert (again.taken, again.kept, again.superseded) == ((), (id,), ())

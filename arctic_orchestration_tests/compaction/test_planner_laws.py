@@ -210,7 +210,7 @@ def test_small_appends_for_a_day_are_not_written_over_and_over(beside: list[Live
         moment = NOW + timedelta(minutes=minute)
         new = [data_file(f"{minute}-{n}", size, sequence=minute + 1) for n in range(6)]
         live = snapshot([*live.files, *new], minute + 1)
-        state = PlanState(written_at=lambda _, moment=moment: moment)
+        state = PlanState(written_at=_written_at(moment))
         tasks = plan(live, policy, state, moment).tasks
         written += sum(task.bytes for task in tasks)
         live = merged(live, tasks, policy.target_size, lambda: 1.0)
@@ -261,3 +261,8 @@ def test_a_stream_of_upserts_is_planned_quickly_and_well() -> None:
     assert time.process_time() - began < 5
     # 50 GB in tasks of 134 MB.
     assert 373 <= len(found.tasks) <= 400
+
+
+def _written_at(moment: datetime) -> Callable[[int], datetime]:
+    """For any file, this moment."""
+    return lambda _: moment

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.commit import commits
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
+from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
+from arctic_orchestration.compaction.planning.table_planner import plan_loaded
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue, update_queue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
@@ -20,6 +23,7 @@ from arctic_orchestration.state.compaction_tables import compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import MERGE
+from arctic_orchestration_tests.present import present
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -33,7 +37,7 @@ class World:
         self.now = utc_now()
         self.planner = Planner(database, lake.catalog)
 
-    def tick(self, **passed: float):
+    def tick(self, **passed: float) -> PlanningCounts:
         """The planner's counts, after so much time."""
         self.now += timedelta(**passed)
         return self.planner.tick(self.now)
@@ -287,7 +291,7 @@ def test_files_that_were_in_quarantine_rest_and_the_others_go_on(world: World) -
     assert world.tick(minutes=2).offered == 1
     assert world.waiting() == {"lake.busy": 3}
     with world.database.begin() as tx:
-        claim = attempts.claim(tx, [], "w")
+        claim = present(attempts.claim(tx, [], "w"))
         attempts.merged(tx, claim.attempt_id, claim.token, **MERGE)
         commits.committed(tx, [claim.task.id], 7)
         tables.make_due(tx, "lake.busy", "a commit", world.now)
@@ -381,9 +385,7 @@ def test_a_plan_that_came_too_late_changes_nothing(
     other = Planner(world.database, world.lake.catalog)
     from arctic_orchestration.compaction.planning import catalog_planner
 
-    plan_loaded = catalog_planner.plan_loaded
-
-    def slowly(*args):
+    def slowly(*args: Any) -> Any:
         monkeypatch.setattr(catalog_planner, "plan_loaded", plan_loaded)
         other.tick(world.now)
         return plan_loaded(*args)

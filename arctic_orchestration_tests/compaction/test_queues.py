@@ -21,6 +21,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 
 def test_the_queue_default_is_always_there(database: Database) -> None:
@@ -141,9 +142,9 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
             attempts.claim(tx, ["default"], "w", table="lake.a", time=clock) for _ in range(3)
         ]
         assert [claim.task.id for claim in claims if claim] == [merged, failed, claimed]
-        report = {"outputs": [], "rows_in": 0, "rows_deleted": 0, "rows_out": 0, "way": "append"}
-        attempts.merged(tx, claims[0].attempt_id, 1, **report, because="", time=clock)
-        attempts.failed(tx, claims[1].attempt_id, 1, "disk full", time=clock)
+        report = {**MERGE, "outputs": [], "rows_in": 0, "rows_deleted": 0, "rows_out": 0}
+        attempts.merged(tx, present(claims[0]).attempt_id, 1, **report, time=clock)
+        attempts.failed(tx, present(claims[1]).attempt_id, 1, "disk full", time=clock)
         assert queues.map_table(tx, "lake.a", "own", NOON + MINUTE) == 2
         places = {task.id: task.queue for task in task_store.tasks(tx, table="lake.a")}
         assert places == {merged: "default", failed: "own", claimed: "default", waiting: "own"}
@@ -156,7 +157,7 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
         assert counts["own"].states == {TaskState.FAILED: 1, TaskState.PLANNED: 1}
         assert (counts["own"].live, counts["own"].room, counts["own"].tables) == (2, 998, 1)
         assert counts["default"].live == 3
-        assert attempts.claim(tx, ["own"], "w", time=clock).task.id == waiting
+        assert present(attempts.claim(tx, ["own"], "w", time=clock)).task.id == waiting
 
 
 def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
@@ -169,7 +170,7 @@ def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
         seen(tx, "lake.a")
         offer(tx, "lake.a", [planned(f"{n}") for n in range(3)], NOON)
         given_back, failed, lost = (
-            attempts.claim(tx, ["default"], "w", time=clock) for _ in range(3)
+            present(attempts.claim(tx, ["default"], "w", time=clock)) for _ in range(3)
         )
         assert queues.map_table(tx, "lake.a", "own", NOON) == 0
         attempts.release(tx, given_back.attempt_id, 1, time=clock)
@@ -183,7 +184,7 @@ def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
         }
         clock.passes(minutes=5)
         assert attempts.claim(tx, ["default"], "w", time=clock) is None
-        claimed = {attempts.claim(tx, ["own"], "w", time=clock).task.id for _ in range(3)}
+        claimed = {present(attempts.claim(tx, ["own"], "w", time=clock)).task.id for _ in range(3)}
     assert claimed == {given_back.task.id, failed.task.id, lost.task.id}
 
 
@@ -194,7 +195,7 @@ def test_who_gives_a_task_back_waits_for_who_maps_its_table(database: Database) 
         queues.add_queue(tx, CompactionQueue(name="own"), NOON)
         seen(tx, "lake.a")
         offer(tx, "lake.a", [planned("a")], NOON)
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
 
     def give_back() -> None:
         with database.begin() as tx:
@@ -221,7 +222,7 @@ def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None
         with pytest.raises(InvalidInput, match=r"without tables; mapped to it: lake\.a"):
             queues.delete_queue(tx, "own")
         offer(tx, "lake.a", [planned("a", "b"), planned("c", "d")], NOON)
-        claim = attempts.claim(tx, ["own"], "w", time=clock)
+        claim = present(attempts.claim(tx, ["own"], "w", time=clock))
         queues.unmap_table(tx, "lake.a", NOON)
         with pytest.raises(InvalidInput, match="without live tasks; it has: 1 claimed"):
             queues.delete_queue(tx, "own")

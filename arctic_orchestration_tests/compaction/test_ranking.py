@@ -5,7 +5,7 @@
 
 import os
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from arctic_orchestration.compaction.queue.ranking import (
     rank_of,
     waits_at_most,
 )
+from arctic_orchestration.compaction.queue.task import PlannedTask
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.compaction_tables import compaction_tasks, is_planned
 from arctic_orchestration.state.database import Database
@@ -191,17 +192,17 @@ def test_a_flood_of_one_table_does_not_starve_a_trickle_of_others(
     """
     slots, longest, level, per_level = 4, timedelta(minutes=1), 5, 60
     capacity = FLOOD + 20
-    clock, number, trickle, waited = Clock(), 0, 0, []
+    clock, number, trickle, waited = Clock(), 0, 0, list[timedelta]()
     bound = waits_at_most(
         0, highest_level=level, capacity=capacity, slots=slots, longest=longest,
         seconds_per_level=per_level,
     )  # fmt: skip
-    waiting: dict[str, object] = {}
+    waiting: dict[str, datetime] = {}
     with database.begin() as tx:
         queues.update_queue(tx, "default", capacity=capacity)
         seen(tx, "lake.flood", level=level)
     # Long enough for all that was there at the beginning, and as much again in new floods.
-    rounds, flood = FLOOD // slots + 30, []
+    rounds, flood = FLOOD // slots + 30, list[PlannedTask]()
     refill = max(rounds // 6, 1)
     for turn in range(rounds):
         with database.begin() as tx:
@@ -275,7 +276,7 @@ def _paths(claim: attempts.Claim) -> tuple[str, ...]:
     return tuple(file.path for file in claim.group.files)
 
 
-def _without(flood: list, claim: attempts.Claim) -> list:
+def _without(flood: list[PlannedTask], claim: attempts.Claim) -> list[PlannedTask]:
     return [task for task in flood if task.paths != _paths(claim)]
 
 

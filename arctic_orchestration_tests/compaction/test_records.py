@@ -1,6 +1,7 @@
 """Records of commits: written once, listed, pruned; and what is pruned with them."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
+from arctic_orchestration_tests.present import present
 
 
 def recorded(
@@ -58,7 +60,7 @@ def test_what_is_old_is_pruned(database: Database) -> None:
         superseded, broken, live = offer(
             tx, "lake.a", [planned("a", small_files=0), planned("b"), planned("c")], NOON
         ).taken
-        claim = attempts.claim(tx, [], "w", time=clock)
+        claim = present(attempts.claim(tx, [], "w", time=clock))
         assert claim.task.id == broken
         attempts.failed(tx, broken_id := claim.attempt_id, 1, "x", final=True, time=clock)
         offer(tx, "lake.a", [planned("c")], NOON)
@@ -92,7 +94,7 @@ def test_a_table_that_is_gone_is_forgotten_with_its_last_task(database: Database
 def test_workers_that_were_seen_lately_are_counted(database: Database) -> None:
     """By queue; one without queues works for all; who ends or is silent is gone."""
     clock = Clock()
-    about = {"parallelism": 2, "host": "h", "pid": 7}
+    about: dict[str, Any] = {"parallelism": 2, "host": "h", "pid": 7}
     with database.begin() as tx:
         workers.record_heartbeat(tx, "1", name="one", queues=["a", "b"], **about, time=clock)
         clock.passes(seconds=60)

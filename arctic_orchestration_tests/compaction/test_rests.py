@@ -22,6 +22,7 @@ from arctic_orchestration_tests.compaction.stored import (
     planned,
     seen,
 )
+from arctic_orchestration_tests.present import present
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_commit_ends_the_rest_of_what_it_has_and_of_nothing_else(database: Dat
         quarantine(tx, clock, "bad", "a")
         for paths in (("x", "y"), ("a", "z")):
             offer(tx, "lake.a", [planned(*paths)], NOON, forced=True)
-            claim = attempts.claim(tx, [], "w", table="lake.a", time=clock)
+            claim = present(attempts.claim(tx, [], "w", table="lake.a", time=clock))
             attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
             commits.committed(tx, [claim.task.id], hash(paths) % 99, time=clock)
         assert resting(tx, clock) == {"bad": 10 * MINUTE}

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
 
@@ -21,6 +20,7 @@ from arctic_orchestration.errors import InvalidDefinition, NotFound
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_DAY_AND_ORIGIN, BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import opened
+from arctic_orchestration_tests.lake.row_filters import EqualTo
 
 HOUR = timedelta(hours=1)
 

@@ -20,6 +20,8 @@ from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePo
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.lake.replacing.replace import replace_files
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
@@ -144,7 +146,7 @@ def committed(state: Database) -> set[str]:
 
 def blocks_for(gate: Gate, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit to one table waits at the gate; none: that of the table that comes first."""
-    real = committing.replace_files
+    real = replace_files
 
     def replace(table: Any, *more: Any, **options: Any) -> Any:
         if ".".join(table.name()) == name or (name is None and not gate.reached.is_set()):
@@ -194,7 +196,7 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
     few = {"arctic.compaction.minor.min-files": "3"}
     for name in ("lake.a", "lake.b", "lake.c"):
         table_of(catalog, name, files=3, **few)
-    real, reads = catalog_planner.load_table, list[str]()
+    real, reads = load_table, list[str]()
 
     def load(of: Any, name: str) -> Any:
         reads.append(name)
@@ -220,7 +222,7 @@ def test_a_table_that_is_slow_to_read_holds_back_no_other_plan(
 
 def hanging(gate: Gate, names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading these tables, and committing to them, waits at the gate."""
-    real_load, real_replace = catalog_planner.load_table, committing.replace_files
+    real_load, real_replace = load_table, replace_files
 
     def load(of: Any, name: str) -> Any:
         if name in names:

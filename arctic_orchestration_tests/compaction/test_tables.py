@@ -34,7 +34,7 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
             seen(tx, name)
             tables.make_due(tx, name, "a commit", NOON)
         assert tables.left_due(tx, NOON) == []
-        done = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
+        done: dict[str, Any] = {"snapshot_id": 1, "reason": "the queue is full", "still_due": True}
         tables.record_check(tx, "lake.a", due_number=1, now=NOON + MINUTE, **done)
         (left,) = tables.left_due(tx, NOON + MINUTE)
         assert (left.name, left.due_since) == ("lake.a", NOON)
@@ -63,7 +63,11 @@ def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Datab
         tables.make_due(tx, "lake.a", "a commit", NOON)
         before = tables.table_by_name(tx, "lake.a")
         tables.make_due(tx, "lake.a", "another commit", NOON + MINUTE)
-        done = {"snapshot_id": 7, "reason": "nothing to gain", "now": NOON + 2 * MINUTE}
+        done: dict[str, Any] = {
+            "snapshot_id": 7,
+            "reason": "nothing to gain",
+            "now": NOON + 2 * MINUTE,
+        }
         tables.record_check(tx, "lake.a", due_number=before.due_number, **done)
         again = tables.table_by_name(tx, "lake.a")
         assert again.due_reason == "another commit"
@@ -84,7 +88,7 @@ def test_a_table_rests_twice_as_long_each_time_up_to_a_day(database: Database) -
     with database.begin() as tx:
         seen(tx, "lake.a")
         tables.make_due(tx, "lake.a", "a commit", NOON)
-        done = {"due_number": 1, "snapshot_id": 1, "reason": "no room"}
+        done: dict[str, Any] = {"due_number": 1, "snapshot_id": 1, "reason": "no room"}
         tables.record_check(tx, "lake.a", now=NOON, still_due=True, **done)
         for length in minutes:
             until = tables.rest(tx, "lake.a", "task x is in quarantine", now)

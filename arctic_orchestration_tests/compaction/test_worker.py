@@ -50,7 +50,7 @@ def table_row(state: Database) -> tables.CompactionTable:
 def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) -> None:
     """Each task once, into a directory of its attempt; then it ends, as nothing waits."""
     offered(state, table_of(catalog, files=6), at_once=2)
-    merging, told = Merging(), []
+    merging, told = Merging(), list[Any]()
     done = Worker(state, catalog, merging, on_event=told.append).run(AT_ONCE)
     assert (done.of(What.CLAIMED), done.of(What.MERGED), done.of(What.FAILED)) == (3, 3, 0)
     assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
@@ -338,9 +338,12 @@ def test_a_worker_that_fails_again_and_again_slows_down(
     worker = Worker(state, catalog, Merging(before=full), poll=timedelta(milliseconds=1))
     waited: list[float] = []
     wait = worker._draining.wait
-    monkeypatch.setattr(
-        worker._draining, "wait", lambda seconds: (waited.append(seconds), wait(0))[1]
-    )
+
+    def at_once(seconds: float) -> bool:
+        waited.append(seconds)
+        return wait(0)
+
+    monkeypatch.setattr(worker._draining, "wait", at_once)
     assert worker.run(AT_ONCE).of(What.FAILED) == 6
     # After the second failure in a row, and each one after that.
     assert waited[:5] == [0.001, 0.002, 0.004, 0.008, 0.016]

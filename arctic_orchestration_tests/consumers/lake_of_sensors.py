@@ -1,5 +1,7 @@
 """A code location whose sensors run assets, and a job, for each new day."""
 
+from typing import Any
+
 import dagster as dg
 
 from arctic_orchestration import PartitionConsumer, consumer_sensor
@@ -7,7 +9,7 @@ from arctic_orchestration_tests.consumers.dagster_assets import DAYS
 
 
 @dg.asset(partitions_def=DAYS, check_specs=[dg.AssetCheckSpec("is_whole", asset="report")])
-def report() -> dg.MaterializeResult:
+def report() -> dg.MaterializeResult[Any]:
     """Of a day."""
     return dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=True)])
 

@@ -250,7 +250,7 @@ class Consuming(RuleBasedStateMachine):
 def test_consumers_do_what_their_model_does(state: Database) -> None:
     """Arrivals, takings, all ends of a lease, deletions, retries and time, in any order."""
     run_machine(
-        lambda: Consuming(state),
+        lambda: Consuming(state),  # type: ignore[arg-type]
         settings=settings(
             max_examples=ORDERS,
             stateful_step_count=30,
@@ -310,7 +310,7 @@ def test_the_model_finds_what_is_wrong(
         monkeypatch.setattr(place, name, wrong)
     with pytest.raises(AssertionError):
         run_machine(
-            lambda: Consuming(state),
+            lambda: Consuming(state),  # type: ignore[arg-type]
             settings=settings(
                 # What is drawn depends on the constants of all modules that are imported.
                 max_examples=2000,

@@ -1,5 +1,7 @@
 """A run that takes all that is new, however much that is."""
 
+from collections.abc import Sequence
+
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 
@@ -12,7 +14,7 @@ def test_a_block_is_bounded_by_the_working_set_and_a_loop_has_all(
     log.arrives(*keys)
     consumer = engine_of(state, log, working_set=5)
     consumer.events_at_once = 3
-    blocks = []
+    blocks: list[Sequence[str]] = []
     while not blocks or blocks[-1]:
         with consumer.consume() as partitions:
             blocks.append(partitions.keys)

@@ -196,11 +196,11 @@ def test_the_fast_reading_agrees_with_dagsters_own(kind: str) -> None:
     """Each kind of metadata: the stored text read by us, and by Dagster's deserialisation."""
     stored = entry("p")
     materialization = dg.AssetMaterialization("x", partition="p", metadata={kind: KINDS[kind]})
-    event = stored.get_dagster_event()
+    event: Any = stored.get_dagster_event()
     body = dg.serialize_value(
         stored._replace(
             dagster_event=event._replace(
-                event_specific_data=event.event_specific_data._replace(  # type: ignore[union-attr]
+                event_specific_data=event.event_specific_data._replace(
                     materialization=materialization
                 )
             )
@@ -343,7 +343,8 @@ class TestRuns:
             "j1": ids[:2],
             "j2": ids[2:],
         }
-        assert log.run_statuses([]) == log.runs_by_tag("k", []) == {}
+        assert log.run_statuses([]) == {}
+        assert log.runs_by_tag("k", []) == {}
 
 
 class TestStorageId:

@@ -22,8 +22,9 @@ class Lake:
 
     def __init__(self, instance: DagsterInstance, server: PostgresServer) -> None:
         self.server = server
-        self.storage: Any = instance.event_log_storage
-        self.database = self.storage.postgres_url.rsplit("/", 1)[1]
+        storage: Any = instance.event_log_storage
+        self.storage = storage
+        self.database = storage.postgres_url.rsplit("/", 1)[1]
         self.instance = instance
         self.log = DagsterLog(instance)
         self.stored: str | None = None

@@ -115,7 +115,8 @@ class TestControls:
                     asked = isinstance(question, settled.AskHolders)
                     question = dialogue.send(early if asked else (yield question))
             except StopIteration as end:
-                return end.value
+                result: settled.ReadResult = end.value
+                return result
 
         # The early answer is empty; then A is given 1, and B is given 2 and commits.
         script = [("answer", 0), ("answer", 0), *LATE_COMMIT]
@@ -194,7 +195,8 @@ class TestFromNow:
             try:
                 dialogue.send(answer)
             except StopIteration as end:
-                return end.value
+                state: SettledState = end.value
+                return state
         raise AssertionError("the dialogue asks for more")
 
     def test_with_no_writer_it_is_the_head(self) -> None:

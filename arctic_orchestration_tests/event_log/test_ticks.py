@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickData, TickStatus
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from arctic_orchestration.event_log.ticks import DagsterTicks, FailedTick
 

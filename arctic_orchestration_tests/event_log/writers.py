@@ -30,7 +30,7 @@ def entry(partition: str, *, size: int = 100) -> EventLogEntry:
     materialization = dg.AssetMaterialization(
         list(ASSET), partition=partition, metadata={"bytes": size, "rows": 3}
     )
-    return EventLogEntry(
+    return EventLogEntry(  # type: ignore[no-untyped-call]
         user_message="",
         level=20,
         job_name="",

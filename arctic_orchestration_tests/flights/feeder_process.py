@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from arctic_orchestration.flights.feeding import feed_days
 from arctic_orchestration.flights.feeds import Feed
@@ -60,12 +61,12 @@ def run(directory: str, source: str, days: list[date], die_at: int) -> None:
 
     flush = os.fsync
 
-    def flushing(descriptor: int) -> None:
+    def flushing(descriptor: Any) -> None:
         step()
         flush(descriptor)
 
     sys.addaudithook(audit)
-    os.fsync = flushing
+    os.fsync = flushing  # type: ignore[assignment]
     announcements = FileAnnouncements(root / "announced", step)
     feeds: list[Feed] = ["flights"]
     for _ in feed_days(

@@ -31,10 +31,13 @@ from arctic_orchestration.freshness.dagster.materialization import TaskRun
 from arctic_orchestration.freshness.dagster.materialization import make as make_task
 from arctic_orchestration.freshness.graph import TaskGraph
 from arctic_orchestration.lake import ensure_table, table_writer
+from arctic_orchestration.lake.data_files import write_files
 from arctic_orchestration_tests.flights.conftest import FlightsLake
 
 TWO_DAYS = first_days(2)
 DAY = "2026-03-02"
+#: what stands in for the log of a run
+LOG: Any = dg.get_dagster_logger()
 
 
 def specs() -> tuple[TaskSpec, ...]:
@@ -132,7 +135,9 @@ def filled(
         of_table = totals.tables[spec.identifier.removeprefix("nyc.")]
         keys = ("flight_date", "origin", "dest")
         made = [{**dict(zip(keys, key, strict=False)), **row} for key, row in of_table.items()]
-        dated = [{**row, "flight_date": date.fromisoformat(row["flight_date"])} for row in made]
+        dated = [
+            {**row, "flight_date": date.fromisoformat(str(row["flight_date"]))} for row in made
+        ]
         table.append(pa.Table.from_pylist(dated, schema=columns))
     return lake
 
@@ -213,7 +218,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
     def made(sql: str, **fields: Any) -> dict[str, Any]:
         task = BatchTask.parse({"name": "x", "sql": sql, "table": "some.rows", **fields})
         run = TaskRun(
-            name="x", partition=date(2026, 3, 2), tags={}, log=dg.get_dagster_logger(),
+            name="x", partition=date(2026, 3, 2), tags={}, log=LOG,
             _session=lambda: spark,
         )  # fmt: skip
         return make_task(task, None, run)
@@ -255,15 +260,13 @@ def test_who_loses_the_task_while_files_are_written_commits_nothing(
     def made(n: int) -> None:
         task = BatchTask.parse({"name": "x", "sql": f"select {n} as n", "table": "held.rows"})
         day = date(2026, 3, 2)
-        log = dg.get_dagster_logger()
         make_task(
             task, None,
-            TaskRun(name="x", partition=day, tags={}, log=log, _session=lambda: spark),
+            TaskRun(name="x", partition=day, tags={}, log=LOG, _session=lambda: spark),
         )  # fmt: skip
 
     made(1)
     held = Held()
-    write_files = table_writer.write_files
 
     def written(*arguments: Any) -> Any:
         files = write_files(*arguments)

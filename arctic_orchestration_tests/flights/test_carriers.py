@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import PartitionConsumer
+from arctic_orchestration import lake as lake_api
 from arctic_orchestration.errors import LeaseLost, NotFound
 from arctic_orchestration.flights import carriers
 from arctic_orchestration.flights.assets import raw_flights
 from arctic_orchestration.flights.feeds import OriginFile
-from arctic_orchestration.lake import table_writer
+from arctic_orchestration.lake import data_files, table_writer
 from arctic_orchestration.state.consumer_tables import consumer_leases
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
@@ -114,7 +115,7 @@ def test_what_was_committed_and_not_acknowledged_is_in_the_table_once(
         raise OSError("the machine is gone")
 
     with monkeypatch.context() as dying:
-        dying.setattr(carriers.lake, "append", append)
+        dying.setattr(lake_api, "append", append)
         with pytest.raises(OSError, match="the machine is gone"):
             run(lake)
     assert held(lake) == expected(lake, FIRST)
@@ -134,7 +135,7 @@ def test_a_run_that_was_overtaken_while_spark_worked_commits_nothing(
     """Another one has its files by then."""
     lake.land("flights", *FIRST)
     announce(lake, *FIRST)
-    taken = []
+    taken: list[str] = []
 
     def write_files(*given: Any) -> Any:
         written = appending_write_files(*given)
@@ -145,7 +146,7 @@ def test_a_run_that_was_overtaken_while_spark_worked_commits_nothing(
                 taken.extend(partitions.keys)
         return written
 
-    appending_write_files = table_writer.write_files
+    appending_write_files = data_files.write_files
     with monkeypatch.context() as stopped:
         stopped.setattr(table_writer, "write_files", write_files)
         with pytest.raises(LeaseLost, match="others were given its partitions"):

@@ -1,6 +1,7 @@
 """What counts as an attempt of a task, and the pause between two of them."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_log_that_cannot_be_read_leaves_a_failure_a_failure(
 
 def test_a_pause_lies_between_a_failed_run_and_the_next(world: World) -> None:
     """Nothing is held meanwhile, and the next attempt begins when it is over."""
-    night = {"batch": "night", "concurrency": 1}
+    night: dict[str, Any] = {"batch": "night", "concurrency": 1}
     east = world.place(
         spec("flights", retries=1, retry_delay="10m", **night), spec("other", **night)
     )

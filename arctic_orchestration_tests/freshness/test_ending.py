@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -99,7 +100,7 @@ def test_a_run_outside_of_any_location_is_found_where_its_task_is_declared(world
     """Nobody else would."""
     world.place(spec("a"))
     world.place(spec("b"), location="reports")
-    given = {"task": "a", "cluster": "east", "location": "local", "run_id": "mine"}
+    given: dict[str, Any] = {"task": "a", "cluster": "east", "location": "local", "run_id": "mine"}
     with acquired_by_hand(world.state, **given, life=LIFE, time=world.clock) as running:
         running.publish()
     assert found(world, "east", "reports") == []

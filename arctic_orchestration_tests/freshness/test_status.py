@@ -154,7 +154,7 @@ def test_a_run_about_which_nothing_can_be_written_does_not_stop_the_others(
     (third,) = east.submit("c")
     real = Outcomes.failed
 
-    def failed(self: Outcomes, tx: sa.Connection, asked: Submission, *args: Any) -> bool:
+    def failed(self: Outcomes, tx: sa.Connection, asked: Submission, *args: Any) -> SubmissionState:
         if asked.id == first.id:
             raise OSError("no more room")
         return real(self, tx, asked, *args)

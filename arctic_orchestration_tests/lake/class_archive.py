@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from arctic_orchestration_tests.lake.sessions import FAST_JVM
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 from arctic_orchestration_tests.scratch import scratch_directory
 
@@ -79,7 +80,7 @@ def _make(home: Path, new: Path, archive: Path) -> None:
         rows.repartition(1).sortWithinPartitions("id").write.parquet(str(home / "rows"))
         read = spark.read.parquet(str(home / "rows"))
         read.groupBy("text").count().join(read, "text").count()
-    java = SparkContext._gateway.proc
+    java = present(SparkContext._gateway).proc
     java.stdin.close()
     # It writes the archive when it ends.
     java.wait()

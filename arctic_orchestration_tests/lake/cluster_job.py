@@ -37,7 +37,7 @@ def main(lake: str) -> None:
         append(spark, spark.range(0, 1000, 1, 4), table)
         total = read(spark, table).groupBy().sum("id").collect()[0][0]
         files = [str(path) for path in Path(lake).rglob("*.parquet")]
-        memory = spark._jsc.sc().getExecutorMemoryStatus()  # type: ignore[attr-defined]
+        memory = spark._jsc.sc().getExecutorMemoryStatus()
         hosts = memory.size()
     print("ANSWER " + json.dumps({"total": total, "files": len(files), "block managers": hosts}))
 

@@ -103,7 +103,7 @@ def add_position_deletes(
     groups: dict[Any, list[str]] = defaultdict(list)
     for path, (spec_id, partition) in places.items():
         alone = scope in (Scope.FILE, Scope.REFERENCED)
-        groups[(spec_id, tuple(partition), path if alone else None)].append(path)
+        groups[(spec_id, tuple(partition._data), path if alone else None)].append(path)
     files = []
     for paths in groups.values():
         spec_id, partition = places[paths[0]]
@@ -242,7 +242,7 @@ def _commit(table: Table, files: Sequence[DataFile], branch: str) -> list[Writte
             size=file.file_size_in_bytes,
             rows=file.record_count,
             spec_id=file.spec_id,
-            partition=tuple(file.partition),
+            partition=tuple(file.partition._data),
             sequence_number=snapshot.sequence_number,
             snapshot_id=snapshot.snapshot_id,
         )

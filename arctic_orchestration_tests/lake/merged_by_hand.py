@@ -25,6 +25,7 @@ from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.replacing.replace import Replacement
+from arctic_orchestration_tests.present import present
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -99,7 +100,9 @@ def kept_places(table: Table, file: LiveFile) -> list[tuple[int, Row]]:
         if delete.kind is DeleteKind.POSITION:
             gone |= {one["pos"] for one in wanted if one["file_path"] == file.path}
         else:
-            names = [table.schema().find_column_name(number) for number in delete.equality_ids]
+            names = [
+                present(table.schema().find_column_name(number)) for number in delete.equality_ids
+            ]
             keys = [{name: one[name] for name in names} for one in wanted]
             gone |= {
                 place
@@ -178,7 +181,8 @@ def delete_paths(table: Table) -> list[str]:
 
 def _parquet(table: Table, path: str) -> Sequence[dict[str, Any]]:
     with table.io.new_input(path).open() as stream:
-        return pq.ParquetFile(stream).read().to_pylist()
+        rows: list[dict[str, Any]] = pq.ParquetFile(stream).read().to_pylist()
+    return rows
 
 
 def _batched(rows: list[Row], size: int) -> Iterable[list[Row]]:

@@ -11,7 +11,7 @@ Each change is made on the condition that the head is the one that was looked at
 that was first leads to another look. So whatever is lost was lost by somebody else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -160,7 +160,7 @@ def left_by_mixed(who: int, times: int) -> list[Row]:
     return [(who * 1_000_000 + time * 10 + 2, "JFK") for time in range(times)]
 
 
-_CHANGES = {
+_CHANGES: dict[str, Callable[..., Any]] = {
     "append": append,
     "overwrite": overwrite,
     "delete": delete,

@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -102,7 +102,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 #: Field 16, the number of a row, is never null and never changed.
 NUMBER = "row"
 #: What a partition may be by: the field's name and transform, and the number of its column.
-PARTITIONS = {
+PARTITIONS: dict[str, tuple[str, Transform[Any, Any], int]] = {
     "text": ("text_part", IdentityTransform(), 2),
     "wall": ("wall_day", DayTransform(), 10),
     "key": ("key_bucket", BucketTransform(2), 1),
@@ -202,7 +202,7 @@ def append(table: Table, known: Known, rows: list[dict[str, Any]]) -> None:
             file = entry.data_file
             if file.content == DataFileContent.DATA and file.file_path not in seen:
                 numbers = pq.read_table(file.file_path, columns=[NUMBER])[NUMBER].to_pylist()
-                place = (manifest.partition_spec_id, tuple(file.partition))
+                place = (manifest.partition_spec_id, tuple(file.partition._data))
                 known.files.append(File(file.file_path, place, numbers))
                 # pyiceberg writes an empty list or map of structs for a null one.
                 exact = pa.Table.from_pylist([known.row(one) for one in numbers], schema)

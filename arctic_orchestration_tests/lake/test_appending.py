@@ -7,14 +7,6 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThanOrEqual,
-    LessThan,
-    NotEqualTo,
-)
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -42,6 +34,14 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.lake import append, ensure_table, read
 from arctic_orchestration.lake.table_writer import APPEND_ID
+from arctic_orchestration_tests.lake.row_filters import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThan,
+    NotEqualTo,
+)
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 from pyiceberg_core.manifest import read_manifest_entries
 
@@ -23,6 +24,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
+from arctic_orchestration_tests.present import present
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -44,9 +46,10 @@ def test_written_deletes_are_what_other_readers_want(table: Table) -> None:
     [position] = add_position_deletes(table, {"/a": [5, 2]})
     [equality] = add_equality_deletes(table, pa.table({"id": [1], "day": [None]}), ["id", "day"])
     found = {}
-    for manifest in table.current_snapshot().manifests(table.io):
+    for manifest in present(table.current_snapshot()).manifests(table.io):
         if manifest.content == ManifestContent.DELETES:
             raw = Path(manifest.manifest_path).read_bytes()
+            reader: AvroFile[Record]
             with AvroFile(table.io.new_input(manifest.manifest_path)) as reader:
                 schema = json.loads(reader.header.meta["avro.schema"])
                 assert reader.header.meta["content"] == "deletes"

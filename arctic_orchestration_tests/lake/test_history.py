@@ -8,6 +8,7 @@ from pyiceberg import table as pyiceberg_table
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadataCommonFields
+from pyiceberg.table.update import update_table_metadata
 
 from arctic_orchestration.lake import table_writer
 from arctic_orchestration.lake.replacing import replace as replacing
@@ -22,7 +23,7 @@ from arctic_orchestration_tests.lake.merged_by_hand import add, merge, new_table
 def copies(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts the copies of the metadata that transactions make."""
     counted: Counter[str] = Counter()
-    real = pyiceberg_table.update_table_metadata
+    real = update_table_metadata
 
     def counting(*args: object, **kwargs: object) -> object:
         counted["copies"] += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake import session
@@ -79,7 +80,7 @@ def test_no_jvm_is_started_for_a_master_that_does_not_answer(
 ) -> None:
     """It would try for a minute, and print its stack each time."""
     # The session of other tests of this process: with one, nothing is started.
-    monkeypatch.setattr(session.SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"spark://127.0.0.1:{closed.getsockname()[1]}"

@@ -9,6 +9,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake import manifests
 from arctic_orchestration.lake.upkeep import known_files
 from arctic_orchestration.lake.upkeep.known_files import KnownFiles, snapshot_files_in
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
@@ -78,7 +79,7 @@ def test_a_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
     for number in range(10):
         add(table, (number, "JFK"))
     opened: list[str] = []
-    read = known_files.read_entries
+    read = manifests.read_entries
 
     def counted(io, manifest):  # type: ignore[no-untyped-def]
         opened.append(manifest.manifest_path)

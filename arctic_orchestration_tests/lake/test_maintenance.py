@@ -21,13 +21,14 @@ from arctic_orchestration_tests.lake.expiring_tables import (
     snapshot_ids,
     table,
 )
+from arctic_orchestration_tests.present import present
 
 __all__ = ["table"]
 
 
 def moment_of(table: Table) -> datetime:
     """The moment of the current snapshot."""
-    milliseconds = table.refresh().current_snapshot().timestamp_ms
+    milliseconds = present(table.refresh().current_snapshot()).timestamp_ms
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
@@ -38,7 +39,7 @@ def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
     done = expire_snapshots(table, older_than=LATER, keep_last=1)
     assert ids(table) == [2, 5]
     assert len(snapshot_ids(table)) == 1
-    head = table.current_snapshot()
+    head = present(table.current_snapshot())
     needed = {head.manifest_list}
     for manifest in head.manifests(table.io):
         needed.add(manifest.manifest_path)
@@ -76,7 +77,7 @@ def test_a_dry_run_tells_the_same_and_does_nothing(table: Table) -> None:
 def test_younger_snapshots_can_still_be_read(table: Table) -> None:
     table.append(rows(1))
     table.overwrite(rows(2))
-    kept = table.current_snapshot().snapshot_id
+    kept = present(table.current_snapshot()).snapshot_id
     limit = moment_of(table)
     table.overwrite(rows(3))
     expire_snapshots(table, older_than=limit)
@@ -87,7 +88,7 @@ def test_younger_snapshots_can_still_be_read(table: Table) -> None:
 def test_branches_and_tags_can_still_be_read(table: Table) -> None:
     """A branch whose newest row was never on main, and a tag on a snapshot that main has left."""
     table.append(rows(1))
-    tagged = table.current_snapshot().snapshot_id
+    tagged = present(table.current_snapshot()).snapshot_id
     table.manage_snapshots().create_tag(tagged, "release").create_branch(tagged, "audit").commit()
     table.append(rows(7), branch="audit")
     table.overwrite(rows(2))
@@ -96,18 +97,18 @@ def test_branches_and_tags_can_still_be_read(table: Table) -> None:
     table.refresh()
     assert ids(table) == [3]
     assert ids(table, tagged) == [1]
-    assert ids(table, table.snapshot_by_name("audit").snapshot_id) == [1, 7]
+    assert ids(table, present(table.snapshot_by_name("audit")).snapshot_id) == [1, 7]
     assert len(done.snapshot_ids) == 3
 
 
 def test_a_branch_that_is_over_goes_with_its_files(table: Table) -> None:
     table.append(rows(1))
-    head = table.current_snapshot().snapshot_id
+    head = present(table.current_snapshot()).snapshot_id
     table.manage_snapshots().create_branch(head, "audit").commit()
     before = on_disk(table)
     table.append(rows(7), branch="audit")
     # pyiceberg's append forgets what a branch says of its age: it is said afterwards.
-    audit = table.snapshot_by_name("audit").snapshot_id
+    audit = present(table.snapshot_by_name("audit")).snapshot_id
     table.manage_snapshots().create_branch(audit, "audit", max_ref_age_ms=1000).commit()
     done = expire_snapshots(table, older_than=LATER, now=LATER)
     assert done.refs == ("audit",)
@@ -124,8 +125,10 @@ def test_deletes_that_no_snapshot_has_any_more_go_too(table: Table) -> None:
     assert {file.kind for file in done.files} == {FileKind.MANIFEST_LIST}
     with table.transaction() as transaction:
         transaction.set_properties({"note": "a commit without a snapshot changes nothing"})
-    current = table.current_snapshot().manifests(table.io)
-    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "old").commit()
+    current = present(table.current_snapshot()).manifests(table.io)
+    table.manage_snapshots().create_branch(
+        present(table.current_snapshot()).snapshot_id, "old"
+    ).commit()
     assert expire_snapshots(table, older_than=LATER).files == ()
     assert all(Path(manifest.manifest_path).exists() for manifest in current)
 
@@ -133,7 +136,7 @@ def test_deletes_that_no_snapshot_has_any_more_go_too(table: Table) -> None:
 def test_files_of_live_tasks_stay(table: Table) -> None:
     """A protected file stays, and a snapshot that a task was planned from stays whole."""
     table.append(rows(1))
-    planned = table.current_snapshot().snapshot_id
+    planned = present(table.current_snapshot()).snapshot_id
     [path] = [task.file.file_path for task in table.scan().plan_files()]
     table.overwrite(rows(2))
     table.overwrite(rows(3))
@@ -179,7 +182,7 @@ def test_statistics_go_with_their_snapshot(table: Table) -> None:
     files = {}
     for number in (1, 2):
         table.overwrite(rows(number))
-        snapshot_id = table.current_snapshot().snapshot_id
+        snapshot_id = present(table.current_snapshot()).snapshot_id
         for name in ("table", "partitions"):
             path = Path(table.location()) / "metadata" / f"{name}-{number}.stats"
             path.write_bytes(b"12345")

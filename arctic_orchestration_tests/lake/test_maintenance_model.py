@@ -5,6 +5,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -23,6 +23,7 @@ from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+from arctic_orchestration_tests.lake.row_filters import EqualTo
 
 EXAMPLES = 500 if os.environ.get("ARCTIC_PROOF") == "full" else 15
 SCHEMA = Schema(NestedField(1, "id", LongType()))
@@ -98,7 +99,7 @@ def needed(table: Table) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def lake() -> Catalog:
+def lake() -> Iterator[Catalog]:
     with tempfile.TemporaryDirectory() as folder:
         yield open_catalog(settings_for(Path(folder)))
 

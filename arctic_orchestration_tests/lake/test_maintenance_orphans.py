@@ -29,6 +29,7 @@ from arctic_orchestration_tests.lake.planted_files import (
     rows,
     table,
 )
+from arctic_orchestration_tests.present import present
 
 __all__ = ["table"]
 
@@ -59,7 +60,7 @@ def test_files_of_every_snapshot_branch_and_tag_stay(table: Table) -> None:
     table.append(rows(1, 2))
     [path] = [task.file.file_path for task in table.scan().plan_files()]
     add_position_deletes(table, {path: [0]})
-    deleted = table.current_snapshot().snapshot_id
+    deleted = present(table.current_snapshot()).snapshot_id
     table.manage_snapshots().create_branch(deleted, "audit").create_tag(deleted, "tag").commit()
     table.append(rows(7), branch="audit")
     table.overwrite(rows(3))
@@ -80,7 +81,7 @@ def test_files_of_every_snapshot_branch_and_tag_stay(table: Table) -> None:
     assert remove_orphans(table, older_than=LIMIT) == Orphans(dry_run=False)
     assert age_everything(table) == before
     assert ids(table) == [3] and ids(table, deleted) == [2]
-    assert ids(table, table.snapshot_by_name("audit").snapshot_id) == [2, 7]
+    assert ids(table, present(table.snapshot_by_name("audit")).snapshot_id) == [2, 7]
 
 
 def test_metadata_files_that_the_log_has_forgotten_go(catalog: Catalog) -> None:
@@ -250,7 +251,7 @@ def test_a_lost_manifest_stops_it(table: Table) -> None:
     """Nobody can say what it named."""
     table.append(rows(1))
     planted = plant(table, "data/lost.parquet")
-    Path(table.current_snapshot().manifests(table.io)[0].manifest_path).unlink()
+    Path(present(table.current_snapshot()).manifests(table.io)[0].manifest_path).unlink()
     with pytest.raises(LakeError, match="cannot be read"):
         remove_orphans(table, older_than=LIMIT)
     assert Path(planted).exists()

@@ -19,6 +19,7 @@ from arctic_orchestration_tests.lake.expiring_tables import (
     snapshot_ids,
     table,
 )
+from arctic_orchestration_tests.present import present
 
 __all__ = ["table"]
 
@@ -69,7 +70,7 @@ def test_a_tag_that_is_made_meanwhile_keeps_its_snapshot(
 ) -> None:
     """Nothing names the tag when the commit is made; it must not vanish with the snapshot."""
     table.append(rows(1))
-    first = table.current_snapshot().snapshot_id
+    first = present(table.current_snapshot()).snapshot_id
     table.overwrite(rows(2))
     other = catalog.load_table("lake.flights")
     interrupted.before(1, lambda: other.manage_snapshots().create_tag(first, "keep").commit())
@@ -83,7 +84,7 @@ def test_a_roll_back_meanwhile_is_respected(
     table: Table, catalog: Catalog, interrupted: Interrupted
 ) -> None:
     table.append(rows(1))
-    first = table.current_snapshot().snapshot_id
+    first = present(table.current_snapshot()).snapshot_id
     table.overwrite(rows(2))
     other = catalog.load_table("lake.flights")
     interrupted.before(1, lambda: other.manage_snapshots().rollback_to_snapshot(first).commit())

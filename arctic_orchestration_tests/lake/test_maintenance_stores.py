@@ -26,6 +26,7 @@ from arctic_orchestration_tests.lake.planted_files import (
     rows,
     table,
 )
+from arctic_orchestration_tests.present import present
 
 __all__ = ["table"]
 
@@ -129,7 +130,7 @@ def test_the_other_file_io_of_pyiceberg_lists_too(table: Table) -> None:
     for location in (table.location(), f"file://{table.location()}"):
         listed = [
             sorted(
-                (file.path, file.below, file.size, file.key, file.written_at.timestamp())
+                (file.path, file.below, file.size, file.key, present(file.written_at).timestamp())
                 for file in Store(io, location).list()
             )
             for io in (table.io, other)

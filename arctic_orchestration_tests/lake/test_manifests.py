@@ -1,6 +1,7 @@
 """What manifests tell of a snapshot's files: by hand, and beside pyiceberg and Iceberg's Rust."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,6 +30,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
+from arctic_orchestration_tests.present import present
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -83,7 +85,10 @@ def test_files_have_what_their_entries_say(parted: Table) -> None:
     commit_files(parted, [imagined("/a", ["JFK"], size=70, rows=7, sort_order_id=3)])
     commit_files(parted, [imagined("/b", [None], size=50, rows=5)])
     live = live_files(parted)
-    assert (live.snapshot_id, live.sequence_number) == (parted.current_snapshot().snapshot_id, 2)
+    assert (live.snapshot_id, live.sequence_number) == (
+        present(parted.current_snapshot()).snapshot_id,
+        2,
+    )
     assert by_path(live) == {
         "/a": LiveFile(
             path="/a",
@@ -109,7 +114,7 @@ def test_a_file_keeps_its_sequence_number_in_a_rewritten_manifest(parted: Table)
 
 def test_an_older_snapshot_has_its_own_files_and_deletes(table: Table) -> None:
     commit_files(table, [imagined("/a"), imagined("/b")])
-    first = table.current_snapshot().snapshot_id
+    first = present(table.current_snapshot()).snapshot_id
     [delete] = add_position_deletes(table, {"/a": [0]})
     commit_files(table, [], [imagined("/b")])
     assert deletes_of(table, first) == {"/a": [], "/b": []}
@@ -119,10 +124,12 @@ def test_an_older_snapshot_has_its_own_files_and_deletes(table: Table) -> None:
 
 def test_a_branch_has_its_own_files(table: Table) -> None:
     commit_files(table, [imagined("/a")])
-    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
+    table.manage_snapshots().create_branch(
+        present(table.current_snapshot()).snapshot_id, "audit"
+    ).commit()
     commit_files(table, [imagined("/b")], branch="audit")
     add_equality_deletes(table, ONE, ["id"], branch="audit")
-    audit = live_files(table, table.snapshot_by_name("audit").snapshot_id)
+    audit = live_files(table, present(table.snapshot_by_name("audit")).snapshot_id)
     assert sorted(by_path(audit)) == ["/a", "/b"]
     assert all(len(file.deletes) == 1 for file in audit.files)
     assert deletes_of(table) == {"/a": []}
@@ -161,7 +168,7 @@ def test_a_delete_of_the_snapshot_that_adds_the_file(table: Table) -> None:
 
 def _index(table: Table) -> DeleteIndex:
     index = DeleteIndex(frozenset({0}))
-    for manifest in table.current_snapshot().manifests(table.io):
+    for manifest in present(table.current_snapshot()).manifests(table.io):
         if manifest.content == ManifestContent.DELETES:
             for entry in read_entries(table.io, manifest):
                 index.add(entry)
@@ -308,16 +315,20 @@ def test_partition_values_are_those_of_pyiceberg(catalog: Catalog) -> None:
     table.append(pa.table(rows, schema=schema))
     [file] = live_files(table).files
     [task] = table.scan().plan_files()
-    assert file.partition == tuple(task.file.partition) == (19000, 3)
+    assert file.partition == tuple(task.file.partition._data) == (19000, 3)
 
 
 def test_full_entries_are_those_that_were_asked_for(parted: Table) -> None:
     """With their statistics and the numbers they inherit; an unknown path is left out."""
-    bounds = {"lower_bounds": {1: b"\1"}, "upper_bounds": {1: b"\2"}, "value_counts": {1: 10}}
+    bounds: dict[str, Any] = {
+        "lower_bounds": {1: b"\1"},
+        "upper_bounds": {1: b"\2"},
+        "value_counts": {1: 10},
+    }
     commit_files(parted, [imagined("/a", ["JFK"], **bounds), imagined("/b", ["JFK"])])
-    snapshot = parted.current_snapshot()
+    snapshot = present(parted.current_snapshot())
     [delete] = add_position_deletes(parted, {"/a": [0]})
-    head = parted.current_snapshot()
+    head = present(parted.current_snapshot())
     found = live_entries(parted, head.snapshot_id, ["/a", delete.path, "/lost"])
     assert found.keys() == {"/a", delete.path}
     entry = found["/a"]
@@ -370,7 +381,7 @@ def test_a_newer_format_is_refused(table: Table) -> None:
 
 def test_a_manifest_that_is_lost_or_cut_off_is_named(table: Table) -> None:
     commit_files(table, [imagined("/a")])
-    [manifest] = table.current_snapshot().manifests(table.io)
+    [manifest] = present(table.current_snapshot()).manifests(table.io)
     path = Path(manifest.manifest_path)
     whole = path.read_bytes()
     for length in (0, 3, 100, len(whole) // 2, len(whole) - 30):
@@ -380,7 +391,7 @@ def test_a_manifest_that_is_lost_or_cut_off_is_named(table: Table) -> None:
     path.unlink()
     with pytest.raises(LakeError, match=path.name):
         live_files(table)
-    listing = Path(table.current_snapshot().manifest_list)
+    listing = Path(present(table.current_snapshot()).manifest_list)
     listing.unlink()
     with pytest.raises(LakeError, match=listing.name):
         live_files(table)

@@ -7,6 +7,7 @@ pyiceberg's planner too. ``ARCTIC_PROOF=full`` runs 1,000 sequences, by default 
 
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,7 @@ def in_order(state: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def lake() -> Catalog:
+def lake() -> Iterator[Catalog]:
     with tempfile.TemporaryDirectory() as folder:
         yield open_catalog(settings_for(Path(folder)))
 

@@ -52,6 +52,7 @@ from arctic_orchestration_tests.lake.merged_files import (
 )
 from arctic_orchestration_tests.lake.test_round_trip import ALL_TYPES, ROWS
 from arctic_orchestration_tests.lake.test_round_trip import plain as named
+from arctic_orchestration_tests.present import present
 
 ID = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 
@@ -184,7 +185,7 @@ def test_a_struct_of_new_fields_only_is_null_where_it_was(
     evolve("s", dropped=("old",))
     evolve("deep", "in", dropped=("a", "b"))
     new = {"new": None}
-    expected = [
+    expected: list[dict[str, Any]] = [
         {"id": 1, "s": new, "deep": {"x": 1, "in": new}, "l": [legs, None], "m": {}},
         {"id": 2, "s": None, "deep": {"x": 1, "in": None}, "l": [], "m": maps},
         {"id": 3, "s": new, "deep": None, "l": None, "m": {"k": {"in": None}, "n": None}},
@@ -305,7 +306,7 @@ def test_outputs_are_sorted_as_the_table_says(spark: SparkSession, catalog: Cata
 
 def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> None:
     """The buckets come in order, as pyiceberg counts them, whatever their first digits."""
-    bucket = BucketTransform(16)
+    bucket: BucketTransform[int] = BucketTransform(16)
     table = order(
         catalog,
         "lake.buckets",
@@ -313,7 +314,7 @@ def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> Non
     )
     fill(table, *numbered(list(range(50)), list(range(50, 100))))
     done = merged(spark, table, group_of(table), target_bytes=1)
-    found = [bucket.transform(LongType())(number) for number in ids(done)]
+    found = [present(bucket.transform(LongType())(number)) for number in ids(done)]
     assert sorted(ids(done)) == list(range(100))
     assert found == sorted(found) and len(set(found)) == 16
 

@@ -1,6 +1,7 @@
 """Rows that are deleted stay deleted when files are merged, and no others go."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ PAIR = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringTyp
 ODD = "a [b]{c,d} *?#%20é\\x+&=:;,@~^|'\"`()<>!$ü日"
 
 
-def rows(table: Table, *files: list[tuple[object, ...]]) -> None:
+def rows(table: Table, *files: Sequence[tuple[object, ...]]) -> None:
     """One file for each list of rows."""
     names = [field.name for field in table.schema().fields]
     fill(table, *([dict(zip(names, row, strict=True)) for row in some] for some in files))

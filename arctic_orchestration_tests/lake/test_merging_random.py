@@ -157,7 +157,7 @@ def test_readers_of_a_merged_table_find_what_they_found(
     name = f"lake.random_{next(_names)}"
     table = ensure_table(catalog, name, SCHEMA, partition_spec=spec_by(source))
     known = Known(names={name: name for name, _ in COLUMNS})
-    known.sources |= {source} - {None}
+    known.sources |= {source} if source else set()
     append(table, known, data.draw(rows()))
     kept = [Kept.of(table, known)]
     steps = data.draw(st.permutations(STEPS))

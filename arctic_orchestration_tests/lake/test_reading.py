@@ -10,23 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    In,
-    IsNaN,
-    IsNull,
-    LessThanOrEqual,
-    Not,
-    NotEqualTo,
-    NotIn,
-    NotNull,
-    NotStartsWith,
-    Or,
-    StartsWith,
-)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -52,6 +35,23 @@ from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake import append, ensure_table, read
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration.lake.table_reader import literal_path
+from arctic_orchestration_tests.lake.row_filters import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNaN,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNull,
+    NotStartsWith,
+    Or,
+    StartsWith,
+)
 
 
 def test_renamed_added_moved_and_widened_columns_come_out_right(

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake import file_metrics
 from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.replacing import outputs
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
@@ -195,7 +196,7 @@ def closed_when_outputs_are_looked_at(
     table: Table, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     """From then on no file of the table can be opened."""
-    real = outputs.described
+    real = file_metrics.described
 
     def described(*arguments: Any, **named: Any) -> Any:
         closed(monkeypatch, error, table.location())

@@ -6,8 +6,9 @@ writers write for longer, by default two.
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -42,7 +43,7 @@ ROUNDS, STEP = (5, 1) if FULL else (1, 4)
 WRITERS, TIMES = (4, 25) if FULL else (2, 2)
 
 #: What the three writers do to the rows 0 to 5, and what is left of them and added.
-CHANGES: dict[str, tuple[str, tuple[object, ...]]] = {
+CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "append": ("append", ([(100, "JFK"), (101, "JFK")],)),
     "overwrite": ("overwrite", (4, [(40, "JFK")])),
     "delete": ("delete", (1,)),
@@ -93,13 +94,10 @@ def test_in_every_order_nothing_is_lost_and_nothing_comes_back(
                 assert (overwritten.id in done.conflicts) == (order.index("overwrite") < committed)
                 assert len(done.committed) + len(done.conflicts) == 2
             else:
-                writers[step].does(*flat(CHANGES[step]))
+                what, arguments = CHANGES[step]
+                writers[step].does(what, *arguments)
         assert rows_of(table.refresh()) == LEFT, order
         assert rows_by_the_rules(table) == LEFT, order
-
-
-def flat(change: tuple[str, tuple[object, ...]]) -> Sequence[object]:
-    return change[0], *change[1]
 
 
 @pytest.mark.proof

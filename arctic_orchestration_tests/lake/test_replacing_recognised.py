@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from arctic_orchestration.lake import manifests
 from arctic_orchestration.lake.replacing import table_head
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.merged_by_hand import (
@@ -102,7 +103,7 @@ def test_the_history_is_looked_through_once_and_only_what_came_after_the_plan(
     table.refresh().delete("id < 12")
     others = table.catalog.load_table("lake.replaced")
     read: list[str] = []
-    original = table_head.snapshot_manifests
+    original = manifests.snapshot_manifests
 
     def counted(io, snapshot):  # type: ignore[no-untyped-def]
         read.append(snapshot.manifest_list)

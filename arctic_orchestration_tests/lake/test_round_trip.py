@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo, GreaterThan
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -46,6 +45,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration_tests.lake.conftest import settings_for
+from arctic_orchestration_tests.lake.row_filters import EqualTo, GreaterThan
 
 UTC = dt.UTC
 
@@ -222,11 +222,14 @@ def test_bounds_of_some_row_groups_do_not_stand_for_all(
     assert read(spark, table, row_filter=EqualTo("ratio", 50.0)).count() == 1
 
 
+IDENTITY: Transform[Any, Any] = IdentityTransform()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         [(name, IdentityTransform()) for name in ("text.dotted", "raw", "flag", "huge", "day")],
-        [("moment", IdentityTransform()), ("day", MonthTransform())],
+        [("moment", IDENTITY), ("day", MonthTransform())],
         [
             ("day", YearTransform()),
             ("moment", HourTransform()),

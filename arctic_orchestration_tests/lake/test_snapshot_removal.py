@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import CommitTableRequest
 from pyiceberg.manifest import read_manifest_list as stock_read_manifest_list
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.metadata import TableMetadataV2
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate, update_table_metadata
@@ -51,7 +51,7 @@ def metadata_of(
         snapshots=snapshots,
         snapshot_log=[SnapshotLogEntry(snapshot_id=one, timestamp_ms=one) for one in parents],
         refs={
-            name: SnapshotRef(snapshot_id=one, snapshot_ref_type=SnapshotRefType.BRANCH)
+            name: SnapshotRef.model_validate({"snapshot-id": one, "type": "branch"})
             for name, one in refs.items()
         },
         statistics=[

@@ -232,7 +232,7 @@ def _windows(draw: st.DrawFn) -> dg.TimeWindowPartitionsDefinition:
         "end_offset": draw(st.integers(-2, 2)),
         "exclusions": draw(st.sampled_from([None, ["0 0 * * 3", datetime(2026, 1, 1, 6)]])),
     }
-    kinds = [
+    kinds: list[type[dg.TimeWindowPartitionsDefinition]] = [
         dg.HourlyPartitionsDefinition,
         dg.DailyPartitionsDefinition,
         dg.WeeklyPartitionsDefinition,
@@ -241,7 +241,8 @@ def _windows(draw: st.DrawFn) -> dg.TimeWindowPartitionsDefinition:
     kind = draw(st.sampled_from([None, *kinds]))
     if kind is not None:
         offset = draw(st.integers(0, 59))
-        return kind(start_date=start, end_date=end, minute_offset=offset, **common)
+        dates: Any = {"start_date": start, "end_date": end, "minute_offset": offset}
+        return kind(**dates, **common)
     cron = draw(st.sampled_from(["*/15 * * * *", "0 6 * * 1-5", "0 0 1 1 *"]))
     return dg.TimeWindowPartitionsDefinition(
         start=start, end=end, cron_schedule=cron, fmt="%Y-%m-%d-%H:%M", **common

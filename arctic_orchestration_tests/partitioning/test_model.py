@@ -84,6 +84,8 @@ def dependencies(
 ) -> tuple[Definition, Definition, dg.PartitionMapping | None]:
     """Two definitions, and a mapping between them that Dagster accepts."""
     zone = draw(st.sampled_from(ZONES))
+    mapping: dg.PartitionMapping | None
+    single: Definition
     kind = draw(st.sampled_from(["windows", "windows", "static", "single", "multi", "chosen"]))
     if kind == "windows":
         mapping = draw(st.one_of(st.none(), offsets(), st.just(dg.IdentityPartitionMapping())))
@@ -110,8 +112,10 @@ def dependencies(
             inner["region"] = dg.DimensionPartitionMapping("region", dg.IdentityPartitionMapping())
         mapping = draw(st.one_of(st.none(), st.just(dg.MultiPartitionMapping(inner))))
         return draw(multis(zone)), draw(multis(zone)), mapping
-    any_kind = st.one_of(windows(zone), regions, multis(zone))
-    chosen = st.sampled_from([dg.AllPartitionMapping(), dg.LastPartitionMapping()])
+    any_kind: st.SearchStrategy[Definition] = st.one_of(windows(zone), regions, multis(zone))
+    chosen: st.SearchStrategy[dg.PartitionMapping] = st.sampled_from(
+        [dg.AllPartitionMapping(), dg.LastPartitionMapping()]
+    )
     return draw(any_kind), draw(any_kind), draw(chosen)
 
 

@@ -30,7 +30,7 @@ def arrivals_of(writer: int, count: int, assets: int) -> list[tuple[int, str]]:
 def entry(asset: int, partition: str) -> EventLogEntry:
     """What Dagster stores of a materialization that was reported from outside of a run."""
     materialization = dg.AssetMaterialization(["raw", f"a{asset}"], partition=partition)
-    return EventLogEntry(
+    return EventLogEntry(  # type: ignore[no-untyped-call]
         user_message="",
         level=20,
         job_name="",

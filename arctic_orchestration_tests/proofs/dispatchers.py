@@ -94,7 +94,7 @@ def dispatch(
     """Ticks until told to stop, and then until nothing happens any more; reports what it did."""
     end_with_the_parent()
     # Small readings: the two then take turns often.
-    scheduling_engine.EVENTS_AT_ONCE = _EVENTS_AT_ONCE
+    vars(scheduling_engine)["EVENTS_AT_ONCE"] = _EVENTS_AT_ONCE
     if not with_lock:
         take_the_lock_away()
     database = Database(url)

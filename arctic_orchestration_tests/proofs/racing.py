@@ -38,9 +38,9 @@ class Race:
             process.start()
             self._processes.append(process)
         found = [self._next(reports) for _ in range(count)]
-        for process in self._processes:
-            process.join(SECONDS)
-            assert process.exitcode == 0
+        for ended in self._processes:
+            ended.join(SECONDS)
+            assert ended.exitcode == 0
         return found
 
     def _next(self, reports: Any) -> Any:

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from textwrap import dedent
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:
 def test_a_run_that_finds_all_jvms_lent_starts_its_own(place: HostedPlace) -> None:
     sleeping = [place.launch(place.create(do="sleep")) for _ in range(2)]
     for run_id in sleeping:
-        until(lambda run_id=run_id: place.said(run_id), "the step has begun")
+        until(partial(place.said, run_id), "the step has begun")
     lent = {place.said(run_id)["jvm"] for run_id in sleeping}
     assert len(lent) == 2
     assert note(place)["jvm"] not in lent

@@ -1,6 +1,6 @@
 """Windows of the run queue: remembered between passes, and kept closed while nobody knows."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from hypothesis import given
@@ -27,7 +27,7 @@ FORMS = st.fixed_dictionaries(
 #: around the days on which clocks change in 2026, and any others
 MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC)) | (
     st.builds(
-        lambda day, seconds: datetime(*day, tzinfo=UTC) + timedelta(seconds=seconds),
+        lambda day, seconds: datetime.combine(date(*day), time(), UTC) + timedelta(seconds=seconds),
         st.sampled_from([(2026, 3, 8), (2026, 3, 29), (2026, 10, 25), (2026, 11, 1),
                          (2026, 4, 4), (2026, 10, 3)]),
         st.integers(-86_400, 2 * 86_400),

@@ -89,7 +89,7 @@ LEAVES: dict[str, st.SearchStrategy[Form]] = {
 }
 
 
-def of_kind(kind: str, inner: st.SearchStrategy[Form]) -> st.SearchStrategy[Form]:
+def of_kind(kind: str, inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Form]:
     """``{kind: inner}``."""
     return inner.map(lambda body: {kind: body})
 

@@ -119,7 +119,7 @@ SHAPES = {
     "keys without time": keys_without_time(),
 }
 #: the condition, what the schedule says beside ``complete``, whether they are the same
-RULES: dict[str, tuple[dg.AutomationCondition, dict[str, str], bool]] = {
+RULES: dict[str, tuple[dg.AutomationCondition[Any], dict[str, str], bool]] = {
     "eager": (EAGER, {}, False),
     "eager, every partition": (EVERY_PARTITION, {}, True),
     "on_missing": (ON_MISSING, {"late": "ignore"}, False),
@@ -141,7 +141,11 @@ class Lake:
     """One target under Dagster's condition and under a schedule; the schedule's runs make it."""
 
     def __init__(
-        self, database: Database, shape: Shape, condition: dg.AutomationCondition, **trigger: Any
+        self,
+        database: Database,
+        shape: Shape,
+        condition: dg.AutomationCondition[Any],
+        **trigger: Any,
     ) -> None:
         self._upstream = {
             name: definition_of(form, field=name) for name, form in shape.upstream.items()
@@ -227,13 +231,13 @@ class Lake:
             evaluation_time=self._moment,
         )
         self._cursor = result.cursor
-        return set(result.get_requested_partitions(dg.AssetKey("made")))
+        return {key for key in result.get_requested_partitions(dg.AssetKey("made")) if key}
 
 
 def _definitions(
     shape: Shape,
     upstream: Mapping[str, dg.PartitionsDefinition[Any]],
-    condition: dg.AutomationCondition,
+    condition: dg.AutomationCondition[Any],
 ) -> dg.Definitions:
     deps = [
         dg.AssetDep(name, partition_mapping=None if form is None else mapping_of(form, field=name))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_schedule_without_a_name_is_refused() -> None:
 def test_what_is_no_mapping_is_no_schedule(form: object) -> None:
     """As a YAML file may have it."""
     for field, shown in (("schedules[2]", "schedules[2]"), ("", "(definition)")):
-        problem = refused(lambda field=field: Schedule.parse(form, field=field))
+        problem = refused(partial(Schedule.parse, form, field=field))
         assert (problem.field, problem.value) == (shown, form)
         assert problem.expected == "a mapping of fields"
 
@@ -143,6 +144,10 @@ def _deep(levels: int) -> dict[str, Any]:
     return form
 
 
+#: the same for arguments of wrong types
+ON: Any = on
+ONLY: Any = only
+
 _ITSELF: list[Any] = []
 _ITSELF.append({"any_of": _ITSELF})
 
@@ -150,60 +155,60 @@ _ITSELF.append({"any_of": _ITSELF})
 @pytest.mark.parametrize(
     ("write", "field", "value", "expected"),
     [
-        (lambda: on.partitions("a", count=0), "partitions.count", 0, "at least 1"),
-        (lambda: on.partitions("a", count=1.0), "partitions.count", 1.0, WHOLE),
-        (lambda: on.partitions("a", count=Decimal(1)), "partitions.count", Decimal(1), WHOLE),
-        (lambda: on.partitions(""), "partitions.asset", "", NOT_EMPTY),
-        (lambda: on.partitions(None), "partitions.asset", None, TEXT),
-        (lambda: on.partitions(b"raw/a"), "partitions.asset", b"raw/a", TEXT),
-        (lambda: on.partitions("a\0"), "partitions.asset", "a\0", STORABLE),
-        (lambda: on.cron("nope"), "cron.expression", "nope",
+        (lambda: ON.partitions("a", count=0), "partitions.count", 0, "at least 1"),
+        (lambda: ON.partitions("a", count=1.0), "partitions.count", 1.0, WHOLE),
+        (lambda: ON.partitions("a", count=Decimal(1)), "partitions.count", Decimal(1), WHOLE),
+        (lambda: ON.partitions(""), "partitions.asset", "", NOT_EMPTY),
+        (lambda: ON.partitions(None), "partitions.asset", None, TEXT),
+        (lambda: ON.partitions(b"raw/a"), "partitions.asset", b"raw/a", TEXT),
+        (lambda: ON.partitions("a\0"), "partitions.asset", "a\0", STORABLE),
+        (lambda: ON.cron("nope"), "cron.expression", "nope",
          "a cron expression of five fields, such as 0 4 * * *"),
-        (lambda: on.cron("0 4 * * *", timezone="Mars"), "cron.timezone", "Mars", ZONE),
-        (lambda: on.cron("0 4 * * *", timezone=UTC), "cron.timezone", UTC, TEXT),
-        (lambda: on.cron("0 4 * * *", grace=5), "cron.grace", 5, DURATION),
-        (lambda: on.cron("0 4 * * *", grace=timedelta(-1)), "cron.grace", timedelta(-1),
+        (lambda: ON.cron("0 4 * * *", timezone="Mars"), "cron.timezone", "Mars", ZONE),
+        (lambda: ON.cron("0 4 * * *", timezone=UTC), "cron.timezone", UTC, TEXT),
+        (lambda: ON.cron("0 4 * * *", grace=5), "cron.grace", 5, DURATION),
+        (lambda: ON.cron("0 4 * * *", grace=timedelta(-1)), "cron.grace", timedelta(-1),
          "a duration that is not negative"),
-        (lambda: on.data("a", 10**9), "data.size", 10**9, SIZE),
-        (lambda: on.data("a", "1GB", max_wait=3600), "data.max_wait", 3600, DURATION),
-        (lambda: on.quiet("a", timedelta(microseconds=1)), "quiet.duration",
+        (lambda: ON.data("a", 10**9), "data.size", 10**9, SIZE),
+        (lambda: ON.data("a", "1GB", max_wait=3600), "data.max_wait", 3600, DURATION),
+        (lambda: ON.quiet("a", timedelta(microseconds=1)), "quiet.duration",
          timedelta(microseconds=1), "a duration in whole milliseconds"),
-        (lambda: on.quiet("a", timedelta.max), "quiet.duration", timedelta.max,
+        (lambda: ON.quiet("a", timedelta.max), "quiet.duration", timedelta.max,
          "a duration of at most 100 years"),
-        (lambda: on.run(), "run", {"job": None, "assets": (), "status": "success", "count": 1,
+        (lambda: ON.run(), "run", {"job": None, "assets": (), "status": "success", "count": 1,
                                    "location": None}, "either job or assets"),
-        (lambda: on.run("a", status="ended"), "run.status[0]", "ended",
+        (lambda: ON.run("a", status="ended"), "run.status[0]", "ended",
          "'success', 'failure', 'canceled' or 'started'"),
-        (lambda: on.run(assets={"a"}), "run.assets", {"a"}, LIST),
-        (lambda: on.run(assets="raw/a"), "run.assets", "raw/a", LIST),
-        (lambda: on.elapsed("4h", since=on.cron("0 4 * * *")), "elapsed.since",
+        (lambda: ON.run(assets={"a"}), "run.assets", {"a"}, LIST),
+        (lambda: ON.run(assets="raw/a"), "run.assets", "raw/a", LIST),
+        (lambda: ON.elapsed("4h", since=on.cron("0 4 * * *")), "elapsed.since",
          on.cron("0 4 * * *"), "last_launch, or a trigger: one of partitions, data, run"),
-        (lambda: on.elapsed(datetime(2026, 1, 1, tzinfo=UTC)), "elapsed.duration",
+        (lambda: ON.elapsed(datetime(2026, 1, 1, tzinfo=UTC)), "elapsed.duration",
          datetime(2026, 1, 1, tzinfo=UTC), DURATION),
-        (lambda: on.any_of(), "any_of", (), "at least one trigger"),
-        (lambda: on.any_of("cron"), "any_of[0]", "cron",
+        (lambda: ON.any_of(), "any_of", (), "at least one trigger"),
+        (lambda: ON.any_of("cron"), "any_of[0]", "cron",
          f"a mapping with a trigger key, {TRIGGERS}"),
-        (lambda: on.any_of([on.partitions("a")]), "any_of[0]", [on.partitions("a")],
+        (lambda: ON.any_of([on.partitions("a")]), "any_of[0]", [on.partitions("a")],
          f"a mapping with a trigger key, {TRIGGERS}"),
-        (lambda: on.any_of(only.concurrency(1)), "any_of[0]", only.concurrency(1),
+        (lambda: ON.any_of(only.concurrency(1)), "any_of[0]", only.concurrency(1),
          f"a mapping with a trigger key, {TRIGGERS}"),
-        (lambda: on.all_of(on.partitions("a")), "all_of", (on.partitions("a"),),
+        (lambda: ON.all_of(on.partitions("a")), "all_of", (on.partitions("a"),),
          "at least two triggers"),
-        (lambda: on.all_of(on.partitions("a"), on.partitions("b"), within=5), "all_of.within", 5,
+        (lambda: ON.all_of(on.partitions("a"), on.partitions("b"), within=5), "all_of.within", 5,
          DURATION),
-        (lambda: only.concurrency(0), "concurrency.limit", 0, "at least 1"),
-        (lambda: only.concurrency(1, group=""), "concurrency.group", "", NOT_EMPTY),
-        (lambda: only.delay(300), "delay.duration", 300, DURATION),
-        (lambda: only.delay("5m", otherwise="drop"), "delay.otherwise", "drop", HOLD),
-        (lambda: only.rate(1, per="0s"), "rate.per", "0s", "a duration longer than 0s"),
-        (lambda: only.window("22:00", 6), "window.end", 6, TIME),
-        (lambda: only.window("22:00", "06:00", days={"mon"}), "window.days", {"mon"}, LIST),
-        (lambda: only.window("22:00", "06:00", timezone="CEST"), "window.timezone", "CEST", ZONE),
-        (lambda: only.minimum_interval("5m", statuses=iter(())), "minimum_interval.statuses",
+        (lambda: ONLY.concurrency(0), "concurrency.limit", 0, "at least 1"),
+        (lambda: ONLY.concurrency(1, group=""), "concurrency.group", "", NOT_EMPTY),
+        (lambda: ONLY.delay(300), "delay.duration", 300, DURATION),
+        (lambda: ONLY.delay("5m", otherwise="drop"), "delay.otherwise", "drop", HOLD),
+        (lambda: ONLY.rate(1, per="0s"), "rate.per", "0s", "a duration longer than 0s"),
+        (lambda: ONLY.window("22:00", 6), "window.end", 6, TIME),
+        (lambda: ONLY.window("22:00", "06:00", days={"mon"}), "window.days", {"mon"}, LIST),
+        (lambda: ONLY.window("22:00", "06:00", timezone="CEST"), "window.timezone", "CEST", ZONE),
+        (lambda: ONLY.minimum_interval("5m", statuses=iter(())), "minimum_interval.statuses",
          None, LIST),
-        (lambda: only.load(below=80), "load.below", 80, "at most 1"),
-        (lambda: only.fresh(["a"]), "fresh.parents", ["a"], MAPPING),
-        (lambda: only.fresh({"a": timedelta(hours=1)}), "fresh.parents.a", timedelta(hours=1),
+        (lambda: ONLY.load(below=80), "load.below", 80, "at most 1"),
+        (lambda: ONLY.fresh(["a"]), "fresh.parents", ["a"], MAPPING),
+        (lambda: ONLY.fresh({"a": timedelta(hours=1)}), "fresh.parents.a", timedelta(hours=1),
          "a number"),
     ],
 )  # fmt: skip
@@ -296,7 +301,7 @@ def test_properties_are_what_json_can_hold(field: str) -> None:
         (deep, "maximum recursion depth exceeded"),
         ({"x": 10**5000}, "Exceeds the limit"),
     ):
-        problem = refused(lambda wrong=wrong: Schedule(**{**GOOD, field: wrong}))
+        problem = refused(partial(Schedule, **{**GOOD, field: wrong}))
         assert problem.field == f"Schedule(s).{field}"
         assert problem.expected.startswith(f"values that JSON can hold ({why}")
 

@@ -132,7 +132,7 @@ def test_the_control_shows_what_was_wrong(database: Database, example: str) -> N
 
 def test_one_of_five_an_update_and_four_do_not_fire(database: Database) -> None:
     """Five after the update do."""
-    wanted = {"count": 5, "asset": "a"}
+    wanted: dict[str, Any] = {"count": 5, "asset": "a"}
 
     def five(description: str) -> Schedule:
         return Schedule(

@@ -18,7 +18,7 @@ from arctic_orchestration.schedules.views.numbers import numbers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World, at
 
-PLACE = {"cluster": "default", "location": "here"}
+PLACE: dict[str, Any] = {"cluster": "default", "location": "here"}
 Worlds = Callable[[Sequence[Schedule]], World]
 
 

@@ -1,5 +1,7 @@
 """Schedules whose jobs belong to partitions of the target, on both databases."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -156,7 +158,7 @@ def test_beside_partitions_a_common_event_goes_to_what_waits(lake: MakeWorld) ->
 
 def test_each_tick_names_the_day_that_ended(lake: MakeWorld) -> None:
     """Also the ticks that are made up; an offset counts from there."""
-    cron = {"catch_up": "all", "partition": "last_ended"}
+    cron: dict[str, Any] = {"catch_up": "all", "partition": "last_ended"}
     here = lake(
         daily("nightly", trigger=on.cron("0 2 * * *", **cron)),
         daily("before", trigger=on.cron("0 3 * * *", **cron, offset=-1)),

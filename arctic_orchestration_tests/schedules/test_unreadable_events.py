@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.narrowing import Narrowing
 from arctic_orchestration.schedules import engine as engines
-from arctic_orchestration.schedules import subscriber
+from arctic_orchestration.schedules import timers
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state import unreadable_events
@@ -93,7 +93,7 @@ def test_an_error_that_no_event_causes_sets_none_aside(
     made = world(SCHEDULES)
     arrive(made, 10)
     with monkeypatch.context() as patched:
-        patched.setattr(subscriber.timers, "due", fail)
+        patched.setattr(timers, "due", fail)
         with pytest.raises(ValueError, match="on purpose"):
             made.engine.tick(made.feed.events[0].at)
     with database.read() as tx:

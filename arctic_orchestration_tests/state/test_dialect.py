@@ -1,7 +1,7 @@
 """What means the same on both databases: times, membership tests, and writers at once."""
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -151,10 +151,11 @@ def test_a_connection_lost_in_bulk_is_the_same_error(
 ) -> None:
     """Whatever part of the driver notices."""
     database = Database(postgres_server.url(postgres_database))
-    for write in (
+    writes: list[Callable[[sa.Connection], object]] = [
         lambda tx: dialect.insert_rows(tx, _moments, ["id"], [(1,)]),
         lambda tx: dialect.update_rows(tx, _moments, ["word"], [("w", 1)]),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(DatabaseUnavailable), database.begin() as tx:
             own = tx.execute(sa.text("select pg_backend_pid()")).scalar_one()
             postgres_server.execute(f"select pg_terminate_backend({own}, 10000)")

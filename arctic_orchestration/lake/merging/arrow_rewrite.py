@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyspark import TaskContext

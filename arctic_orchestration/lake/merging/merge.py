@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import pyspark.sql.functions as F
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import VoidTransform

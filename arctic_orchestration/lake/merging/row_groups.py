@@ -183,7 +183,7 @@ def _require_whole(io: FileIO, inputs: Sequence[Footer], output: str) -> None:
 
 
 def _copy(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> None:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:

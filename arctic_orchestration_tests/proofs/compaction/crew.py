@@ -35,7 +35,8 @@ from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake import open_catalog, spark_session
-from arctic_orchestration.lake.merging.merge import Engine, Way, merge
+from arctic_orchestration.lake.merging.merge import Engine, merge
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver

@@ -18,13 +18,15 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction.commit import cleaner, commits, committer
 from arctic_orchestration.compaction.commit.committer import Committer
-from arctic_orchestration.compaction.planning import catalog_planner
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.planning import catalog_planner, table_planner
+from arctic_orchestration.compaction.work import attempts, output_paths
 from arctic_orchestration.compaction.work.attempt_runner import _Attempt
 from arctic_orchestration.compaction.work.worker import Worker
+from arctic_orchestration.lake import tables
 from arctic_orchestration.lake.merging import merge as merging
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import _Replace
+from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.crash_points import DIRECTORY, _replace, reach
@@ -96,7 +98,7 @@ def put_in(without: Without = Without.NOTHING) -> None:
     _put_into_housekeeping()
     if without is Without.HISTORY:
         _replace(replacing, "made_before", lambda *_: {})
-        _replace(cleaner.KnownFiles, "below", lambda *_: None)
+        _replace(KnownFiles, "below", lambda *_: None)
     elif without is Without.LEASE:
         _replace(attempts, "_held", lambda id, token, now: (compaction_attempts.c.id == id,))
 
@@ -130,8 +132,8 @@ def _before_commit(owner: Any, function: str, step: str, worked: Callable[[Any],
 
 def _put_into_planner() -> None:
     load, plan, on_look = (
-        catalog_planner.load_table,
-        catalog_planner.plan_loaded,
+        tables.load_table,
+        table_planner.plan_loaded,
         catalog_planner.Planner._plan,
     )
 
@@ -206,7 +208,7 @@ def _while_written(directory: str, written: threading.Event) -> None:
 
 
 def _put_into_committer() -> None:
-    load, attempt, report = committer.load_table, _Replace._attempt, Committer._report
+    load, attempt, report = tables.load_table, _Replace._attempt, Committer._report
 
     def load_table(*arguments: Any) -> Any:
         _at("COMMITTER_LEASED")
@@ -239,7 +241,7 @@ def _put_into_committer() -> None:
 
 
 def _put_into_housekeeping() -> None:
-    remove = cleaner.remove_outputs
+    remove = output_paths.remove_outputs
 
     def remove_at_steps(*arguments: Any) -> None:
         _at("CLEANING")

@@ -35,7 +35,8 @@ from arctic_orchestration.compaction.queue.task import LIVE, TaskState
 from arctic_orchestration.compaction.run_once import offer_now
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.merging.merge import Engine, Way
+from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG

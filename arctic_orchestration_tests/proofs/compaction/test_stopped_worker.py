@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.compaction.commit import cleaner, records
+from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
@@ -28,6 +28,7 @@ from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import TASKS
+from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 from arctic_orchestration.state.compaction_tables import compaction_attempts, compaction_tables
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
@@ -235,7 +236,7 @@ def test_without_the_tables_history_a_take_over_loses_rows(
         assert clean(state, catalog, grace=AT_ONCE).kept == 1
         assert rows_of(table) == before
     else:
-        monkeypatch.setattr(cleaner.KnownFiles, "below", lambda *_: None)
+        monkeypatch.setattr(KnownFiles, "below", lambda *_: None)
         assert clean(state, catalog, grace=AT_ONCE).removed == 1
         with pytest.raises(FileNotFoundError):
             rows_of(table)

@@ -30,7 +30,7 @@ class ToldRunLauncher(RunLauncher, ConfigurableClass):
         self._ends: list[tuple[float, str, str]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     @property
     def inst_data(self) -> ConfigurableClassData | None:

@@ -7,6 +7,7 @@ database.
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import psutil
@@ -35,13 +36,13 @@ class Cluster:
         self._code_server: int | None = None
         self._at_gates: list[psutil.Process] = []
         write_dagster_yaml(home)
+        environment: dict[str, Any] = {"ARCTIC_CLUSTER": name, GATES: str(self._gates)}
         self._processes = DagsterProcesses(
             home,
             database_url,
             module="arctic_orchestration_tests.proofs.freshness.lake_of_clusters",
             launcher=None,
-            ARCTIC_CLUSTER=name,
-            **{GATES: str(self._gates)},
+            **environment,
             # Processes of runs find the same code as this one, wherever they begin.
             PYTHONPATH=os.pathsep.join([_ROOT, os.environ.get("PYTHONPATH", "")]),
         )

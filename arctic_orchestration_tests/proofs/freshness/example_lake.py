@@ -97,7 +97,9 @@ class ExampleLake:
             of_table = totals.tables[spec.identifier.removeprefix("nyc.")]
             keys = ("flight_date", "origin", "dest")
             made = [{**dict(zip(keys, key, strict=False)), **row} for key, row in of_table.items()]
-            dated = [{**row, "flight_date": date.fromisoformat(row["flight_date"])} for row in made]
+            dated = [
+                {**row, "flight_date": date.fromisoformat(str(row["flight_date"]))} for row in made
+            ]
             table.append(pa.Table.from_pylist(dated, schema=columns))
 
     def agrees(self, table: str) -> None:

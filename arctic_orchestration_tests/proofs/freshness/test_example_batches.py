@@ -88,7 +88,7 @@ def example(state: Database, database_url: str, tmp_path: Path) -> Iterator[Exam
     spark.mkdir()
     lines = "".join(f"{name} {value}\n" for name, value in FAST.items())
     (spark / "spark-defaults.conf").write_text(lines)
-    own = {
+    own: dict[str, Any] = {
         "DAGSTER_HOME": str(home),
         "ARCTIC_DATABASE_URL": database_url,
         "ARCTIC_SPARK_MASTER": "local[1]",

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -64,7 +65,7 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
                 cluster.resume()
             if away:
                 for cluster in (east, west):
-                    until(lambda of=cluster: _times_away(of, since) >= 3, SECONDS, "it is missed")
+                    until(partial(_is_away, cluster, since), SECONDS, "it is missed")
             else:
                 until(lambda: _begun(west, since) == set(PLAIN), SECONDS, "the west begins")
             if how_long == "long":
@@ -79,7 +80,7 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
             east.open_gate()
             if how_long == "short":
                 opened = time.monotonic()
-                until(lambda: _times_away(east, opened) >= 3, SECONDS, "it is missed again")
+                until(partial(_is_away, east, opened), SECONDS, "it is missed again")
                 assert not east.journal("published")
                 back = time.monotonic()
         until(lambda: _all_ended(state, asked), SECONDS, "all submissions have ended")
@@ -131,3 +132,8 @@ def _times_away(cluster: Cluster, since: float) -> int:
 
 def _begun(cluster: Cluster, since: float) -> set[str]:
     return {one["task"] for one in cluster.journal("begun") if one["at"] > since}
+
+
+def _is_away(cluster: Cluster, since: float) -> bool:
+    """Whether the database was missed three times."""
+    return _times_away(cluster, since) >= 3

@@ -33,7 +33,7 @@ class RecordingRunLauncher(RunLauncher, ConfigurableClass):
         self.before: Callable[[DagsterRun], None] = lambda run: None
         #: whether a run that is launched is reported as started
         self.starts = starts
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     @property
     def inst_data(self) -> ConfigurableClassData | None:

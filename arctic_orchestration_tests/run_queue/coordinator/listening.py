@@ -8,6 +8,7 @@ from typing import Any
 
 from dagster import DagsterEventType
 
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
 
 #: ten seconds before the window opens that tests have for the night
@@ -51,7 +52,7 @@ def told(queue: RunQueue, run: Any) -> list[str]:
     records = queue.instance.get_records_for_run(
         run.run_id, of_type=DagsterEventType.ENGINE_EVENT
     ).records
-    messages = [record.event_log_entry.dagster_event.message or "" for record in records]
+    messages = [present(record.event_log_entry.dagster_event).message or "" for record in records]
     start = "Waits in the queue: "
     return [text.removeprefix(start) for text in messages if text.startswith(start)]
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import psycopg2
 import pytest
+from dagster import DagsterRunStatus as Status
 from dagster._daemon.run_coordinator import queued_run_coordinator_daemon
 
 from arctic_orchestration.run_queue.dagster.caller import Asker, asker
 from arctic_orchestration.run_queue.dagster.passes import DaemonPasses
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue, Status
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 
 RULES: dict[str, Any] = {
     "groups": {"few": {"limit": 4, "match": {"job": "*"}}},
@@ -164,9 +165,12 @@ def test_a_pass_without_a_database_is_no_pass_of_a_webserver(
     """Control: the daemon does open databases, which the test above would notice."""
     opened: list[object] = []
     open_ = Database.open
-    monkeypatch.setattr(
-        Database, "open", lambda *args, **named: (opened.append(args), open_(*args, **named))[1]
-    )
+
+    def counted(*args: Any, **named: Any) -> Any:
+        opened.append(args)
+        return open_(*args, **named)
+
+    monkeypatch.setattr(Database, "open", counted)
     queue = ruled()
     queue.iterate()
     queue.iterate()

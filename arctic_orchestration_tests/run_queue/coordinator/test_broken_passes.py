@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.plan import Planner
-from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue, Status
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import (
     BEGIN_AND_END,
     Clock,

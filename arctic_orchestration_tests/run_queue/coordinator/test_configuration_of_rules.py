@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from dagster import DagsterInstance, DagsterInvalidConfigError
+from dagster import DagsterRunStatus as Status
 from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordinator
 
 from arctic_orchestration.coordinator import ArcticRunCoordinator
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
-from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue, Status
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 
 HEAD = """
 telemetry: {enabled: false}
@@ -95,7 +96,8 @@ def test_all_that_the_stock_class_takes_is_taken_with_rules_beside_it(
     configured: Callable[[str], ArcticRunCoordinator],
 ) -> None:
     """Control: the stock class takes exactly these keys."""
-    assert QueuedRunCoordinator.config_type().keys() == STOCK_CONFIG.keys()
+    stock_type: Any = QueuedRunCoordinator.config_type()
+    assert stock_type.keys() == STOCK_CONFIG.keys()
     stock = "".join(f"    {line}\n" for line in yaml.safe_dump(STOCK_CONFIG).splitlines())
     made = configured(stock + RULES)
     assert made.max_concurrent_runs == 12
@@ -316,8 +318,9 @@ def test_what_would_replace_the_limits_is_refused_with_the_mend(
         "its rules with it. Move it to run_coordinator.config, under the same name; "
         "concurrency.pools may stay"
     )
+    instance: Any = queue.instance
     asked: list[Callable[[], object]] = [
-        lambda: queue.instance.run_coordinator.get_run_queue_config(),
+        lambda: instance.run_coordinator.get_run_queue_config(),
         queue.instance.get_concurrency_config,
         lambda: queue.submit("load"),
         queue.iterate,

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from dagster import DagsterEventType, DagsterRun
+from dagster import DagsterRunStatus as Status
 from dagster._core.definitions.selector import JobSubsetSelector
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.instance.methods.run_methods import RunMethods
 from dagster._core.run_coordinator import SubmitRunContext
 from dagster._core.storage.dagster_run import RunsFilter
 
-from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue, Status
+from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -76,7 +78,7 @@ def messages(queue: RunQueue, run: DagsterRun) -> list[str]:
     records = queue.instance.get_records_for_run(
         run.run_id, of_type=DagsterEventType.ENGINE_EVENT
     ).records
-    return [record.event_log_entry.dagster_event.message or "" for record in records]
+    return [present(record.event_log_entry.dagster_event).message or "" for record in records]
 
 
 def test_a_run_has_the_tags_of_its_rules_once_it_is_queued(ruled: Callable[..., RunQueue]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration.run_queue import pauses, waits
 from arctic_orchestration.run_queue.dagster import passes as passes_module
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
-from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue, Status
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import (
     BEGIN_AND_END,
     EVENING,

@@ -81,7 +81,7 @@ def test_the_latest_evaluation_of_a_partition_counts() -> None:
     def passed(partition: str | None) -> dict[str, bool | None]:
         found = made.latest_checks(["a", "b"], partition)
         assert found.keys() == {"a"}
-        return {name: check and check.passed for name, check in found["a"].items()}
+        return {name: check.passed if check else None for name, check in found["a"].items()}
 
     assert passed(None) == {"c": True, "whole": True}
     assert passed("mon") == {"c": False, "whole": True}

@@ -60,9 +60,8 @@ def test_it_waits_while_none_has_fired_and_says_for_what() -> None:
 
 def test_it_is_asked_again_at_the_earliest_moment_a_child_names() -> None:
     """Two hours before five; none when no child names one."""
-    firing = AnyOf.model_construct(of=(Looking(hours=5), Looking(hours=2))).evaluate(
-        [NONE, NONE], NOW
-    )
+    children: Any = (Looking(hours=5), Looking(hours=2))
+    firing = AnyOf.model_construct(of=children).evaluate([NONE, NONE], NOW)
     assert firing.recheck_at == NOW + timedelta(hours=2)
     firing = (on.partitions("a") | on.partitions("b")).evaluate([NONE, NONE], NOW)
     assert firing.recheck_at is None

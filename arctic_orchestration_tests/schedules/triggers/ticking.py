@@ -29,4 +29,4 @@ def shown(moments: list[datetime]) -> list[str]:
 def due(cron: Cron, due_at: str, now: str) -> tuple[list[str], str | None]:
     """The ticks that are delivered when a look comes late, and the next one."""
     found = cron.ticks_due(moment(due_at), moment(now), "s")
-    return shown(list(found.deliver)), found.next_at and shown([found.next_at])[0]
+    return shown(list(found.deliver)), shown([found.next_at])[0] if found.next_at else None

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from dagster import DagsterEventType
+from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     RunQueue,
-    Status,
     beyond_upstream,
 )
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagster import DagsterEventType, DagsterRun
+from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     RunQueue,
-    Status,
     beyond_upstream,
 )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from dagster import DagsterRun
+from dagster import DagsterRunStatus as Status
 from dagster._core.remote_representation.code_location import (
     GrpcServerCodeLocation,
     InProcessCodeLocation,
@@ -12,7 +13,6 @@ from dagster._core.remote_representation.code_location import (
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     RunQueue,
-    Status,
     beyond_upstream,
 )
 

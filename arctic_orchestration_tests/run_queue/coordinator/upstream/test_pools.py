@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from dagster import DagsterRunStatus as Status
 from dagster._core.test_utils import freeze_time
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     RunQueue,
-    Status,
     beyond_upstream,
 )
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     COORDINATORS,
     RunQueue,
-    Status,
     coordinator_of,
 )
 

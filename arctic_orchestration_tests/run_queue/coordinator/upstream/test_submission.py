@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from dagster import DagsterEventType
+from dagster import DagsterRunStatus as Status
 from dagster._core.run_coordinator import SubmitRunContext
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
     RunQueue,
-    Status,
     beyond_upstream,
 )
 
