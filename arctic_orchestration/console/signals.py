@@ -18,7 +18,7 @@ def on_stop_signal(*answers: Callable[[], None]) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     left = list(answers)
 
-    def told(number: int, frame: FrameType | None) -> None:
+    def told(_number: int, _frame: FrameType | None) -> None:
         answer = left.pop(0)
         if not left:
             for one in _SIGNALS:

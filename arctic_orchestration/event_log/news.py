@@ -93,7 +93,7 @@ class _PostgresNews:
         self._connection: Any = None
         self._last: int | None = None
 
-    def wait(self, stop: Any) -> frozenset[str]:
+    def wait(self, stop: Any) -> frozenset[str]:  # noqa: ARG002 - waits by select
         try:
             raw = self._listening()
             if self._last is not None:

@@ -37,7 +37,7 @@ def tell_overview(run: TaskRun) -> dict[str, str]:
         for row in _newest(run, "network.overview").orderBy("origin").collect()
     }
     for origin, line in lines.items():
-        run.log.info(f"{origin}: {line}")
+        run.log.info("%s: %s", origin, line)
     return lines
 
 

@@ -31,10 +31,11 @@ class Assets(Protocol):
 
 
 class _NoAssets:
-    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
+    # Whichever are asked for, it has none.
+    def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:  # noqa: ARG002
         return {}
 
-    def known(self, assets: Sequence[str]) -> frozenset[str]:
+    def known(self, assets: Sequence[str]) -> frozenset[str]:  # noqa: ARG002
         return frozenset()
 
 

@@ -45,8 +45,8 @@ class LakeSparkResource(LazyPySparkResource):
             self._started_here = SparkContext._active_spark_context is None
             super()._init_session()
 
-    def teardown_after_execution(self, context: InitResourceContext) -> None:
-        """Stops the session that this resource started."""
+    def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002
+        """Stops the session that this resource started; Dagster gives it the context."""
         session: Any = self._spark_session
         self._spark_session = None
         if session is not None and self._started_here:

@@ -58,7 +58,7 @@ def store_of(dynamic_keys: DynamicPartitionsStore | DynamicKeys | None) -> Dynam
     if isinstance(dynamic_keys, _Store):
         return dynamic_keys
     if dynamic_keys is None:
-        return _Store(lambda name: ())
+        return _Store(lambda _: ())
     if isinstance(dynamic_keys, DynamicPartitionsStore):
         return _Store(dynamic_keys.get_dynamic_partitions)
     return _Store(dynamic_keys)

@@ -85,7 +85,7 @@ class RunHost:
             for key, _ in self._selector.select(_LOOK_SECONDS):
                 key.data()
             self._look()
-            self._spark.look(bool(self._runs))
+            self._spark.look()
         self._spark.close()
         self._forget_socket()
 
@@ -206,7 +206,7 @@ class RunHost:
         self._retire(request.get("why") or "it was asked to end")
         self._answer(connection, {"ok": True})
 
-    def _do_status(self, connection: socket.socket, request: dict[str, Any]) -> None:
+    def _do_status(self, connection: socket.socket, _request: dict[str, Any]) -> None:
         runs = {
             run_id: {"pid": run.process.pid, "began": run.began}
             for run_id, run in self._runs.items()

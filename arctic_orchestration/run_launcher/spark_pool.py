@@ -85,7 +85,7 @@ class SparkPool:
             if jvm.waiting is not None:
                 jvm.waiting.close()
 
-    def look(self, in_use: bool) -> None:
+    def look(self) -> None:
         """Ends JVMs that were free for too long."""
         for jvm in list(self._jvms):
             if jvm.run_id is None and time.monotonic() - jvm.free_since > self._idle:

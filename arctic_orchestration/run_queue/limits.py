@@ -51,10 +51,14 @@ def limits_of(
     for name, rule in rules.windows.items():
         if not windows.is_open(name, rule, now):
             found.append({"key": tagging.window_key(name), "limit": 0})
-    for name in rules.rates:
-        found.append({"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0})
-    for name in rules.intervals:
-        found.append({"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1})
+    found.extend(
+        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        for name in rules.rates
+    )
+    found.extend(
+        {"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1}
+        for name in rules.intervals
+    )
     found.extend(
         {"key": tagging.interval_key(name), "value": program, "limit": 0}
         for name, program in _resting(rules, census, counts, now)
@@ -94,10 +98,14 @@ def shown_limits(
     for name, window in rules.windows.items():
         if not windows.is_open(name, window, now):
             found.append({"key": tagging.window_key(name), "value": window.text, "limit": 0})
-    for name in rules.intervals:
-        found.append({"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1})
-    for name in rules.rates:
-        found.append({"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0})
+    found.extend(
+        {"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1}
+        for name in rules.intervals
+    )
+    found.extend(
+        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        for name in rules.rates
+    )
     return found
 
 

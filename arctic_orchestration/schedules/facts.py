@@ -23,15 +23,15 @@ class Surroundings:
     """What constraints may ask of the world outside of the state database."""
 
     #: the load by the name of a probe, as a share of the capacity; none: not measured
-    measure: Callable[[str], float | None] = lambda probe: None
+    measure: Callable[[str], float | None] = lambda _: None
     #: what one more run adds to that load, as far as it can be told before it has begun
-    one_more: Callable[[str], float] = lambda probe: 0.0
+    one_more: Callable[[str], float] = lambda _: 0.0
     #: when each of some assets was materialized last; those that never were are left out
-    materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda assets: {}
+    materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda _: {}
     #: the latest evaluation of each check of some assets, for a partition if one is given
     latest_checks: Callable[
         [Sequence[str], str | None], Mapping[str, Mapping[str, Event | None]]
-    ] = lambda assets, partition: {}
+    ] = lambda _assets, _partition: {}
 
 
 class Gathered:

@@ -64,6 +64,6 @@ class NoTicks:
         """All of them."""
         return ticks
 
-    def failed(self, ticks: Collection[str]) -> Mapping[str, TickFailure]:
+    def failed(self, ticks: Collection[str]) -> Mapping[str, TickFailure]:  # noqa: ARG002
         """None is known."""
         return {}

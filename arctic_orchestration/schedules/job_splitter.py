@@ -67,8 +67,7 @@ def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
     first, *others = ranges
     own = queue.change(job, partition_start=first[0], partition_end=first[-1])
     parts: list[tuple[Job, Sequence[str]]] = [(own, first)]
-    for keys in others:
-        parts.append((_part(queue, job, keys[0], keys[-1], None), keys))
+    parts.extend((_part(queue, job, keys[0], keys[-1], None), keys) for keys in others)
     if others:
         _share(queue, job, parts)
     return queue.current(own)

@@ -129,7 +129,7 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
         with suppress(OSError):  # which SQLite reports itself; the files beside it get its mode
             private_files.make(str(url.database))
 
-    def connect(connection: sqlite3.Connection, record: object) -> None:
+    def connect(connection: sqlite3.Connection, _record: object) -> None:
         # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
         # go on to write would then deadlock. We say BEGIN ourselves.
         connection.isolation_level = None

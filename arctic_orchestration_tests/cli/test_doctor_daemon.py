@@ -3,7 +3,6 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 
 import dagster as dg
@@ -137,13 +136,13 @@ def test_a_daemon_whose_clock_is_ahead_is_found(instance: dg.DagsterInstance) ->
 
 
 @pytest.fixture
-def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[timedelta]:
+def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> timedelta:
     """The clock of this process is ahead of the database's."""
     from arctic_orchestration.cli.doctor import machine_checks
 
     ahead = timedelta(minutes=5)
     monkeypatch.setattr(machine_checks, "utc_now", lambda: utc_now() + ahead)
-    yield ahead
+    return ahead
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)

@@ -122,7 +122,7 @@ def test_a_run_of_another_level_starts_in_its_place_with_the_next_pass(
     tags = queue.run(runs[2]).tags
     assert tags["arctic/level"] == "1"
     assert tags[".dagster/arctic_queued_at"] == "2026-03-02T12:00:02Z"
-    # 600 - (1,772,452,800 + 2)
+    # 600 less the seconds of that moment since 1970.
     assert tags["dagster/priority"] == "-1772452202"
 
 

@@ -41,7 +41,8 @@ def test_tasks_are_listed_with_how_they_stand(three: Tasked, arctic: Command) ->
     title, _, middle, raw, top = lines(said)
     assert title == ["3 tasks: 2 fresh, 1 never"]
     assert middle[:4] == ["middle", "daily", "lake", "fresh"]
-    assert middle[4].startswith("made 1d6h") and middle[4].endswith(", to be at most 48 hours old")
+    assert middle[4].startswith("made 1d6h")
+    assert middle[4].endswith(", to be at most 48 hours old")
     assert raw[:4] == ["raw", "landing", "feeds", "fresh"]
     assert top[3:] == ["never", "never made, to be made since the start of today (UTC)"]
     assert [one["task"] for one in document(arctic, "list", "--stale")["tasks"]] == ["top"]
@@ -66,7 +67,8 @@ def test_a_task_that_was_not_made_says_so_until_it_is(three: Tasked, arctic: Com
     assert title == ["3 tasks: 2 fresh, 1 failed"]
     assert middle[3] == "fresh"
     assert top[3] == "failed"
-    assert top[4].startswith("failed at 20") and top[4].endswith(": no source; never made")
+    assert top[4].startswith("failed at 20")
+    assert top[4].endswith(": no source; never made")
     stands = {one["task"]: one for one in document(arctic, "list")["tasks"]}["top"]
     assert (stands["state"], stands["failed_submission"]["reason"]) == ("failed", "no source")
     three.made("top", 0)

@@ -48,7 +48,8 @@ def test_a_submission_is_told_with_what_will_come_of_it(three: Tasked, arctic: C
     assert said.code == 0
     title, _, raw, top, hint = said.out.splitlines()
     assert title == "2 tasks submitted"
-    assert "submitted" in raw and "which is fresh: nothing will run" in raw
+    assert "submitted" in raw
+    assert "which is fresh: nothing will run" in raw
     assert top.rstrip().endswith("never made; waits for middle")
     assert hint == "what becomes of it: arctic tasks show raw"
     again = arctic("tasks", "submit", "top").out

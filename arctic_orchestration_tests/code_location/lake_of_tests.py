@@ -12,20 +12,20 @@ raw = dg.AssetSpec("raw/a", partitions_def=feeds)
 @dg.asset(partitions_def=days, backfill_policy=dg.BackfillPolicy.single_run())
 def daily(context: dg.AssetExecutionContext) -> None:
     """Makes the days it is asked for."""
-    context.log.info(f"days {context.partition_keys}")
+    context.log.info("days %s", context.partition_keys)
 
 
 @dg.asset(partitions_def=feeds)
 def each_feed(context: dg.AssetExecutionContext) -> None:
     """Makes one feed."""
-    context.log.info(f"feed {context.partition_key}")
+    context.log.info("feed %s", context.partition_key)
 
 
 @dg.op
 def remember(context: dg.OpExecutionContext, arctic: ArcticResource) -> list[str]:
     """Logs what the run is for."""
-    context.log.info(f"PARTITIONS {','.join(arctic.partitions)}")
-    context.log.info(f"COLOR {arctic.properties.get('color')}")
+    context.log.info("PARTITIONS %s", ",".join(arctic.partitions))
+    context.log.info("COLOR %s", arctic.properties.get("color"))
     return arctic.partitions
 
 

@@ -144,7 +144,8 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
         was_heard.set()
 
     def interrupt() -> None:
-        assert began.wait(60) and was_heard.wait(60)
+        assert began.wait(60)
+        assert was_heard.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()

@@ -259,7 +259,7 @@ def test_a_run_that_only_dagster_knows_to_refuse_fails_its_job_alone(
 def test_runs_by_partition_of_what_has_none_are_refused_when_built() -> None:
     """``each`` and ``range`` need a target with partitions."""
     wrong = a_location("2026-01-01", target={"assets": ["whole"]})
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(dg.DagsterInvalidDefinitionError) as caught:
         wrong.get_repository_def().get_all_jobs()
     assert "Schedule(each).partitions: got 'each', expected none: whole has no partitions" in str(
         caught.value.__cause__ or caught.value

@@ -59,12 +59,16 @@ def refused(**fields: Any) -> tuple[InvalidInput, ...]:
     try:
         defs.get_repository_def().get_all_jobs()
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InvalidDefinition):
-            cause = cause.__cause__
-        assert cause is not None, error
-        return cause.problems
+        return _cause(error).problems
     return ()
+
+
+def _cause(error: BaseException) -> InvalidDefinition:
+    while not isinstance(error, InvalidDefinition):
+        if error.__cause__ is None:
+            raise error
+        error = error.__cause__
+    return error
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,8 @@ def test_what_was_said_of_an_asset_stays_said() -> None:
     assert (spec.group_name, spec.metadata["owner"]) == ("others", "me")
     assert spec.description == "An asset with a docstring."
     declared = spec_of(by_hand)
-    assert declared is not None and declared.name == "by_hand"
+    assert declared is not None
+    assert declared.name == "by_hand"
     made, _history = Freshness(tasks=[by_hand]).definitions().assets or ()
     assert isinstance(made, dg.AssetsDefinition)
     result: Any = made(dg.build_asset_context())
@@ -253,7 +254,8 @@ def test_a_function_that_returns_what_no_task_can_be_fails_its_run(
         assert not result.success
         (failure,) = result.get_step_failure_events()
         error = failure.step_failure_data.error
-        assert error is not None and error.cause is not None
+        assert error is not None
+        assert error.cause is not None
         assert expected in error.cause.message
         assert result.asset_materializations_for_node(asset.replace("/", "__")) == []
 
@@ -267,4 +269,5 @@ def test_the_zone_of_the_surroundings_is_that_of_tasks_without_one(
     (spec,) = declared_tasks(whole(batches=[file]).get_repository_def())
     assert spec.timezone == "Asia/Kathmandu"
     declared = spec_of(fresh_parents({})(undeclared()))
-    assert declared is not None and declared.timezone == "Asia/Kathmandu"
+    assert declared is not None
+    assert declared.timezone == "Asia/Kathmandu"

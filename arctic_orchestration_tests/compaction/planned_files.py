@@ -86,16 +86,16 @@ def merged(
         if len(files) == 1 and before <= 1.8 * target:
             count = 1
         size = max(1, int(before * sizes()))
-        for place in range(count):
-            outputs.append(
-                data_file(
-                    f"out-{live.sequence_number}-{next(numbers)}",
-                    size // count + (place < size % count),
-                    rows=sum(file.rows for file in files) // count,
-                    sequence=live.sequence_number,
-                    partition=files[0].partition,
-                    spec=files[0].spec_id,
-                )
+        outputs += [
+            data_file(
+                f"out-{live.sequence_number}-{next(numbers)}",
+                size // count + (place < size % count),
+                rows=sum(file.rows for file in files) // count,
+                sequence=live.sequence_number,
+                partition=files[0].partition,
+                spec=files[0].spec_id,
             )
+            for place in range(count)
+        ]
     kept = [file for file in live.files if file.path not in gone]
     return snapshot([*kept, *outputs], live.sequence_number + 1)

@@ -93,7 +93,8 @@ def test_all_merged_tasks_of_a_table_are_one_snapshot(
     assert rows_of(table) == before
     assert (files_of(table), len(table.snapshots())) == (3, snapshots + 1)
     head = table.current_snapshot()
-    assert head is not None and head.summary is not None
+    assert head is not None
+    assert head.summary is not None
     assert head.summary.operation.value == "replace"
     assert sorted(present(head.summary[TASKS]).split(",")) == sorted(ids)
     assert states_of(state) == [TaskState.COMMITTED] * 3
@@ -117,7 +118,8 @@ def test_it_commits_no_more_often_than_the_table_wants(
     merged(state, catalog, table)
     assert Committer(state, catalog).tick().snapshots == 0
     round_ = Committer(state, catalog).commit("lake.words")
-    assert round_ is not None and round_.counts.snapshots == 1
+    assert round_ is not None
+    assert round_.counts.snapshots == 1
 
 
 def test_a_conflict_drops_one_task_alone(state: Database, catalog: Catalog, table: Table) -> None:
@@ -185,7 +187,8 @@ def test_a_crash_after_the_snapshot_is_recognised(
     with state.read() as tx:
         (record,) = records.records(tx)
     head = table.current_snapshot()
-    assert head is not None and record.snapshot_id == head.snapshot_id
+    assert head is not None
+    assert record.snapshot_id == head.snapshot_id
 
 
 def test_only_one_committer_has_a_table(state: Database, catalog: Catalog, table: Table) -> None:
@@ -380,7 +383,8 @@ def test_a_catalog_that_is_down_costs_nothing(
         assert Committer(state, catalog).tick().troubled == 1
     assert states_of(state) == [TaskState.MERGED] * 3
     round_ = Committer(state, catalog).commit("lake.words")
-    assert round_ is not None and round_.counts.committed == 3
+    assert round_ is not None
+    assert round_.counts.committed == 3
 
 
 def test_the_tasks_of_a_table_that_is_gone_end(

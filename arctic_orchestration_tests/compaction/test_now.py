@@ -124,7 +124,8 @@ def test_to_force_a_plan_twice_offers_the_same_task(state: Database, catalog: Ca
     table_of(catalog, files=3)
     _, first = offer_now(state, catalog, "lake.words", NOW, force=True)
     _, second = offer_now(state, catalog, "lake.words", NOW, force=True)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert (second.taken, second.kept, second.superseded) == ((), first.taken, ())
     assert live(state) == [(first.taken[0], TaskState.PLANNED)]
 

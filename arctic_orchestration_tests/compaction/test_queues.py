@@ -285,7 +285,8 @@ def test_of_a_paused_queue_nothing_is_claimed(database: Database) -> None:
         assert queues.set_state(tx, "default", QueueState.PAUSED) is QueueState.OPEN
         assert attempts.claim(tx, ["default"], "w", time=clock) is None
         other = attempts.claim(tx, [], "w", time=clock)
-        assert other is not None and other.task.table == "lake.b"
+        assert other is not None
+        assert other.task.table == "lake.b"
         attempts.merged(tx, begun.attempt_id, begun.token, **MERGE, time=clock)
         assert len(offer(tx, "lake.a", [planned("b"), planned("c")], NOON).taken) == 1
         assert queues.set_state(tx, "default", QueueState.OPEN) is QueueState.PAUSED
@@ -304,7 +305,8 @@ def test_a_queue_that_drains_takes_no_new_task(database: Database) -> None:
         assert queues.queues_with_room(tx) == frozenset()
         assert [one.room for one in queues.counted(tx)] == [0]
         claim = attempts.claim(tx, [], "w", time=clock)
-        assert claim is not None and claim.task.id == first
+        assert claim is not None
+        assert claim.task.id == first
         queues.set_state(tx, "default", QueueState.OPEN)
         assert queues.queues_with_room(tx) == {"default"}
 

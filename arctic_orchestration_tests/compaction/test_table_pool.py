@@ -271,7 +271,8 @@ def test_tables_that_hang_for_ever_leave_places_for_others(
     hanging(gate, BAD, monkeypatch)
     pool = TablePool(2, limit=SOON)
     assert planned_beside(state, catalog, pool, gate, 100) == set(GOOD)
-    assert pool.overdue() == set(BAD) and not pool.is_stuck
+    assert pool.overdue() == set(BAD)
+    assert not pool.is_stuck
     for name in BAD:
         reason = row_of(state, name).looked_reason
         assert reason == "could not be planned: it has taken longer than 50ms, and goes on"

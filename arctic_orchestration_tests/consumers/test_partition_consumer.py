@@ -7,7 +7,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from pytest import MonkeyPatch
 
 from arctic_orchestration import PartitionConsumer
 from arctic_orchestration.clock import utc_now
@@ -198,7 +197,7 @@ def test_the_environment_names_instance_and_database(
     instance: dg.DagsterInstance,
     state: Database,
     database_url: str,
-    monkeypatch: MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a run."""
     monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
@@ -279,7 +278,7 @@ def test_an_end_before_the_beginning_is_refused() -> None:
     ],
 )
 def test_what_to_take_is_checked_before_anything_is_opened(
-    argument: str, value: Any, monkeypatch: MonkeyPatch
+    argument: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no instance here that could be."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)

@@ -123,7 +123,8 @@ def test_a_file_with_a_broken_cell_changes_nothing(lake: FlightsLake, spark: Spa
     (landed,) = _landed(lake)
     content = landed.path.read_bytes()
     broken = content.replace(b",1400,5,15,", b",14.0,5,15,")
-    assert len(broken) == len(content) and broken != content
+    assert len(broken) == len(content)
+    assert broken != content
     landed.path.write_bytes(broken)
     assert not lake.materialize("flights", partition=FIRST, raising=False).success
     assert lake.rows("flights") == []

@@ -146,7 +146,7 @@ def test_the_model_notices_a_publication_without_a_check(
     """The control."""
     monkeypatch.setattr(ownership, "why_not", lambda *_: None)
     how: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-    with pytest.raises(Exception):  # noqa: B017 - an assertion, or what the database says
+    with pytest.raises(Exception):  # noqa: B017, PT011 - an assertion, or what the database says
         run_state_machine_as_test(
             machine(state),
             # It need not be told in the shortest way.

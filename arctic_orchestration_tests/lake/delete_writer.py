@@ -235,7 +235,8 @@ def _commit(table: Table, files: Sequence[DataFile], branch: str) -> list[Writte
         producer = _AddDeletes(files, transaction, branch)
         producer.commit()
     snapshot = table.snapshot_by_id(producer.snapshot_id)
-    assert snapshot is not None and snapshot.sequence_number is not None
+    assert snapshot is not None
+    assert snapshot.sequence_number is not None
     return [
         WrittenDelete(
             path=file.file_path,

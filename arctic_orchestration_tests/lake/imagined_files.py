@@ -62,5 +62,6 @@ def commit_files(
             producer.delete_data_file(file)
         producer.commit()
     snapshot = table.snapshot_by_name(branch)
-    assert snapshot is not None and snapshot.sequence_number is not None
+    assert snapshot is not None
+    assert snapshot.sequence_number is not None
     return snapshot.sequence_number

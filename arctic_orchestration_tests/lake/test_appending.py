@@ -162,7 +162,8 @@ def test_rows_that_do_not_fit_are_refused_by_name(spark: SparkSession, table: Ta
     assert "column delay: got string, expected double" in message
     assert "column gate: got int, expected no such column" in message
     assert "column id: got nothing, expected long (required)" in message
-    assert files_in(table) == set() and table.snapshots() == []
+    assert files_in(table) == set()
+    assert table.snapshots() == []
 
 
 def test_a_number_that_would_lose_digits_is_refused(spark: SparkSession, table: Table) -> None:

@@ -72,7 +72,8 @@ def test_a_cluster_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     said = str(refused.value)
     assert said.startswith("Spark at spark://10.0.0.1:7077 did not start: An error occurred")
     assert "No space left on device). Check ARCTIC_SPARK_MASTER" in said
-    assert "\n" not in said and "\tat" not in said
+    assert "\n" not in said
+    assert "\tat" not in said
 
 
 def test_no_jvm_is_started_for_a_master_that_does_not_answer(
@@ -111,7 +112,8 @@ def said_by_spark(folder: Path, **environment: str) -> str:
     assert done.returncode == 1
     # Python's own traceback begins there.
     log, _, error = done.stderr.partition("Traceback (most recent call last)")
-    assert "did not start: " in error and "/no/such/directory does not exist" in error
+    assert "did not start: " in error
+    assert "/no/such/directory does not exist" in error
     return log
 
 

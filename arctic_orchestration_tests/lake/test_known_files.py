@@ -52,7 +52,8 @@ def test_what_only_an_older_snapshot_or_a_tag_has_is_known_until_it_expires(tabl
     table.overwrite(arrow([(5, "JFK")]))
     tagged = committed(table, "b")
     second = table.refresh().current_snapshot()
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     table.manage_snapshots().create_tag(second.snapshot_id, "month").commit()
     table.refresh().overwrite(arrow([(6, "JFK")]))
     known = KnownFiles(table)

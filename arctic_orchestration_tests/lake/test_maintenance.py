@@ -46,7 +46,9 @@ def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
     needed |= {task.file.file_path for task in table.scan().plan_files()}
     assert on_disk(table) == needed
     assert {file.path for file in done.files} == before - needed
-    assert len(done.snapshot_ids) == 3 and not done.failed and not done.dry_run
+    assert len(done.snapshot_ids) == 3
+    assert not done.failed
+    assert not done.dry_run
 
 
 def test_what_was_removed_is_told_with_kinds_and_sizes(table: Table) -> None:
@@ -70,7 +72,9 @@ def test_a_dry_run_tells_the_same_and_does_nothing(table: Table) -> None:
     assert (on_disk(table), snapshot_ids(table)) == (before, snapshots)
     assert table.refresh().metadata_location == location
     done = expire_snapshots(table, older_than=LATER)
-    assert would.dry_run and set(would.files) == set(done.files) and would.files
+    assert would.dry_run
+    assert set(would.files) == set(done.files)
+    assert would.files
     assert (would.snapshot_ids, would.refs) == (done.snapshot_ids, done.refs)
 
 
@@ -81,7 +85,8 @@ def test_younger_snapshots_can_still_be_read(table: Table) -> None:
     limit = moment_of(table)
     table.overwrite(rows(3))
     expire_snapshots(table, older_than=limit)
-    assert ids(table) == [3] and ids(table, kept) == [2]
+    assert ids(table) == [3]
+    assert ids(table, kept) == [2]
     assert kept in snapshot_ids(table)
 
 
@@ -113,7 +118,8 @@ def test_a_branch_that_is_over_goes_with_its_files(table: Table) -> None:
     done = expire_snapshots(table, older_than=LATER, now=LATER)
     assert done.refs == ("audit",)
     assert set(table.refresh().refs()) == {"main"}
-    assert on_disk(table) == before and ids(table) == [1]
+    assert on_disk(table) == before
+    assert ids(table) == [1]
 
 
 def test_deletes_that_no_snapshot_has_any_more_go_too(table: Table) -> None:
@@ -121,7 +127,8 @@ def test_deletes_that_no_snapshot_has_any_more_go_too(table: Table) -> None:
     [path] = [task.file.file_path for task in table.scan().plan_files()]
     [delete] = add_position_deletes(table, {path: [0]})
     done = expire_snapshots(table, older_than=LATER)
-    assert ids(table) == [2] and Path(delete.path).exists()
+    assert ids(table) == [2]
+    assert Path(delete.path).exists()
     assert {file.kind for file in done.files} == {FileKind.MANIFEST_LIST}
     with table.transaction() as transaction:
         transaction.set_properties({"note": "a commit without a snapshot changes nothing"})
@@ -144,7 +151,8 @@ def test_files_of_live_tasks_stay(table: Table) -> None:
     assert path not in {file.path for file in kept.files}
     assert planned not in kept.snapshot_ids
     done = expire_snapshots(table, older_than=LATER, protected=lambda known: known == path)
-    assert Path(path).exists() and planned in done.snapshot_ids
+    assert Path(path).exists()
+    assert planned in done.snapshot_ids
     assert path not in {file.path for file in done.files}
 
 
@@ -210,7 +218,8 @@ def test_statistics_go_with_their_snapshot(table: Table) -> None:
     removed = {file.path for file in done.files if file.kind is FileKind.STATISTICS}
     assert removed == {files["table", 1], files["partitions", 1]}
     assert not any(Path(path).exists() for path in removed)
-    assert Path(files["table", 2]).exists() and Path(files["partitions", 2]).exists()
+    assert Path(files["table", 2]).exists()
+    assert Path(files["partitions", 2]).exists()
     metadata = table.refresh().metadata
     assert [one.statistics_path for one in metadata.statistics] == [files["table", 2]]
     left = [one.statistics_path for one in metadata.partition_statistics]
@@ -266,11 +275,12 @@ def test_a_manifest_that_is_lost_stops_it_before_the_commit(table: Table) -> Non
     snapshots = snapshot_ids(table)
     with pytest.raises(LakeError, match=Path(first.manifest_list).name):
         expire_snapshots(table, older_than=LATER)
-    assert snapshot_ids(table) == snapshots and Path(manifest.manifest_path).exists()
+    assert snapshot_ids(table) == snapshots
+    assert Path(manifest.manifest_path).exists()
 
 
 @pytest.mark.parametrize(
-    "arguments, field",
+    ("arguments", "field"),
     [({"keep_last": 0}, "keep_last"), ({"older_than": datetime(2026, 1, 1)}, "older_than")],
 )
 def test_bad_limits_are_refused(table: Table, arguments: dict[str, Any], field: str) -> None:

@@ -39,7 +39,9 @@ def test_old_files_that_nobody_knows_go(table: Table) -> None:
     known = age_everything(table)
     planted = {plant(table, "data/lost.parquet", size=7), plant(table, "metadata/lost.avro")}
     done = remove_orphans(table, older_than=LIMIT)
-    assert removed(done) == planted and done.bytes == 12 and not done.dry_run
+    assert removed(done) == planted
+    assert done.bytes == 12
+    assert not done.dry_run
     assert not any(Path(path).exists() for path in planted)
     assert all(Path(path).exists() for path in known)
     assert ids(table) == [1]
@@ -49,7 +51,8 @@ def test_a_dry_run_tells_the_same_and_removes_nothing(table: Table) -> None:
     table.append(rows(1))
     planted = {plant(table, "data/lost.parquet")}
     would = remove_orphans(table, older_than=LIMIT, dry_run=True)
-    assert removed(would) == planted and would.dry_run
+    assert removed(would) == planted
+    assert would.dry_run
     assert all(Path(path).exists() for path in planted)
     done = remove_orphans(table, older_than=LIMIT)
     assert (done.files, done.young, done.protected) == (would.files, would.young, would.protected)
@@ -80,7 +83,8 @@ def test_files_of_every_snapshot_branch_and_tag_stay(table: Table) -> None:
     before = age_everything(table)
     assert remove_orphans(table, older_than=LIMIT) == Orphans(dry_run=False)
     assert age_everything(table) == before
-    assert ids(table) == [3] and ids(table, deleted) == [2]
+    assert ids(table) == [3]
+    assert ids(table, deleted) == [2]
     assert ids(table, present(table.snapshot_by_name("audit")).snapshot_id) == [2, 7]
 
 
@@ -106,7 +110,8 @@ def test_young_files_stay(table: Table) -> None:
         plant(table, "data/before", at=moment - timedelta(seconds=1)),
     )
     done = remove_orphans(table, older_than=moment)
-    assert removed(done) == {before} and Path(at).exists()
+    assert removed(done) == {before}
+    assert Path(at).exists()
     # With the metadata file of the table, that is known, nothing else is counted.
     assert done.young == 1
 
@@ -132,7 +137,8 @@ def test_protected_files_stay(table: Table) -> None:
     done = remove_orphans(
         table, older_than=LIMIT, protected=lambda path: path.startswith(directory)
     )
-    assert removed(done) == {lost} and Path(mine).exists()
+    assert removed(done) == {lost}
+    assert Path(mine).exists()
     assert done.protected == 1
 
 
@@ -186,7 +192,8 @@ def test_what_is_committed_while_files_are_listed_is_known(
     calls = [False, True, True]
     monkeypatch.setattr(Table, "refresh", busy)
     done = remove_orphans(table, older_than=LIMIT)
-    assert removed(done) == {lost} and not waiting
+    assert removed(done) == {lost}
+    assert not waiting
     monkeypatch.undo()
     assert ids(table) == [1, 1]
 
@@ -219,7 +226,8 @@ def test_a_table_inside_the_location_keeps_its_files(catalog: Catalog, table: Ta
     ]
     lost = plant(table, "data/lost.parquet")
     assert removed(remove_orphans(table, older_than=LIMIT)) == {lost}
-    assert all(Path(path).exists() for path in kept) and ids(inner) == [1]
+    assert all(Path(path).exists() for path in kept)
+    assert ids(inner) == [1]
     in_archive = plant(table, "archive/data/lost.parquet")
     assert removed(remove_orphans(inner, older_than=LIMIT)) == {f"file://{in_archive}"}
 

@@ -6,7 +6,7 @@ from arctic_orchestration.lake.upkeep.reachable import KnownFiles, keys_of, lite
 
 
 @pytest.mark.parametrize(
-    "one, other",
+    ("one", "other"),
     [
         ("/a b/c", "file:///a b/c"),
         ("/a b/c", "file:/a%20b/c"),
@@ -34,5 +34,7 @@ def test_a_percent_sign_in_a_plain_path_is_a_percent_sign() -> None:
 def test_different_files_are_different() -> None:
     known = KnownFiles()
     known.add("/a/b")
-    assert "/a/c" not in known and "/a/b/c" not in known and "/b" not in known
+    assert "/a/c" not in known
+    assert "/a/b/c" not in known
+    assert "/b" not in known
     assert not known.has_key(literal_key("s3://a/b/c"))

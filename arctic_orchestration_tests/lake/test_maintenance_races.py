@@ -120,7 +120,8 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_out(
 
     monkeypatch.setattr(Table, "_do_commit", lost)
     done = expire_snapshots(table, older_than=LATER)
-    assert len(done.snapshot_ids) == 3 and done.files
+    assert len(done.snapshot_ids) == 3
+    assert done.files
     assert ids(table) == [2, 5]
 
 
@@ -136,4 +137,5 @@ def test_a_commit_of_which_nothing_is_known_removes_no_file(
     monkeypatch.setattr(Table, "_do_commit", lost)
     with pytest.raises(CommitUnknown, match="reset by peer"):
         expire_snapshots(table, older_than=LATER)
-    assert on_disk(table) == before and ids(table) == [2, 5]
+    assert on_disk(table) == before
+    assert ids(table) == [2, 5]

@@ -154,7 +154,7 @@ def test_a_table_without_snapshots_has_nothing_to_expire() -> None:
 
 
 @pytest.mark.parametrize(
-    "properties, age, count",
+    ("properties", "age", "count"),
     [
         ({}, days(5), 1),
         ({"history.expire.max-snapshot-age-ms": str(DAY_MS)}, days(1), 1),

@@ -76,7 +76,8 @@ def test_odd_names_and_forms_of_the_location(
     os.utime(lost, (WEEK_AGO.timestamp(), WEEK_AGO.timestamp()))
     done = remove_orphans(table, older_than=LIMIT)
     assert removed(done) == {f"{location.rstrip('/')}/data/lo st.parquet"}
-    assert not lost.exists() and ids(table) == [1]
+    assert not lost.exists()
+    assert ids(table) == [1]
 
 
 def test_a_store_that_cannot_list_is_refused(table: Table) -> None:
@@ -104,7 +105,9 @@ def test_a_file_without_a_date_stays(table: Table, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Store, "list", undated)
     done = remove_orphans(table, older_than=LIMIT)
-    assert done.files == () and done.young == 1 and Path(planted).exists()
+    assert done.files == ()
+    assert done.young == 1
+    assert Path(planted).exists()
 
 
 def test_a_file_that_cannot_be_removed_is_told(
@@ -152,7 +155,8 @@ def test_orphans_go_through_the_other_file_io_too(table: Table) -> None:
         # A table that is read again has the catalog's file IO.
         patch.setattr(Table, "refresh", lambda here: _with_io(refresh(), FsspecFileIO({})))
         assert removed(remove_orphans(table, older_than=LIMIT)) == {lost}
-    assert not Path(lost).exists() and ids(table) == [1]
+    assert not Path(lost).exists()
+    assert ids(table) == [1]
 
 
 def _with_io(table: Table, io: FileIO) -> Table:
@@ -161,7 +165,7 @@ def _with_io(table: Table, io: FileIO) -> Table:
 
 
 @pytest.mark.parametrize(
-    "info, moment",
+    ("info", "moment"),
     [
         ({"mtime": 1_700_000_000.0}, datetime.fromtimestamp(1_700_000_000, UTC)),
         ({"LastModified": datetime(2026, 1, 2, tzinfo=UTC)}, datetime(2026, 1, 2, tzinfo=UTC)),

@@ -163,7 +163,8 @@ def test_a_delete_of_the_snapshot_that_adds_the_file(table: Table) -> None:
         2: [position.path, equality.path],
         3: [],
     }
-    assert equality.sequence_number == 3 and position.sequence_number == 2
+    assert equality.sequence_number == 3
+    assert position.sequence_number == 2
 
 
 def _index(table: Table) -> DeleteIndex:

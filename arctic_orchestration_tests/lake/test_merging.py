@@ -316,7 +316,8 @@ def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> Non
     done = merged(spark, table, group_of(table), target_bytes=1)
     found = [present(bucket.transform(LongType())(number)) for number in ids(done)]
     assert sorted(ids(done)) == list(range(100))
-    assert found == sorted(found) and len(set(found)) == 16
+    assert found == sorted(found)
+    assert len(set(found)) == 16
 
 
 @pytest.mark.parametrize("engine", Engine)

@@ -28,7 +28,8 @@ from arctic_orchestration_tests.lake.merged_by_hand import (
 
 def summary(table: Table) -> dict[str, str]:
     snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot is not None
+    assert snapshot.summary is not None
     return {
         "operation": snapshot.summary.operation.value,
         **snapshot.summary.additional_properties,

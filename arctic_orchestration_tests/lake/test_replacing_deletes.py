@@ -81,7 +81,8 @@ def test_deletes_of_replaced_files_are_applied_and_removed(table: Table, files: 
     assert rows_of(table) == expected == rows_by_the_rules(table)
     assert delete_paths(table) == []
     head = table.current_snapshot()
-    assert head is not None and head.summary is not None
+    assert head is not None
+    assert head.summary is not None
     found = head.summary.additional_properties
     assert {key: found[key] for key in found if "delete-files" in key or "-deletes" in key} == {
         "removed-delete-files": "2",

@@ -296,7 +296,8 @@ def test_a_conflict_that_comes_up_at_a_retry_drops_that_one_alone(
     assert (done.committed, list(done.conflicts)) == (("task-2",), ["task-1"])
     assert rows_of(table) == [(0, "JFK"), (1, "JFK"), (3, "JFK"), (10, "JFK"), (11, "JFK")]
     head = table.current_snapshot()
-    assert head is not None and head.summary is not None
+    assert head is not None
+    assert head.summary is not None
     assert head.summary.additional_properties["arctic.compaction.tasks"] == "task-2"
     # The first one may be planned and made again.
     again = renamed(merge(table, plan(table)), "task-3")

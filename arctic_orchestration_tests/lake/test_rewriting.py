@@ -152,7 +152,8 @@ def test_files_are_as_the_specification_has_them(spark: SparkSession, catalog: C
     for number in range(group.num_columns):
         column = group.column(number)
         assert (column.compression, column.is_stats_set) == ("ZSTD", True), column.path_in_schema
-        assert column.statistics.has_null_count and column.has_column_index
+        assert column.statistics.has_null_count
+        assert column.has_column_index
 
 
 def test_timestamps_and_days_that_python_cannot_say(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def test_page_indexes_and_bloom_filters_point_to_the_right_rows(
     (output,) = append_row_groups(spark, table, group(*files), str(tmp_path / "out"), 128 * MB)
 
     chunk = pq.read_metadata(output).row_group(1).column(1)
-    assert chunk.has_offset_index and chunk.has_column_index
+    assert chunk.has_offset_index
+    assert chunk.has_column_index
     rows = spark.read.schema(spark_schema(PLAIN)).parquet(output)
     for number in (0, 555, 999, 1000, 1001, 1999):
         found = rows.where(f"id = {number}").collect()

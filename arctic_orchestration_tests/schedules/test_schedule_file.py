@@ -126,8 +126,7 @@ def test_a_text_that_holds_no_schedules_is_refused_with_its_line(
 def test_aliases_of_aliases_are_refused_before_they_fill_the_memory() -> None:
     """Nine lines of YAML that would be a thousand million values."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    for n in range(1, 9):
-        lines.append(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]")
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(InvalidInput, match="at most 2,000,000 values"):
         read_schedules("\n".join([*lines, "schedules: []"]), name="f")
 

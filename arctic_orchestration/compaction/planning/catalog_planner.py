@@ -79,7 +79,7 @@ class Planner:
         catalog: Catalog,
         *,
         discovery: timedelta = DISCOVERY,
-        selects: Callable[[str], bool] = lambda name: True,
+        selects: Callable[[str], bool] = lambda _: True,
         pool: TablePool | None = None,
     ) -> None:
         self._jobs: TableJobs[PlanningCounts] = TableJobs(pool or TablePool())

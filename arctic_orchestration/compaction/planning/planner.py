@@ -54,7 +54,7 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def name_of_values(spec_id: int, values: tuple[Any, ...]) -> str:
+def name_of_values(_spec_id: int, values: tuple[Any, ...]) -> str:
     """The name of a partition where nothing but its values is known."""
     return ", ".join(str(value) for value in values)
 

@@ -134,7 +134,7 @@ def existing_in(
     match partitions:
         case dg.DynamicPartitionsDefinition() if partitions.name:
             only = partitions.name
-            return lambda keys: there_are(only)
+            return lambda _: there_are(only)
         case dg.MultiPartitionsDefinition():
             names = {
                 dimension.name: dimension.partitions_def.name

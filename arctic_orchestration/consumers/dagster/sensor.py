@@ -153,7 +153,7 @@ class _Following:
             ]
         except ArcticError as error:
             # What was taken is in the state database: the next tick asks for its runs.
-            context.log.warning(f"the next tick tries again: {error}")
+            context.log.warning("the next tick tries again: %s", error)
             return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
         counts = {what: number for what, number in sorted(followed.counts.items()) if number}
         said = ", ".join(f"{what} {number}" for what, number in counts.items())
@@ -172,7 +172,7 @@ class _Following:
         except Exception as error:
             said = " ".join(str(error).split())[:_LETTERS]
             reason = f"its run cannot be asked for: {said}"
-            context.log.error(f"{delivery.partition.key}: {reason}")
+            context.log.error("%s: %s", delivery.partition.key, reason)
             follower.refuse(delivery, reason)
             return None
 

@@ -163,7 +163,7 @@ def _nothing(context: dg.AssetExecutionContext, inputs: Mapping[str, Any]) -> No
 
 
 def _computing(one: Written, function: Function | None) -> Any:
-    def compute(context: dg.AssetExecutionContext, inputs: Mapping[str, Any]) -> Iterator[Any]:
+    def compute(context: dg.AssetExecutionContext, _inputs: Mapping[str, Any]) -> Iterator[Any]:
         with guard_partition(context, one.spec) as held, checked(held):
             metadata = make(one.task, function, run_of(context, one.task))
             # What is stored of it cannot be taken back when it turns out to be another's.

@@ -115,14 +115,14 @@ class TaskSensor(dg.SensorDefinition):
         if place.notifier is not None:
             place.notifier.wake()
         if result.trouble is not None:
-            context.log.error(f"the tasks of this location are not registered: {result.trouble}")
+            context.log.error("the tasks of this location are not registered: %s", result.trouble)
         requests = []
         for request in result.requests:
             # One request that Dagster refuses would fail the tick, and all ticks after it.
             try:
                 requests.append(_run_request(request, context, result.now))
             except Exception as error:
-                context.log.error(f"task {request.task}: Dagster refuses its run: {error}")
+                context.log.error("task %s: Dagster refuses its run: %s", request.task, error)
                 self._refuse(place.lifecycle, request, error)
         result.counts["reported"] += place.histories.report(context)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}

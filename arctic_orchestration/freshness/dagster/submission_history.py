@@ -123,7 +123,7 @@ class Histories:
                     break
                 done += self._report(id, context)
         except Exception as error:
-            context.log.warning(f"ends of submissions are reported later: {error}")
+            context.log.warning("ends of submissions are reported later: %s", error)
             _log.warning("ends of submissions are reported later", exc_info=error)
         return done
 
@@ -142,7 +142,7 @@ class Histories:
             # The others have their turn too.
             task = found.submission.task
             text = f"the end of submission {id} of {task} is reported later"
-            context.log.warning(f"{text}: {error}")
+            context.log.warning("%s: %s", text, error)
             _log.warning(text, exc_info=error)
             return False
         with self.database.begin() as tx:

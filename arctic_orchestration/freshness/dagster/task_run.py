@@ -70,8 +70,9 @@ def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -
     database = _state()
     if asked_for is None and _is_of_another_partition(context, database):
         context.log.info(
-            f"task {spec.name}: this run is not for its newest partition alone; whatever comes of "
-            "it, the task is as fresh as before"
+            "task %s: this run is not for its newest partition alone; whatever comes of "
+            "it, the task is as fresh as before",
+            spec.name,
         )
         yield _Free()
         return
@@ -80,7 +81,7 @@ def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -
             _tell(context, running)
             yield running
             at = running.publish()
-            context.log.info(f"task {spec.name} is published at {at}, token {running.token}")
+            context.log.info("task %s is published at %s, token %s", spec.name, at, running.token)
     except (Refused, LeaseLost) as error:
         raise dg.Failure(description=str(error), allow_retries=False) from error
 
@@ -239,7 +240,7 @@ def _tell(context: Context, running: Running) -> None:
         context.instance.add_run_tags(context.run.run_id, tags)
     history = running.history()
     for step in history:
-        context.log.info(f"{step['at']} {step['step']}: {step['reason']}")
+        context.log.info("%s %s: %s", step["at"], step["step"], step["reason"])
     if isinstance(context, dg.AssetExecutionContext):
         context.add_asset_metadata(
             {

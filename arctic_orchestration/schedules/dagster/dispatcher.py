@@ -209,7 +209,7 @@ class DispatcherSensor(EveryJobSensor):
                 requests.append(self._run_requests.make(request, context, added))
             except Exception as error:
                 problem = f"Dagster refuses its run: {error}"
-                context.log.error(f"job {request.job_id}: {problem}")
+                context.log.error("job %s: %s", request.job_id, problem)
                 engine.refuse(request.job_id, problem, utc_now())
         if not requests:
             done = [f"{name} {n}" for name, n in counts.items() if name not in _SAID_BY_HELD]
@@ -257,7 +257,7 @@ class DispatcherSensor(EveryJobSensor):
                 update_schedules=self._update_schedules,
             )
             for problem in unknown_parents(self._schedules, repository):
-                context.log.warning(f"it is never fresh: {problem}")
+                context.log.warning("it is never fresh: %s", problem)
             for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
@@ -278,6 +278,6 @@ def _terminate(run_id: str, context: dg.SensorEvaluationContext) -> None:
     try:
         context.instance.run_coordinator.cancel_run(run_id)
     except Exception as error:
-        context.log.warning(f"run {run_id} of a canceled job could not be terminated: {error}")
+        context.log.warning("run %s of a canceled job could not be terminated: %s", run_id, error)
     else:
-        context.log.info(f"run {run_id} is terminated: its job was canceled")
+        context.log.info("run %s is terminated: its job was canceled", run_id)

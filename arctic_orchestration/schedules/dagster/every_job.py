@@ -27,7 +27,7 @@ class EveryJobSensor(dg.SensorDefinition):
     """
 
     def resolve_run_requests(
-        self, run_requests: Sequence[dg.RunRequest], *args: Any, **kwargs: Any
+        self, run_requests: Sequence[dg.RunRequest], *_args: Any, **_kwargs: Any
     ) -> Sequence[dg.RunRequest]:
         """The requests as they are: they would be refused for jobs that no target names."""
         return run_requests

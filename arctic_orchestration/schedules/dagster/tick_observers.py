@@ -121,7 +121,7 @@ class Watch:
                 with engine.database.read() as tx:
                     self._held = held_jobs(tx, engine.cluster, engine.location)
             except Exception as error:
-                context.log.warning(f"the held jobs could not be read: {error}")
+                context.log.warning("the held jobs could not be read: %s", error)
         return self._held
 
     def unmatched(self, result: TickResult, now: datetime) -> str | None:
@@ -152,11 +152,11 @@ class Watch:
             self._daemons.look(now, lambda: context.instance)
             noticed = self._daemons.together(now)
         except Exception as error:
-            context.log.warning(f"the heartbeats of Dagster's daemon could not be read: {error}")
+            context.log.warning("the heartbeats of Dagster's daemon could not be read: %s", error)
             return ()
         if noticed and not before:
             ids = ", ".join(noticed)
-            context.log.error(f"two daemons run on this instance of Dagster: {ids}. End one")
+            context.log.error("two daemons run on this instance of Dagster: %s. End one", ids)
         return noticed
 
     def observations(
@@ -174,7 +174,7 @@ class Watch:
             self._numbers_at = now
             return [observation(self._engine.database, self._engine.cluster, now)]
         except Exception as error:
-            context.log.warning(f"the scheduler's numbers could not be read: {error}")
+            context.log.warning("the scheduler's numbers could not be read: %s", error)
             return []
 
     def _reported_lately(self, now: datetime, at: datetime | None) -> bool:

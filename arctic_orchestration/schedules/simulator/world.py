@@ -178,7 +178,7 @@ class World(EventList):
         start, end = request.partition_start, request.partition_end
         if start is None or end is None:
             return ()
-        partitioned = self.declared.partitions(request.target, lambda asset: ())
+        partitioned = self.declared.partitions(request.target, lambda _: ())
         return (
             (start,) if start == end or not partitioned else tuple(partitioned.between(start, end))
         )

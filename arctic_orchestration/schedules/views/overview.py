@@ -68,8 +68,7 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
         .where(here)
         .group_by(schedules.c.name)
     )
-    for name, count in tx.execute(per_schedule):
-        taken[name] = count
+    taken.update((name, count) for name, count in tx.execute(per_schedule))
     known = sa.select(sa.func.count()).select_from(events).where(events.c.location_id == row.id)
     return Overview(
         following=row.position is not None,

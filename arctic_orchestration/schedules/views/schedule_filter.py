@@ -44,9 +44,11 @@ class ScheduleFilter:
         here = [schedules.c.location_id == location.id]
         if self.status is not None:
             here.append(schedules.c.status == self.status)
-        for word in (self.target, self.trigger):
-            if word is not None:
-                here.append(schedules.c.spec.contains(json.dumps(word), autoescape=True))
+        here.extend(
+            schedules.c.spec.contains(json.dumps(word), autoescape=True)
+            for word in (self.target, self.trigger)
+            if word is not None
+        )
         if self.listens_to is not None:
             heard = sa.exists().where(
                 schedule_keys.c.location_id == location.id,

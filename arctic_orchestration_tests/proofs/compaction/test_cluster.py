@@ -45,7 +45,8 @@ def test_a_worker_merges_on_a_standalone_cluster(
     # Of 320, 321, … 324, the third one.
     add_position_deletes(table, {path: [2]})
     before = rows_of(table.refresh())
-    assert len(before) == 59 and (322, "EWR") not in before
+    assert len(before) == 59
+    assert (322, "EWR") not in before
     with ExitStack() as stack:
         master = stack.enter_context(
             daemon(
@@ -68,7 +69,8 @@ def test_a_worker_merges_on_a_standalone_cluster(
         conf = {"spark.executor.memory": "512m", "spark.cores.max": "2"}
         worker = crew.start(WORKER, How(life=LONG, master=url, conf=conf))
         _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
-        assert offered is not None and len(offered.taken) == 3
+        assert offered is not None
+        assert len(offered.taken) == 3
         worker.says(What.MERGED, 3)
 
         def has_ended() -> bool:

@@ -60,9 +60,11 @@ def what_nobody_knows(written: Sequence[WrittenTable]) -> list[str]:
     for one in written:
         table = one.table.refresh()
         known = {urlparse(path).path for path in _metadata_leads_to(table)}
-        for path in sorted(Path(urlparse(table.location()).path).rglob("*")):
-            if path.is_file() and str(path) not in known and not _is_checksum(path, known):
-                found.append(str(path))
+        found += [
+            str(path)
+            for path in sorted(Path(urlparse(table.location()).path).rglob("*"))
+            if path.is_file() and str(path) not in known and not _is_checksum(path, known)
+        ]
     return found
 
 

@@ -1,6 +1,6 @@
 """The tags that runs are given when they are submitted, through a real instance."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,7 +51,7 @@ def ruled(
 
 
 @pytest.fixture
-def tag_writes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
+def tag_writes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """Every writing of tags to a stored run."""
     written: list[dict[str, str]] = []
     write = RunMethods.add_run_tags
@@ -61,7 +61,7 @@ def tag_writes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]
         write(self, run_id, new_tags)
 
     monkeypatch.setattr(RunMethods, "add_run_tags", add)
-    yield written
+    return written
 
 
 def ours(run: DagsterRun) -> dict[str, str]:

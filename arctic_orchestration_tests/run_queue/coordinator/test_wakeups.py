@@ -2,7 +2,6 @@
 
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -93,7 +92,7 @@ def test_a_log_that_does_not_answer_is_watched_again(
 
 
 @pytest.fixture
-def in_daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def in_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``dagster-daemon`` has imported; all that is replaced is put back."""
     monkeypatch.setitem(sys.modules, "dagster._daemon.cli", ModuleType("dagster._daemon.cli"))
     for owner, name in (
@@ -101,7 +100,6 @@ def in_daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (sensor, "_process_tick"), (QueuedRunCoordinatorDaemon, "core_loop"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))
-    yield
 
 
 class Sensor:

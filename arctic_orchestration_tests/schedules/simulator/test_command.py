@@ -108,4 +108,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = arctic(tmp_path / "s.yaml", tmp_path / "t.jsonl")
     assert (done.returncode, done.stdout) == (2, "")
     said = done.stderr.replace("\n", "")
-    assert "SCHEDULES.yaml" in said and "t.jsonl" in said
+    assert "SCHEDULES.yaml" in said
+    assert "t.jsonl" in said

@@ -96,11 +96,13 @@ def test_it_fires_exactly_when_it_said_it_would(
     here, now = arrived(*at), NOON + minutes(at[-1] + later)
     firing = trigger.evaluate([here], now)
     if firing.satisfied:
-        assert firing.first_at is not None and firing.last_at is not None
+        assert firing.first_at is not None
+        assert firing.last_at is not None
         assert firing.first_at <= firing.last_at <= now
     else:
         look_at = firing.recheck_at
-        assert look_at is not None and look_at > now
+        assert look_at is not None
+        assert look_at > now
         assert not trigger.evaluate([here], look_at - timedelta(microseconds=1)).satisfied
         again = trigger.evaluate([here], look_at)
         assert again.satisfied

@@ -37,8 +37,10 @@ def random_configuration(chance: random.Random) -> dict[str, Any]:
             {"value": chance.choice(VALUES)},
             {"value": {"applyLimitPerUniqueValue": True}},
         ]
-        for form in chance.sample(forms, chance.randint(0, 3)):
-            limits.append({"key": key, "limit": chance.randint(0, 9), **form})
+        limits += [
+            {"key": key, "limit": chance.randint(0, 9), **form}
+            for form in chance.sample(forms, chance.randint(0, 3))
+        ]
     return {
         "max_concurrent_runs": chance.choice([-1, 20, 25, 100]),
         "tag_concurrency_limits": limits,
