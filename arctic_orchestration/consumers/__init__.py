@@ -1,12 +1,12 @@
-"""Partition consumers: everything new since one last looked, exactly.
+"""Partition consumers: deliver everything new since the last delivery, exactly.
 
-A *consumer* is a name under which is kept how far Dagster's event log was read, and which
-partitions of an asset were found there and are not acknowledged: its *working set*. Whoever takes
-partitions of it has them alone, under a lease with a fencing token, and acknowledges them in the
-transaction that takes them out of the working set.
+A *consumer* is a name with a position in Dagster's event log and a *working set*: the partitions of
+an asset that were read there and are not acknowledged. A caller that takes partitions owns them
+exclusively, under a lease with a fencing token, and acknowledges them in the transaction that
+removes them from the working set.
 
-Two readings make it exact. The log is read by position, as :mod:`arctic_orchestration.event_log`
-does, so that nothing that is committed late is skipped; and a reading moves the position in the
-transaction that stores what it found. From then on a partition is a row, and each of its moves is
-one statement on that row.
+Two steps make it exact. The log is read by position, as :mod:`arctic_orchestration.event_log` does,
+so that late commits are not skipped; and each read moves the position in the transaction that
+stores the events. From then on a partition is a row, and each of its transitions is one statement
+on that row.
 """

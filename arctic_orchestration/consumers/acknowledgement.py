@@ -1,7 +1,7 @@
 """The ends of a delivery: acknowledged, put back, failed.
 
-Each moves rows that somebody has, in one statement or two, and returns how many. What arrived
-meanwhile is a delivery of its own, in whichever way the one before it ended.
+Each function moves leased rows in one or two statements, and returns how many. An arrival during
+the delivery is a delivery of its own, however the previous one ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from arctic_orchestration.state.consumer_tables import consumer_partitions
 
 _p = consumer_partitions.c
 
-#: which rows: all of them leased, and under one token
+#: the rows: all of them leased, and under one token
 Which = Sequence[sa.ColumnElement[bool]]
 _free: Mapping[str, Any] = {
     "token": None, "next_number": None, "next_arrivals": None, "next_first_at": None,
     "next_at": None, "next_details": None,
 }  # fmt: skip
-#: Of what arrived while somebody had the partition: it begins anew.
+#: An arrival during a lease starts anew.
 _as_arrived: Mapping[str, Any] = {
     **_free, "state": PartitionState.WAITING.value, "number": _p.next_number, "at": _p.next_at,
     "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
@@ -32,7 +32,7 @@ _and_before: Mapping[str, Any] = {"arrivals": _p.arrivals + _p.next_arrivals}
 
 
 def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:
-    """They are done; what arrived meanwhile waits."""
+    """Acknowledges partitions; later arrivals of them wait."""
     done = {
         "state_at": now, "acknowledged_at": now, "acknowledgements": _p.acknowledgements + 1,
     }  # fmt: skip
@@ -55,7 +55,7 @@ def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:
 
 
 def put_back(tx: sa.Connection, these: Which, reason: str, now: datetime) -> int:
-    """They wait again as if they had not been taken."""
+    """Makes partitions wait again as if they had not been taken."""
     again = _arrived_meanwhile(tx, these, now)
     values = {"state": PartitionState.WAITING.value, "not_before": None, "reason": reason}
     return again + _changed(tx, these, {**_free, **values, "state_at": now})
@@ -71,20 +71,20 @@ def fail(
     rests: bool,
     shared: bool = False,
 ) -> tuple[int, Sequence[str]]:
-    """An attempt of each counts: it waits again, after its rest, or is discarded.
+    """Counts an attempt of each: it waits again, after its rest, or is discarded.
 
     Args:
         tx: the transaction.
-        consumer: of the partitions.
-        these: which.
+        consumer: the consumer of the partitions.
+        these: the partitions.
         reason: for people.
         now: the moment.
-        rests: whether it waits for ``retry_after`` until it comes again.
-        shared: the block failed with several of them, so which is to blame is not known: none is
-            discarded for that, whatever its attempts.
+        rests: whether it waits for ``retry_after`` before the next delivery.
+        shared: the block failed with several partitions, so the cause is unknown: none is
+            discarded, whatever its attempts.
 
     Returns:
-        how many failed, and the keys of those that were discarded.
+        how many failed, and the keys of the discarded ones.
     """
     failed = _arrived_meanwhile(tx, these, now)
     counted = {**_free, "attempts": _p.attempts + 1, "reason": reason, "state_at": now}
@@ -102,7 +102,7 @@ def fail(
 
 
 def _arrived_meanwhile(tx: sa.Connection, these: Which, now: datetime) -> int:
-    """What arrived again keeps its place; that what it was before failed says nothing of it."""
+    """Starts a new delivery at the same place; the failure of the previous one does not count."""
     return _changed(
         tx, (*these, _p.next_number.is_not(None)), {**_as_arrived, **_and_before, "state_at": now}
     )

@@ -1,4 +1,4 @@
-"""What people do to a consumer: have partitions delivered again, let it begin anew, delete it."""
+"""Manual control of a consumer: redeliver partitions, reset it, delete it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from arctic_orchestration.state.consumer_tables import consumers as consumer_row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogEnd:
-    """Where an event log ends: what is committed later is read from this position on."""
+    """The end of an event log: later commits are read from this position on."""
 
     storage_id: str
     position: str
@@ -38,31 +38,31 @@ def retry(
     *,
     by: str = "a person",
 ) -> list[str]:
-    """Has partitions delivered again, with all their attempts.
+    """Redelivers partitions, with all of their attempts.
 
-    What is discarded or rests waits again under the name of its delivery, so that what was
-    recorded of it is recognised; what is acknowledged becomes a delivery of its own.
+    A discarded or resting partition waits again under its delivery name, so that records under that
+    name are recognized; an acknowledged one gets a new delivery.
 
     Args:
         tx: the transaction.
-        consumer: of the partitions.
-        keys: which; none: all that are discarded.
+        consumer: the consumer of the partitions.
+        keys: the partitions; none: all discarded ones.
         now: the moment.
-        by: who asks for it.
+        by: who requests it.
 
     Returns:
         their keys, in the order of delivery.
 
     Errors:
-        NotFound: the consumer does not know one of them. Nothing was changed.
-        TransitionRefused: somebody has one of them. Nothing was changed.
+        NotFound: the consumer does not know a key. Nothing was changed.
+        TransitionRefused: a partition is leased. Nothing was changed.
     """
     held = store.locked(tx, consumer.id)
     mine = _p.consumer_id == held.id
     if keys is None:
         which = _p.state == PartitionState.DISCARDED.value
     else:
-        # No database can be asked for the others.
+        # Other keys cannot be stored in any database.
         asked = [key for key in keys if dialect.storable(key) == key]
         which = dialect.among(tx, _p.partition, asked)
     query = sa.select(_p.partition, _p.state, _p.token).where(mine, which).order_by(_p.place)
@@ -91,16 +91,16 @@ def retry(
         tx.execute(this.values(values))
     if number != held.next_number:
         this = sa.update(consumer_rows).where(consumer_rows.c.id == held.id)
-        # The version, too: a reading that is under way has the old number.
+        # The version as well: a read in progress has the old number.
         tx.execute(this.values(next_number=number, version=consumer_rows.c.version + 1))
     return [row.partition for row in rows]
 
 
 def check_reset(start: str | datetime, asset: str | None) -> str | datetime:
-    """Where a consumer would begin anew.
+    """Returns where a reset consumer would begin.
 
     Errors:
-        InvalidInput: ``start`` or ``asset`` cannot be used.
+        InvalidInput: ``start`` or ``asset`` is invalid.
     """
     try:
         begins = parse_start(start)
@@ -121,23 +121,23 @@ def reset(
     end: LogEnd | None = None,
     by: str = "a person",
 ) -> Consumer:
-    """Lets a consumer begin anew: its working set and what it acknowledged are forgotten.
+    """Resets a consumer: deletes its working set and its acknowledgements.
 
-    Whoever has partitions of it at the moment can acknowledge nothing more.
+    Owners of its partitions cannot acknowledge them any more.
 
     Args:
         tx: the transaction.
-        consumer: which.
+        consumer: the consumer.
         start: where it begins: ``from_beginning``, ``from_now`` or a moment.
         now: the moment.
-        asset: what it reads from now on; none: what it did.
-        end: of the log, for ``from_now``. Without it, or where that is not the log which the
-            consumer has read, ``from_now`` means the arrivals that bear this moment or a later
-            one: not those of a writer whose clock is behind, or whose transaction began before.
+        asset: the asset that it reads from now on; none: unchanged.
+        end: the end of the log, for ``from_now``. Without it, or for another log than the consumer
+            has read, ``from_now`` means arrivals with this moment or a later one: it misses those
+            of a writer whose clock is behind, or whose transaction began before.
         by: who resets it.
 
     Errors:
-        InvalidInput: ``start`` or ``asset`` cannot be used.
+        InvalidInput: ``start`` or ``asset`` is invalid.
     """
     begins = check_reset(start, asset)
     held = store.locked(tx, consumer.id)
@@ -149,7 +149,7 @@ def reset(
     if begins == FROM_NOW and end is not None and end.storage_id == held.storage_id:
         since, position, storage_id = None, end.position, end.storage_id
     here = consumer_leases.c
-    # One that its owner ends or renews at this moment finds its partitions gone.
+    # An owner that ends or renews its lease at this moment finds its partitions gone.
     free = (
         sa.select(here.token)
         .where(here.consumer_id == held.id, here.state == LIVE)
@@ -175,10 +175,10 @@ def reset(
 
 
 def check_delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
-    """Whether a consumer may be deleted: nobody has partitions of it.
+    """Checks that a consumer may be deleted: none of its partitions is leased.
 
     Errors:
-        TransitionRefused: somebody has, and the lease is not over.
+        TransitionRefused: a partition has an unexpired lease.
     """
     for lease in live_leases(tx, consumer.id):
         if lease.expires_at > now:
@@ -190,27 +190,26 @@ def check_delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
 
 
 def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
-    """Deletes a consumer: its position, its working set and what it has done are forgotten.
+    """Deletes a consumer with its position, its working set and its acknowledgements.
 
-    Whoever uses the name later makes it anew. Whoever has partitions by a lease that is over can
-    acknowledge nothing more, also when the consumer was made anew: its tokens go on where they
-    were, and so do the names of its deliveries.
+    The next use of the name creates it anew. Owners with expired leases cannot acknowledge any
+    more, even then: tokens and delivery names continue from the deleted consumer.
 
     Args:
         tx: the transaction.
-        consumer: which.
+        consumer: the consumer.
         now: the moment.
 
     Errors:
         NotFound: it was deleted already.
-        TransitionRefused: somebody has partitions of it. Nothing was changed.
+        TransitionRefused: a partition is leased. Nothing was changed.
     """
     held = store.locked(tx, consumer.id)
     here = consumer_leases.c
     live = (here.consumer_id == held.id, here.state == LIVE)
     query = sa.select(here.token).where(*live).with_for_update(skip_locked=True)
     free = set(tx.execute(query).scalars())
-    # As they are now: a renewal that was under way is done or waits for this transaction.
+    # Their present state: a renewal in progress is done or waits for this transaction.
     check_delete(tx, held, now)
     if any(lease.token not in free for lease in live_leases(tx, held.id)):
         raise TransitionRefused(

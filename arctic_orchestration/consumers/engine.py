@@ -1,4 +1,4 @@
-"""The engine of a consumer: reads on, takes partitions, and ends what was taken."""
+"""The engine of a consumer: reads ahead, takes partitions, and ends deliveries."""
 
 import logging
 import os
@@ -31,23 +31,23 @@ from arctic_orchestration.state.dialect import database_time
 
 _log = logging.getLogger("arctic.consumers")
 
-#: what positions of ``events.sqlite_log`` say of themselves; the commands load no Dagster
+#: the kind of position of ``events.sqlite_log``; the commands load no Dagster
 _SQLITE = "sqlite"
-#: events that are read and stored in one transaction
+#: how many events one transaction reads and stores
 EVENTS_AT_ONCE = 1_000
-#: how often one looks whether something has arrived, while one waits for it
+#: the polling interval while a caller waits for arrivals
 POLL = timedelta(seconds=1)
-#: where nothing is new, it is noted so often that one has looked
+#: the interval at which polls without news are recorded
 NOTED_EVERY = timedelta(minutes=1)
-#: how long one waits until something is said again
+#: the interval after which a message is repeated
 _AGAIN_SECONDS = 1.0
-#: of an error's text so much is kept
+#: the maximum length of an error's text
 _LETTERS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taking:
-    """Partitions that were taken, and the right to them as its owner may trust it."""
+    """Leased partitions, and their lease as the owner may trust it."""
 
     taken: Taken
     lease: Lease
@@ -55,22 +55,22 @@ class Taking:
 
 @dataclass(kw_only=True)
 class ConsumerEngine:
-    """One consumer, with the databases it works on. Several threads may use it at once."""
+    """One consumer with its databases. Threads may share it."""
 
     spec: ConsumerSpec
     cluster: str
     database: Database
     feed: Feed
-    #: which keys Dagster has among the partitions; none: they cannot be deleted there
+    #: returns the keys that exist in Dagster; none: they cannot be deleted there
     existing: Existing | None = None
-    #: what tells the moment; in tests a clock that stands
+    #: the source of the time; in tests a fixed clock
     time: Time = database_time
     events_at_once: int = field(default=EVENTS_AT_ONCE)
-    #: when one noted last that nothing is new, of ``time.monotonic``
+    #: when a poll without news was last recorded, by ``time.monotonic``
     _noted: float = field(default=float("-inf"), init=False)
 
     def register(self) -> Consumer:
-        """Makes the consumer, if it is not there: from here on its ``start`` is decided.
+        """Creates the consumer, if it is missing: this fixes its ``start``.
 
         Errors:
             InvalidInput: a consumer of this name reads another asset, or has read and ends earlier.
@@ -83,7 +83,7 @@ class ConsumerEngine:
                 known = store.find(tx, self.cluster, self.spec.name)
             position = None
             if known is None and self.spec.start == FROM_NOW:
-                # Asked before the consumer is there: what comes in between is delivered.
+                # Read before the consumer exists: arrivals in between are delivered.
                 position = self.feed.end().to_json()
             with self.database.begin() as tx:
                 made = store.register(
@@ -94,23 +94,23 @@ class ConsumerEngine:
                 return made
 
     def seen(self, tx: sa.Connection) -> Consumer:
-        """The consumer's row, as it is now."""
+        """Returns the consumer's present row."""
         return store.by_name(tx, self.cluster, self.spec.name)
 
     def read_on(self, *, at_most: int | None = None, though_full: bool = False) -> bool:
-        """Reads the event log on, until its end or until enough partitions wait.
+        """Reads the event log ahead, to its end or until enough partitions wait.
 
         Args:
-            at_most: so many readings; none: as many as it takes.
-            though_full: however many wait already.
+            at_most: the maximum number of reads; none: unlimited.
+            though_full: reads even if enough partitions wait.
 
         Returns:
-            whether there is more in the log.
+            whether the log contains more.
 
         Errors:
-            InvalidInput: it was deleted, and made anew with another asset.
+            InvalidInput: it was deleted, and created anew with another asset.
             ConfigurationError: the consumer has read another event log.
-            DatabaseUnavailable: a database did not answer; what was stored stands.
+            DatabaseUnavailable: a database did not answer; what was stored stays.
         """
         readings = 0
         while at_most is None or readings < at_most:
@@ -129,7 +129,7 @@ class ConsumerEngine:
         return True
 
     def _is_full(self, tx: sa.Connection, known: Consumer) -> bool:
-        # What rests or is held cannot be taken: it must not hide what follows.
+        # Resting and held partitions cannot be taken: they must not hide later ones.
         return working_set.waiting(tx, known.id, self.time(tx)) >= self.spec.working_set
 
     def _read(self, known: Consumer) -> bool:
@@ -157,7 +157,7 @@ class ConsumerEngine:
         with self.database.begin() as tx:
             now = self.time(tx)
             if not store.moved(tx, known, moved, at_end=at_end, now=now):
-                # Another one has read the same meanwhile: what it left is read next.
+                # Another process has read the same meanwhile: continue after its position.
                 return True
             events, aside = narrowing.begin(batch.events)
             reader = f"consumer {known.name}"
@@ -167,7 +167,7 @@ class ConsumerEngine:
         return batch.more
 
     def _note_look(self, known: Consumer) -> None:
-        """Notes now and then that nothing was new, so that people see who looks no more."""
+        """Records polls without news now and then, so that people see when a consumer stops."""
         if time.monotonic() - self._noted < NOTED_EVERY.total_seconds():
             return
         self._noted = time.monotonic()
@@ -186,13 +186,13 @@ class ConsumerEngine:
         owner: str | None = None,
         reads: bool = True,
     ) -> Taking | None:
-        """Reads on, and takes what waits; see :func:`leasing.take`.
+        """Reads ahead, and takes waiting partitions; see :func:`partition_leases.take`.
 
         Args:
-            limit: at most so many partitions; none: all that wait.
-            where: which ones; what it passes over waits on.
-            owner: who takes them, for people; none: this process.
-            reads: false: only what was read already, and Dagster had among the partitions then.
+            limit: the maximum number; none: all waiting ones.
+            where: a filter; skipped partitions continue to wait.
+            owner: the owner's name, for people; none: this process.
+            reads: false: only partitions that were already read, and that existed in Dagster then.
 
         Returns:
             none: there is nothing new.
@@ -206,7 +206,7 @@ class ConsumerEngine:
                 # All that filled the working set is held, or has left it.
                 more, seen = self.read_on(), 0
             else:
-                # All that fills it is passed over: it must not hide what follows.
+                # The filter skips all that fills the working set: it must not hide later ones.
                 more = self.read_on(at_most=1, though_full=True)
             taking, seen = self._claim(limit, wanted, owner, after=seen)
         return taking
@@ -220,12 +220,12 @@ class ConsumerEngine:
         *,
         asks: bool = True,
     ) -> tuple[Taking | None, int]:
-        """What was taken of the places after one, and up to which place it was looked."""
+        """Returns what was taken after a place, and the place up to which it searched."""
         with self.database.read() as tx:
             known = store.find(tx, self.cluster, self.spec.name)
             if known is None:
                 return None, 0
-            # A place that is given out after this is looked at next.
+            # Places that are assigned later are searched next.
             seen = known.next_number - 1
             if not partition_leases.may_take(tx, known.id, self.time(tx), after=after):
                 return None, seen
@@ -251,7 +251,7 @@ class ConsumerEngine:
         poll: timedelta = POLL,
         owner: str | None = None,
     ) -> Iterator[Partitions]:
-        """Takes partitions for a block; see :meth:`PartitionConsumer.consume`."""
+        """Leases partitions to a block; see :meth:`PartitionConsumer.consume`."""
         check_request(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         taking = self._waited_for(limit, where, wait, poll, owner)
         name = self.spec.name
@@ -277,14 +277,14 @@ class ConsumerEngine:
             self._insist(partitions, renewal)
 
     def renew(self, taken: Taken) -> bool:
-        """Lets a lease hold for another life; false: it is another one's, or was ended."""
+        """Renews a lease; false: it was taken over, or has ended."""
         with self.database.begin() as tx:
             return partition_leases.renew(
                 tx, taken.consumer_id, taken.token, life=self.spec.lease, time=self.time
             )
 
     def progress(self) -> Progress:
-        """How far it is, with what the log has and was not read yet; changes nothing.
+        """Returns the progress, including events that were not read yet; changes nothing.
 
         Errors:
             NotFound: it was deleted.
@@ -309,11 +309,11 @@ class ConsumerEngine:
             return counted(tx, known.id, self.time(tx), unread=unread)
 
     def check_given_up(self) -> None:
-        """Returns while no partition is given up.
+        """Returns if no partition is given up.
 
         Errors:
             NotFound: it was deleted.
-            PartitionsGivenUp: names those that are, and why.
+            PartitionsGivenUp: names the given up partitions, and the reasons.
             DatabaseUnavailable: the database did not answer.
         """
         with self.database.read() as tx:
@@ -336,11 +336,11 @@ class ConsumerEngine:
             time.sleep(min(poll.total_seconds(), left))
 
     def _insist(self, partitions: Partitions, renewal: Renewal) -> None:
-        """Ends the lease, for as long as it may hold while the database does not answer.
+        """Ends the lease; retries while it may be valid and the database does not answer.
 
         Errors:
             LeaseLost: others have taken over.
-            DatabaseUnavailable: it could not be said; what is not said is delivered again.
+            DatabaseUnavailable: the end could not be recorded; unrecorded partitions come again.
         """
         said_before = False
         while True:
@@ -348,7 +348,7 @@ class ConsumerEngine:
                 partitions._settle()
                 return
             except LeaseLost:
-                # An answer that was lost may have been that all is well.
+                # Only the answer may have been lost, after a success.
                 if said_before and partitions._was_settled():
                     return
                 raise
@@ -360,23 +360,23 @@ class ConsumerEngine:
                 time.sleep(_AGAIN_SECONDS)
 
     def _give_back(self, partitions: Partitions, renewal: Renewal, error: BaseException) -> None:
-        """Says that a block ended with an exception, which is raised on whatever comes of it."""
+        """Records that a block ended with an exception, which is raised in any case."""
         if partitions.settled is not None:
             return
         text = _text_of(error)
-        # What the block has said of a partition stands. Where its process or its run is to end,
-        # that is no fault of the others.
+        # Partitions that the block has marked stay marked. The end of its process or its run is no
+        # fault of the others.
         partitions._say_of_the_others(text, failed=isinstance(error, Exception))
         try:
             self._insist(partitions, renewal)
         except ArcticError as unsaid:
-            # What could not be said is delivered again when the lease is over.
+            # What could not be recorded is delivered again when the lease has expired.
             if not isinstance(error, LeaseLost):
                 _log.warning("after %s: %s", text, unsaid)
 
 
 def this_process() -> str:
-    """What this process is called as an owner."""
+    """Returns the owner name of this process."""
     return f"{socket.gethostname()} pid {os.getpid()}"
 
 
@@ -384,7 +384,7 @@ def _text_of(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:
-        # An error without words has a name.
+        # An error without text is shown by its name.
         said = ""
     lines = [line.strip() for line in f"{type(error).__name__}: {said}".splitlines()]
     return " ".join(filter(None, lines))[:_LETTERS].removesuffix(":")

@@ -1,4 +1,4 @@
-"""Partitions that are given up: people are told, and a run can fail for them."""
+"""Partitions that are given up: notices to people, and failures of runs."""
 
 import logging
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from arctic_orchestration.state.tables import locations
 
 _log = logging.getLogger("arctic.consumers")
 
-#: so many partitions are named in one message
+#: the maximum number of named partitions in one message
 _NAMED = 5
 _p = consumer_partitions.c
 
@@ -26,16 +26,16 @@ _p = consumer_partitions.c
 def report(
     tx: sa.Connection, consumer: Consumer, reasons: Mapping[str, str], now: datetime
 ) -> None:
-    """Writes one notice for partitions that this transaction gives up; and logs it, once committed.
+    """Writes one notice for partitions that this transaction gives up; logs it after the commit.
 
     A consumer belongs to a cluster and to no code location. The notice goes to the outbox of the
-    location of that cluster whose dispatcher ticked last. Where there is none, the log, the
-    commands and ``arctic doctor`` have it.
+    location of that cluster whose dispatcher ticked last. Without one, only the log, the commands
+    and ``arctic doctor`` show it.
 
     Args:
         tx: the transaction that gives them up.
-        consumer: of the partitions.
-        reasons: why, by key.
+        consumer: the consumer of the partitions.
+        reasons: the reasons, by key.
         now: the moment.
     """
     if not reasons:
@@ -61,10 +61,10 @@ def report(
 
 
 def check(tx: sa.Connection, consumer: Consumer) -> None:
-    """Returns while a consumer has given up nothing.
+    """Returns if a consumer has given up nothing.
 
     Errors:
-        PartitionsGivenUp: names partitions, why, and what to do.
+        PartitionsGivenUp: names partitions, their reasons, and what to do.
     """
     given_up = (_p.consumer_id == consumer.id, _p.state == PartitionState.DISCARDED.value)
     number = tx.execute(sa.select(sa.func.count()).where(*given_up)).scalar_one()
@@ -78,7 +78,7 @@ def check(tx: sa.Connection, consumer: Consumer) -> None:
 
 
 def _listed(reasons: Mapping[str, str], number: int) -> str:
-    """Some partitions with their reasons, and how many more there are."""
+    """Returns some partitions with their reasons, and how many more there are."""
     named = [f"{key}: {reason}" for key, reason in islice(reasons.items(), _NAMED)]
     if number > len(named):
         named.append(f"and {number - len(named)} more")

@@ -1,4 +1,4 @@
-"""The partitions that somebody has: what a block of ``consume`` is given."""
+"""Leased partitions: the value of a block of ``consume``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,9 +18,9 @@ _PUT_BACK = "put back"
 
 
 class Partitions(Sequence[ConsumedPartition]):
-    """New partitions, nobody else's until the block ends; in the order of their arrival.
+    """New partitions, leased until the block ends; in the order of their arrival.
 
-    At the end of the block they are acknowledged, but for those that were put back or failed.
+    The end of the block acknowledges them, except the ones that were put back or failed.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Partitions(Sequence[ConsumedPartition]):
         self._renewal = renewal
         self._time = time
         self._all = taken.partitions if taken is not None else ()
-        #: an exception of a block with several says nothing of any one of them
+        #: the exception of a block with several does not determine which one failed
         self._shares_failure = one_by_one and len(self._all) > 1
         self._failed: dict[str, str] = {}
         self._shared: dict[str, str] = {}
@@ -64,36 +64,36 @@ class Partitions(Sequence[ConsumedPartition]):
 
     @property
     def token(self) -> int:
-        """The fencing token: higher than that of whoever had any of these before; 0: of nothing."""
+        """The fencing token: higher than those of earlier owners; 0: there are no partitions."""
         return self._taken.token if self._taken is not None else 0
 
     @property
     def settled(self) -> LeaseResult | None:
-        """What became of them; none: that is not decided yet."""
+        """The result of the lease; none: not decided yet."""
         return self._settled
 
     def check(self) -> None:
-        """Returns while the partitions are certainly one's own: to be called before what is costly.
+        """Returns while the lease is certainly valid: call it before expensive work.
 
         Errors:
-            LeaseLost: others may have them; going on is in vain.
+            LeaseLost: others may own them; the result would be refused.
         """
         if self._renewal is None or self._settled is not None or self._in_transaction:
-            # In `acknowledging` the lease is locked: nobody can take it over, however long it
-            # lasts, and the renewal waits for that as well.
+            # In `acknowledging` the lease is locked: it cannot be taken over, however long that
+            # lasts, and the renewal also waits for it.
             return
         self._renewal.check()
 
     def put_back(self, *partitions: ConsumedPartition | str, reason: str = _PUT_BACK) -> None:
-        """At the end of the block these wait again, as if they had not been taken.
+        """Puts partitions back at the end of the block, as if they had not been taken.
 
         Args:
-            partitions: they or their keys; none: all of them.
+            partitions: the partitions or their keys; none: all of them.
             reason: for people.
 
         Errors:
-            InvalidInput: a partition that is not among these, a reason that is no text, or they
-                are settled.
+            InvalidInput: a partition that is not among these, a reason that is not text, or the
+                lease has ended.
         """
         _check_reason(reason)
         for key in self._named(partitions):
@@ -101,15 +101,15 @@ class Partitions(Sequence[ConsumedPartition]):
             self._put_back[key] = reason
 
     def failed(self, *partitions: ConsumedPartition | str, reason: str) -> None:
-        """At the end of the block these have failed: an attempt each, and they rest.
+        """Fails partitions at the end of the block: each counts an attempt, and rests.
 
         Args:
-            partitions: they or their keys; none: all of them.
+            partitions: the partitions or their keys; none: all of them.
             reason: for people.
 
         Errors:
-            InvalidInput: a partition that is not among these, a reason that is no text, or they
-                are settled.
+            InvalidInput: a partition that is not among these, a reason that is not text, or the
+                lease has ended.
         """
         _check_reason(reason)
         for key in self._named(partitions):
@@ -118,7 +118,7 @@ class Partitions(Sequence[ConsumedPartition]):
 
     @contextmanager
     def acknowledging(self) -> Iterator[sa.Connection]:
-        """Acknowledges in the transaction in which one writes, to the state database.
+        """Acknowledges in the same transaction as the caller's writes to the state database.
 
         ::
 
@@ -127,12 +127,12 @@ class Partitions(Sequence[ConsumedPartition]):
                 with partitions.acknowledging() as tx:
                     tx.execute(sa.insert(results), rows)
 
-        What is written and the acknowledgement are one: both are there, or neither. Others cannot
-        take over while the transaction lasts. An exception undoes both, and the partitions fail.
+        The writes and the acknowledgement are atomic. Others cannot take over during the
+        transaction. An exception rolls both back, and the partitions fail.
 
         Errors:
             LeaseLost: others have taken over. Nothing was written.
-            InvalidInput: they are settled already.
+            InvalidInput: the lease has ended already.
         """
         self._open("acknowledging")
         if self._taken is None:
@@ -141,7 +141,7 @@ class Partitions(Sequence[ConsumedPartition]):
             return
         with self._begin() as tx:
             with self._naming():
-                # First, so that nobody takes over what is being written.
+                # First, so that nothing in progress is taken over.
                 partition_leases.lock_lease(tx, self._taken.consumer_id, self._taken.token)
             self._in_transaction = True
             try:
@@ -152,7 +152,7 @@ class Partitions(Sequence[ConsumedPartition]):
         self._settled = settled
 
     def _say_of_the_others(self, reason: str, *, failed: bool) -> None:
-        """Those of which nothing was said have failed, or are put back."""
+        """Fails the unmarked partitions, or puts them back."""
         said = {*self._failed, *self._put_back}
         others = dict.fromkeys((key for key in self.keys if key not in said), reason)
         if not failed:
@@ -163,7 +163,7 @@ class Partitions(Sequence[ConsumedPartition]):
             self._failed.update(others)
 
     def _settle(self) -> None:
-        """Acknowledges what is neither put back nor failed, if that has not been done."""
+        """Acknowledges what is neither put back nor failed, unless the lease has ended."""
         if self._settled is not None or self._taken is None:
             return
         with self._begin() as tx:
@@ -191,7 +191,7 @@ class Partitions(Sequence[ConsumedPartition]):
             raise LeaseLost(f"consumer {self._consumer}: {error}") from None
 
     def _was_settled(self) -> bool:
-        """Whether a transaction whose answer was lost has ended the lease after all."""
+        """Returns whether a transaction with a lost answer has ended the lease after all."""
         assert self._taken is not None
         with self._begin() as tx:
             return partition_leases.ended_by_its_owner(

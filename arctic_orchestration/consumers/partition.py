@@ -1,4 +1,4 @@
-"""A partition as a consumer knows it, and as it is handed out."""
+"""A partition in a consumer's working set and in its deliveries."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -12,13 +12,13 @@ from arctic_orchestration.errors import InvalidInput
 
 
 class PartitionState(StrEnum):
-    """Where a partition of a consumer stands."""
+    """The state of a consumer's partition."""
 
-    #: It is to be delivered: now, after its rest, or when Dagster has it among the partitions.
+    #: It is to be delivered: now, after its rest, or when it exists in Dagster.
     WAITING = "waiting"
-    #: Somebody has it.
+    #: An owner has leased it.
     LEASED = "leased"
-    #: It failed so often that it is delivered no more, until a person or a new arrival says so.
+    #: It failed too often and is not delivered, until a person retries it or it arrives again.
     DISCARDED = "discarded"
     #: It is done, until it arrives again.
     ACKNOWLEDGED = "acknowledged"
@@ -26,20 +26,20 @@ class PartitionState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumedPartition:
-    """A partition that is new for a consumer, with the newest of its arrivals.
+    """A partition that is new for a consumer, with its newest arrival.
 
     Attributes:
         key: the partition key.
-        delivery: names what is delivered, unique among all deliveries of the consumer: the same
-            in each attempt, another one when the partition arrives again. What is recorded
-            beside one's data under this name is recognised when the partition comes back.
-        attempt: 1 for the first; what was put back does not count.
-        arrivals: how often it arrived since it was last acknowledged.
-        first_at: when it first did.
-        at: when it last did.
-        run_id: the run that wrote it last; None for what was reported without one.
-        bytes: how much arrived last, if the metadata says it.
-        rows: how many rows, if the metadata says it.
+        delivery: the name of the delivery, unique for the consumer: the same in each attempt,
+            another one when the partition arrives again. A record under this name, beside one's
+            data, identifies a redelivered partition.
+        attempt: 1 for the first; a delivery that was put back does not count.
+        arrivals: how often it arrived since its last acknowledgement.
+        first_at: its first arrival since then.
+        at: its last arrival.
+        run_id: the run of its last arrival; None if it was reported without one.
+        bytes: the size of the last arrival, if the metadata contains it.
+        rows: its number of rows, if the metadata contains it.
         metadata: of the last arrival: label to a JSON value.
     """
 
@@ -56,7 +56,7 @@ class ConsumedPartition:
 
     @classmethod
     def from_row(cls, row: Any, consumer: str) -> "ConsumedPartition":
-        """The partition that a row of the working set holds, as its next attempt gets it."""
+        """Returns the partition in a row of the working set, for its next attempt."""
         event = json.loads(row.details)
         return cls(
             key=row.partition,
@@ -72,15 +72,15 @@ class ConsumedPartition:
         )
 
 
-#: Which partitions one wants: a glob on the key, keys, or a function.
+#: A filter of partitions: a glob on the key, keys, or a function.
 Where = str | Collection[str] | Callable[[ConsumedPartition], bool]
 
 
 def matcher(where: Where | None) -> Callable[[ConsumedPartition], bool] | None:
-    """The function that says whether a partition is wanted; none: all are.
+    """Returns the function that applies a filter; none: all partitions pass.
 
     Errors:
-        InvalidInput: ``where`` is nothing of that kind.
+        InvalidInput: ``where`` is not a filter.
     """
     if where is None:
         return None

@@ -1,13 +1,13 @@
-"""Leases of partitions: taking them, renewing, giving back with what came of them.
+"""Leases of partitions: take, renew, and end with results.
 
-A taking is one lease with one fencing token, however many partitions it has. The owner's word
-counts as long as the lease's row says ``live``, and that is decided under the lock of that row: by
-the owner who ends it, or by whoever takes its partitions because its time is over. So of the two
-one finds it ended, and changes nothing. A lease whose time is over and which nobody has taken over
-is still its owner's: nobody else has had the partitions.
+Each take is one lease with one fencing token, for any number of partitions. An owner may write
+while the lease's row is ``live``. The end of a lease is decided under the lock of that row: by the
+owner that ends it, or by another process that takes over its expired partitions. The later one
+finds it ended, and changes nothing. An expired lease that was not taken over still belongs to its
+owner: no other owner has had the partitions.
 
-Locks are taken in the order lease, consumer, partitions. Who takes over has the consumer's row
-first, and therefore passes over leases that their owners have locked.
+Locks are taken in the order lease, consumer, partitions. A take-over locks the consumer's row
+first, and therefore skips leases that their owners have locked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ from arctic_orchestration.state.dialect import database_time
 LIVE, ENDED, LOST = "live", "ended", "lost"
 _RESET = "the consumer was reset"
 _TAKEN_OVER = "its time was over, and others were given its partitions"
-#: rows looked at at once where a filter decides
+#: how many rows a filter examines at once
 _ROWS_AT_ONCE = 1_000
-#: so many leases that have ended are remembered
+#: how many ended leases are kept
 _REMEMBERED = 1_000
 
 _p, _l = consumer_partitions.c, consumer_leases.c
@@ -45,7 +45,7 @@ _live = _l.state == sa.literal_column(f"'{LIVE}'")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """Partitions that were taken together, and the token they are held by."""
+    """Partitions that were taken together, with the token of their lease."""
 
     consumer_id: int
     token: int
@@ -57,7 +57,7 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseResult:
-    """What became of the partitions of a lease."""
+    """The result of the partitions of a lease."""
 
     acknowledged: int
     failed: int
@@ -77,7 +77,7 @@ class LeaseResult:
 
 
 def may_take(tx: sa.Connection, consumer_id: int, now: datetime, *, after: int = 0) -> bool:
-    """Whether there may be something to take after a place: a look that locks nothing."""
+    """Returns whether there may be something to take after a place; locks nothing."""
     due = sa.exists().where(
         _p.consumer_id == consumer_id, _waiting, _p.place > after,
         sa.or_(_p.not_before.is_(None), _due(now)),
@@ -101,25 +101,25 @@ def take(
     one_by_one: bool = True,
     time: Time = database_time,
 ) -> Taken | None:
-    """Takes partitions that wait, in the order of their arrival, for nobody else to have.
+    """Leases waiting partitions, in the order of their arrival.
 
-    Those of leases whose time is over are waiting again first; for each that was an attempt.
-    With ``one_by_one``, a partition that has failed is taken alone, when it is the first that
-    waits; those that have not failed are taken together, without it.
+    First returns the partitions of expired leases to the waiting ones; each counts an attempt. With
+    ``one_by_one``, a failed partition is taken alone, when it is the first that waits; partitions
+    without failures are taken together, without it.
 
     Args:
         tx: the transaction.
-        consumer_id: of the consumer.
-        owner: who takes them, for people.
-        life: how long the lease holds until it is renewed.
-        limit: at most so many; none: all that wait.
-        wanted: only partitions it says yes to. Called while the consumer is locked.
-        existing: which keys Dagster has; none: it has all.
-        asks: whether it is asked; false: only keys that it had when it was asked last.
-        held_for: how long a key that it does not have yet is held.
-        after: only from behind this place on, where one has looked at all before it.
-        one_by_one: whether what has failed is taken alone.
-        time: what tells the moment.
+        consumer_id: the consumer.
+        owner: the owner's name, for people.
+        life: the duration of the lease.
+        limit: the maximum number; none: all that wait.
+        wanted: the filter. Called while the consumer is locked.
+        existing: returns the keys that exist in Dagster; none: all exist.
+        asks: whether it is called; false: only keys that existed at its last call.
+        held_for: how long a key is held that does not exist yet.
+        after: only partitions after this place, if all before it were examined.
+        one_by_one: whether a failed partition is taken alone.
+        time: the source of the time.
 
     Returns:
         none: there is nothing to take; or the consumer was deleted.
@@ -179,10 +179,10 @@ def renew(
     life: timedelta,
     time: Time = database_time,
 ) -> bool:
-    """Lets a lease hold for another ``life`` from now.
+    """Renews a lease for another ``life`` from now.
 
     Returns:
-        false: it was taken over, or ended; or the consumer was reset or deleted.
+        false: it was taken over, or has ended; or the consumer was reset or deleted.
     """
     has_some = sa.exists().where(_p.consumer_id == consumer_id, _p.token == token, _leased)
     changed = tx.execute(
@@ -194,13 +194,13 @@ def renew(
 
 
 def lock_lease(tx: sa.Connection, consumer_id: int, token: int) -> int:
-    """Locks a lease until the transaction ends: nobody takes it over meanwhile.
+    """Locks a lease until the transaction ends, against a take-over.
 
     Returns:
-        how many partitions it has.
+        its number of partitions.
 
     Errors:
-        LeaseLost: it was taken over, or ended.
+        LeaseLost: it was taken over, or has ended.
     """
     query = sa.select(_l.state, _l.partitions).where(
         _l.consumer_id == consumer_id, _l.token == token
@@ -221,21 +221,21 @@ def end_lease(
     put_back: Mapping[str, str] | None = None,
     time: Time = database_time,
 ) -> LeaseResult:
-    """Ends a lease: its partitions are acknowledged, but for those that are named.
+    """Ends a lease: acknowledges its partitions, except the ones that are listed.
 
     Args:
-        tx: the transaction; what else is written in it stands and falls with this.
-        consumer_id: of the consumer.
-        token: of the lease.
-        failed: why, by key: the attempt counts, and the partition rests or is discarded.
-        shared: why, by key: several failed together, and which of them is to blame is not known.
-            The attempt counts, and the partition rests; it is not discarded for that.
-        put_back: why, by key: it waits again as if it had not been taken.
-        time: what tells the moment.
+        tx: the transaction; its other writes are atomic with this.
+        consumer_id: the consumer.
+        token: the token of the lease.
+        failed: reasons by key: the attempt counts, and the partition rests or is discarded.
+        shared: reasons by key: several failed together, with an unknown cause. The attempt counts,
+            and the partition rests; it is not discarded.
+        put_back: reasons by key: it waits again as if it had not been taken.
+        time: the source of the time.
 
     Errors:
-        LeaseLost: another one has taken over, it was ended, or the consumer was reset or deleted;
-            the transaction is to be rolled back.
+        LeaseLost: it was taken over, it has ended, or the consumer was reset or deleted; the
+            transaction must be rolled back.
     """
     partitions = lock_lease(tx, consumer_id, token)
     consumer = store.locked(tx, consumer_id)
@@ -267,25 +267,25 @@ def end_lease(
 
 
 def check_number(settled: LeaseResult, partitions: int, token: int) -> None:
-    """Whether all partitions of a lease were still there to be settled.
+    """Checks that all partitions of a lease still existed.
 
     Errors:
-        LeaseLost: the consumer was reset: that passes over a lease which its owner has locked,
-            and takes its partitions. The transaction is to be rolled back.
+        LeaseLost: the consumer was reset: a reset skips a lease that its owner has locked, and
+            takes its partitions. The transaction must be rolled back.
     """
     if settled.acknowledged + settled.failed + settled.put_back != partitions:
         raise LeaseLost(f"{_RESET}: the lease with token {token} is over; nothing was changed")
 
 
 def expire(tx: sa.Connection, consumer: Consumer, now: datetime, *, one_by_one: bool = True) -> int:
-    """Takes partitions from leases whose time is over; the consumer's row is locked.
+    """Takes partitions from expired leases; the consumer's row is locked.
 
-    For each partition that was an attempt: what kills its process must not do so for ever. With
-    ``one_by_one``, several that were lost together are discarded by none of it: they come again
+    Each partition counts an attempt: one that kills its process must not do so forever. With
+    ``one_by_one``, partitions that were lost together are not discarded: they are delivered again
     alone, so that only the one that kills its process uses up its attempts.
 
     Returns:
-        how many leases were lost.
+        the number of lost leases.
     """
     query = sa.select(_l.token, _l.owner, _l.expires_at, _l.partitions).where(
         _l.consumer_id == consumer.id, _live, _l.expires_at <= now
@@ -316,13 +316,13 @@ def expire(tx: sa.Connection, consumer: Consumer, now: datetime, *, one_by_one: 
 
 
 def live_leases(tx: sa.Connection, consumer_id: int) -> list[Any]:
-    """The rows of the leases that somebody has, in the order in which they were taken."""
+    """Returns the rows of live leases, in the order in which they were taken."""
     query = sa.select(consumer_leases).where(_l.consumer_id == consumer_id, _live)
     return list(tx.execute(query.order_by(_l.token)))
 
 
 def ended_by_its_owner(tx: sa.Connection, consumer_id: int, token: int) -> bool:
-    """Whether a lease was ended by who had it: nobody else could have."""
+    """Returns whether the owner of a lease ended it: it was not taken over."""
     query = sa.select(_l.state).where(_l.consumer_id == consumer_id, _l.token == token)
     return tx.execute(query).scalar() == ENDED
 
@@ -344,8 +344,8 @@ def _ready(
     *,
     has_all: bool,
 ) -> Iterator[Any]:
-    """Rows that can be taken, by their place, so many at once as are likely to be needed."""
-    # What was held waits no more where the code says no more that keys can be deleted.
+    """Returns rows that can be taken, by place, in batches of the likely size."""
+    # Held partitions stop waiting where the code no longer declares that keys can be deleted.
     here = sa.true() if has_all else _p.existed.is_(True)
     while True:
         query = (
@@ -365,7 +365,7 @@ def _ready(
 
 
 def _by_reason(named: Mapping[str, str] | None) -> Iterator[tuple[str, Sequence[str]]]:
-    """The keys that share a reason."""
+    """Groups keys by their reason."""
     reasons: dict[str, list[str]] = {}
     for key, reason in (named or {}).items():
         reasons.setdefault(reason, []).append(key)

@@ -1,10 +1,10 @@
-"""A run for each new partition: what asks for the runs, and settles when they end.
+"""A run for each new partition: requests the runs, and reconciles their ends.
 
-Each partition is a lease of its own. While its run waits or works, each tick renews the lease; the
-end of the run settles it. What a tick must remember is in the state database: a tick that is
-evaluated again, or in another process, finds the leases of its owner and goes on with them, and
-asks for a run again, under the same key, until Dagster has it. So the run of a partition is asked
-for in any case, and made once.
+Each partition has its own lease. While its run waits or works, each tick renews the lease; the end
+of the run ends the lease. The state between ticks is in the state database: a tick that is
+repeated, or in another process, finds the leases of its owner and continues them, and repeats a run
+request, under the same key, until Dagster has the run. So each partition's run is requested, and
+created once.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from arctic_orchestration.errors import LeaseLost
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
 
-#: Dagster's: the key of the request that a run was made of.
+#: Dagster's: the run key of the request of a run.
 RUN_KEY_TAG = "dagster/run_key"
 
 
 class FollowedRun(Protocol):
-    """What is known of a run in Dagster's storage."""
+    """A run as Dagster's storage knows it."""
 
     @property
     def run_id(self) -> str: ...
@@ -35,27 +35,27 @@ class FollowedRun(Protocol):
     def status(self) -> RunStatus: ...
     @property
     def submitted(self) -> bool:
-        """It was handed to the run coordinator; until then only a request for it goes on."""
+        """It was submitted to the run coordinator; before that, only its request continues it."""
         ...
 
 
 class FollowedRuns(Protocol):
-    """Where runs are looked up."""
+    """The lookup of runs."""
 
     def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[FollowedRun]]:
-        """The runs that carry a tag with one of the values, by value, oldest first."""
+        """Returns the runs with one of the values of a tag, by value, oldest first."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """A partition that a run is wanted for.
+    """A partition that needs a run.
 
     Attributes:
-        partition: it.
-        token: of its lease.
-        run_key: names the consumer, the partition, the attempt and this very lease: what was put
-            back is asked for anew, and a state database that begins again repeats no key.
+        partition: the partition.
+        token: the token of its lease.
+        run_key: identifies the consumer, the partition, the attempt and this lease: a partition
+            that was put back is requested anew, and a fresh state database repeats no key.
     """
 
     partition: ConsumedPartition
@@ -65,7 +65,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """What one tick did: counts by name, and the runs that are wanted."""
+    """The result of one tick: counts by name, and the requested runs."""
 
     counts: Counter[str]
     deliveries: Sequence[Delivery]
@@ -77,10 +77,10 @@ class Follower:
 
     Attributes:
         engine: the consumer.
-        owner: names the leases of this follower among those of the consumer.
-        runs: where runs are looked up.
-        at_once: at most so many partitions have a run that has not ended.
-        where: which partitions.
+        owner: identifies the leases of this follower among those of the consumer.
+        runs: the lookup of runs.
+        at_once: the maximum number of partitions with a live run.
+        where: the filter of partitions.
     """
 
     engine: ConsumerEngine
@@ -91,10 +91,10 @@ class Follower:
     _registered: bool = field(default=False)
 
     def tick(self) -> Followed:
-        """One round: settles what has ended, renews what goes on, takes what is new.
+        """Performs one round: ends leases of ended runs, renews live ones, takes new partitions.
 
         Errors:
-            DatabaseUnavailable: a database did not answer; the next tick goes on from there.
+            DatabaseUnavailable: a database did not answer; the next tick continues from there.
         """
         if not self._registered:
             self.engine.register()
@@ -132,7 +132,7 @@ class Follower:
         return Followed(counts=counts, deliveries=wanted)
 
     def refuse(self, delivery: Delivery, reason: str) -> None:
-        """Lets a partition fail whose run cannot be asked for, if it is still this follower's."""
+        """Fails a partition whose run cannot be requested, if this follower still owns it."""
         with contextlib.suppress(LeaseLost):
             self._settle(delivery, {delivery.partition.key: reason})
 
@@ -143,7 +143,7 @@ class Follower:
         try:
             self._settle(one, failed)
         except LeaseLost:
-            # Another one has taken over since this tick looked.
+            # Another process has taken over since this tick read it.
             counts["lost"] += 1
             return
         counts["failed" if failed else "acknowledged"] += 1
@@ -154,7 +154,7 @@ class Follower:
             partition_leases.end_lease(tx, id, one.token, failed=failed, time=self.engine.time)
 
     def _renewed(self, going_on: Sequence[Delivery]) -> set[int]:
-        """Renews the leases of what goes on; the tokens of those that are still this follower's."""
+        """Renews the leases of live runs; returns the tokens that this follower still owns."""
         if not going_on:
             return set()
         life, time = self.engine.spec.lease, self.engine.time
@@ -167,12 +167,12 @@ class Follower:
             }
 
     def _held(self) -> list[Delivery]:
-        """What this follower has, in the order in which it was taken."""
+        """Returns the leases of this follower, in the order in which they were taken."""
         here, leases = consumer_partitions.c, consumer_leases.c
         with self.engine.database.read() as tx:
             known = store.find(tx, self.engine.cluster, self.engine.spec.name)
             if known is None:
-                # It was deleted: the next taking makes it anew.
+                # It was deleted: the next take creates it anew.
                 return []
             query = (
                 sa.select(consumer_partitions, leases.taken_at)

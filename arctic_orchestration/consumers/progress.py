@@ -1,4 +1,4 @@
-"""How far a consumer is."""
+"""The progress of a consumer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,19 +13,18 @@ from arctic_orchestration.state.consumer_tables import consumer_partitions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How many of a consumer's partitions are done, and how old the oldest is that is not.
+    """How many of a consumer's partitions are done, and how old its oldest open partition is.
 
     Attributes:
         acknowledged: partitions that are done.
-        waiting: those that are to be delivered.
-        leased: those that somebody has.
-        discarded: those that were given up after their attempts.
-        unread: those of the event log that were not read into the working set yet.
-        held: of those that wait, how many Dagster does not have among the partitions.
-        resting: of those that wait, how many do so after an attempt that failed.
-        oldest_at: when the oldest arrived that is neither done nor discarded.
-            Those that are held do not count.
-        lag: for how long that one has waited; none: nothing is left.
+        waiting: partitions to deliver.
+        leased: leased partitions.
+        discarded: partitions that were given up after their attempts.
+        unread: partitions of the event log that are not in the working set yet.
+        held: waiting partitions that do not exist in Dagster.
+        resting: waiting partitions that rest after a failed attempt.
+        oldest_at: the arrival of the oldest partition that is neither done, discarded nor held.
+        lag: how long that one has waited; none: nothing is left.
     """
 
     acknowledged: int
@@ -40,7 +39,7 @@ class Progress:
 
     @property
     def left(self) -> int:
-        """How many partitions are to be done, without those that Dagster does not have yet."""
+        """How many partitions are open, except those that do not exist in Dagster yet."""
         return self.waiting - self.held + self.leased + self.unread
 
     @property
@@ -50,12 +49,12 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """How much of what has arrived is done, from 0 to 1; what was given up is not done."""
+        """The share of done partitions, from 0 to 1; given up partitions are not done."""
         return self.acknowledged / self.total if self.total else 1.0
 
     @property
     def caught_up(self) -> bool:
-        """Whether all that has arrived is done: nothing is left, and nothing was given up."""
+        """Whether all arrived partitions are done: nothing is left, and nothing was given up."""
         return not self.left and not self.discarded
 
     def __str__(self) -> str:
@@ -78,9 +77,9 @@ def counted(
 
     Args:
         tx: the transaction.
-        consumer_id: of the consumer.
+        consumer_id: the consumer.
         now: the moment.
-        unread: partitions of the log that are not in the working set, and when they arrived.
+        unread: partitions of the log that are not in the working set, with their arrivals.
     """
     here = consumer_partitions.c
     unread = unread or {}

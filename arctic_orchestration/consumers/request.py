@@ -1,4 +1,4 @@
-"""What a taking is asked for, checked before anything is done."""
+"""The arguments of ``consume``, checked before anything is done."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,10 +16,10 @@ def check_request(
     poll: object = timedelta(seconds=1),
     owner: object = None,
 ) -> None:
-    """Whether ``consume`` can do what it is asked; see :meth:`PartitionConsumer.consume`.
+    """Checks the arguments; see :meth:`PartitionConsumer.consume`.
 
     Errors:
-        InvalidInput: names the first value that cannot be used.
+        InvalidInput: names the first invalid value.
     """
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidInput("limit", limit, "a whole number of at least 1")

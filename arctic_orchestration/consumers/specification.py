@@ -1,4 +1,4 @@
-"""What a partition consumer is, as its user writes it."""
+"""The specification of a partition consumer, as its user writes it."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,19 +13,19 @@ FROM_BEGINNING: Literal["from_beginning"] = "from_beginning"
 FROM_NOW: Literal["from_now"] = "from_now"
 ONE_BY_ONE: Literal["one_by_one"] = "one_by_one"
 
-#: What a column of whole numbers holds.
+#: The range of an integer column.
 _MOST = 2**31 - 1
-#: So long a partition is held that Dagster does not have, unless told otherwise.
+#: How long a partition is held by default that does not exist in Dagster.
 HELD_FOR = timedelta(days=1)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _MOMENT = "a moment with a time zone, such as 2026-01-01T00:00:00Z"
 
 
 def parse_moment(value: object) -> datetime:
-    """An aware moment in UTC, from a ``datetime`` or ISO 8601 text.
+    """Parses an aware moment in UTC, from a ``datetime`` or ISO 8601 text.
 
     Errors:
-        ValueError: anything else, and what names no time zone.
+        ValueError: another value, or one without a time zone.
     """
     if isinstance(value, str):
         try:
@@ -41,10 +41,10 @@ def parse_moment(value: object) -> datetime:
 
 
 def parse_start(value: object) -> str | datetime:
-    """``from_beginning``, ``from_now`` or a moment.
+    """Parses ``from_beginning``, ``from_now`` or a moment.
 
     Errors:
-        ValueError: anything else.
+        ValueError: another value.
     """
     if value in (FROM_BEGINNING, FROM_NOW):
         return str(value)
@@ -55,7 +55,7 @@ def parse_start(value: object) -> str | datetime:
 
 
 def format_start(value: str | datetime) -> str:
-    """The text that :func:`parse_start` reads back."""
+    """Formats a start as text for :func:`parse_start`."""
     return value if isinstance(value, str) else value.isoformat()
 
 
@@ -68,18 +68,18 @@ class ConsumerSpec(Specification):
     """A consumer of the partitions of one asset.
 
     Attributes:
-        name: under which all is kept; runs of one name share the partitions among them.
-        asset: its key, as ``raw/flights``.
-        start: where a consumer begins that is not there yet: ``from_beginning`` of the event log,
-            ``from_now``, or with arrivals of a moment or later. One that is there goes on.
-        until: arrivals of this moment or later are not its own; none: it never ends.
-        working_set: the log is not read further while so many partitions can be taken.
-        lease: how long partitions are somebody's until that is renewed.
-        attempts: after so many that failed a partition is discarded, and listed.
-        retry_after: how long a partition rests after one that failed.
-        retry: ``one_by_one``: a partition that failed comes again in a block of its own, so that
-            only the one to blame is given up; ``together``: in a block with others.
-        held_for: how long what arrived is held until Dagster has it among the asset's partitions.
+        name: the name of its state; runs with the same name share the partitions.
+        asset: its key, such as ``raw/flights``.
+        start: where a new consumer begins: ``from_beginning`` of the event log, ``from_now``, or
+            with arrivals at a moment or later. An existing one continues.
+        until: arrivals at this moment or later are excluded; none: no end.
+        working_set: the log is not read further while this many partitions can be taken.
+        lease: the duration of a lease of partitions.
+        attempts: a partition is discarded, and listed, after this many failures.
+        retry_after: how long a partition rests after a failure.
+        retry: ``one_by_one``: a failed partition is delivered again in a block of its own, so that
+            only the culprit is given up; ``together``: in a block with others.
+        held_for: how long an arrival is held until its partition exists in Dagster.
     """
 
     name: str
@@ -120,10 +120,10 @@ class ConsumerSpec(Specification):
 
     @property
     def one_by_one(self) -> bool:
-        """Whether a partition that failed comes again in a block of its own."""
+        """Whether a failed partition is delivered again in a block of its own."""
         return self.retry == ONE_BY_ONE
 
     @property
     def since(self) -> datetime | None:
-        """The moment from which arrivals are its own; none: from where it began to read."""
+        """The earliest moment of its arrivals; none: from where it began to read."""
         return self.start if isinstance(self.start, datetime) else None

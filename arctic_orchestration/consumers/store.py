@@ -12,20 +12,19 @@ from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFou
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.consumer_tables import consumers
 
-#: the asset of a deleted consumer: its row is kept, so that no id, token or name of a delivery is
-#: given out a second time
+#: the asset of a deleted consumer: its row is kept, so that no id, token or delivery name is reused
 DELETED = ""
 
-#: whether a row is that of a consumer, and not what is left of one that was deleted
+#: whether a row is a consumer, and not the remainder of a deleted one
 IS_THERE = consumers.c.asset != DELETED
 
-#: what tells the moment: the database's time, in tests a clock that stands
+#: the source of the time: the database's time, in tests a fixed clock
 Time = Callable[[sa.Connection], datetime]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Consumer:
-    """The row of a consumer, as a transaction saw it."""
+    """The row of a consumer, as a transaction read it."""
 
     id: int
     cluster: str
@@ -51,19 +50,19 @@ class Consumer:
 
     @property
     def retry_after(self) -> timedelta:
-        """How long a partition rests after an attempt that failed."""
+        """How long a partition rests after a failed attempt."""
         return timedelta(seconds=self.retry_seconds)
 
     @classmethod
     def from_row(cls, row: Any) -> "Consumer":
-        """The consumer that a row of ``arctic_consumers`` holds."""
+        """Returns the consumer in a row of ``arctic_consumers``."""
         return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
 
 
 def find(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
-    """The consumer of that name, if it was registered and is not deleted."""
+    """Returns the consumer with a name, if it was registered and is not deleted."""
     if dialect.storable(name) != name:
-        # No database can be asked for it.
+        # Such a name cannot be stored in any database.
         return None
     here = consumers.c
     query = sa.select(consumers).where(here.cluster == cluster, here.name == name, IS_THERE)
@@ -72,10 +71,10 @@ def find(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
 
 
 def by_name(tx: sa.Connection, cluster: str, name: str) -> Consumer:
-    """The consumer of that name.
+    """Returns the consumer with a name.
 
     Errors:
-        NotFound: there is none; the message has those that are there.
+        NotFound: it does not exist; the message lists the existing ones.
     """
     one = find(tx, cluster, name)
     if one is None:
@@ -86,14 +85,14 @@ def by_name(tx: sa.Connection, cluster: str, name: str) -> Consumer:
 
 
 def all_of(tx: sa.Connection, cluster: str) -> list[Consumer]:
-    """The consumers of a cluster, by name."""
+    """Returns the consumers of a cluster, by name."""
     here = consumers.c
     query = sa.select(consumers).where(here.cluster == cluster, IS_THERE).order_by(here.name)
     return [Consumer.from_row(row) for row in tx.execute(query)]
 
 
 def locked(tx: sa.Connection, id: int) -> Consumer:
-    """Locks a consumer's row until the transaction ends: nobody else changes its working set.
+    """Locks a consumer's row, and so its working set, until the transaction ends.
 
     Errors:
         NotFound: it was deleted.
@@ -114,21 +113,21 @@ def register(
     position: str | None,
     now: datetime,
 ) -> Consumer | None:
-    """Makes a consumer that is not there; of one that is, what the code says of it is noted.
+    """Creates a missing consumer; updates an existing one with the declaration of the code.
 
     Args:
         tx: the transaction.
-        spec: what the code says.
-        cluster: whose event log it reads.
-        storage_id: of that log.
-        position: where a new one begins to read, or one that was deleted; none: at the beginning.
+        spec: the declaration of the code.
+        cluster: the cluster of its event log.
+        storage_id: the id of that log.
+        position: where a new or deleted one begins to read; none: at the beginning.
         now: the moment.
 
     Returns:
-        none: it was deleted since ``position`` was asked for, which is to be done again.
+        none: it was deleted since ``position`` was read; the caller must repeat both.
 
     Errors:
-        InvalidInput: one of this name reads another asset, or has read and ends earlier.
+        InvalidInput: the name belongs to a consumer of another asset, or has read and ends earlier.
             Nothing was changed.
         ConfigurationError: it has read another event log. Nothing was changed.
     """
@@ -153,7 +152,7 @@ def register(
         tx.execute(sa.update(consumers).where(*deleted).values(begins))
     one = by_name(tx, cluster, spec.name)
     check(one, spec, storage_id)
-    # One that was reset belongs to the log that reads it next.
+    # A reset consumer belongs to the next log that reads it.
     declared["storage_id"] = storage_id
     if {name: getattr(one, name) for name in declared} != declared:
         _check_end(locked(tx, one.id), spec)
@@ -163,7 +162,7 @@ def register(
 
 
 def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
-    """Whether a consumer that is there is the one that the code means.
+    """Checks that an existing consumer is the one that the code declares.
 
     Errors:
         InvalidInput: it reads another asset.
@@ -186,10 +185,10 @@ def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
 
 
 def _check_end(one: Consumer, spec: ConsumerSpec) -> None:
-    """Whether a consumer may end where the code says.
+    """Checks that a consumer may end where the code declares.
 
     Errors:
-        InvalidInput: later than before, though what came in between may have been passed over.
+        InvalidInput: later than before, although arrivals in between may have been skipped.
     """
     if one.until is None or one.read_at is None:
         return
@@ -204,10 +203,10 @@ def _check_end(one: Consumer, spec: ConsumerSpec) -> None:
 
 
 def moved(tx: sa.Connection, seen: Consumer, position: str, *, at_end: bool, now: datetime) -> bool:
-    """Moves a consumer's position, if nobody has since it was seen; locks its row.
+    """Moves a consumer's position, if it is unchanged since it was read; locks its row.
 
     Returns:
-        false: another one has read the same, and what was read is to be dropped.
+        false: another process has read the same, and this read must be dropped.
     """
     here = consumers.c
     changed = tx.execute(

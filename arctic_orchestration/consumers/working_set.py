@@ -1,7 +1,7 @@
 """The working set of a consumer: how arrivals become rows, and which rows leave it.
 
-All of this happens while the consumer's row is locked by the transaction, so that rows which were
-read are still what they were when they are written.
+The transaction of each change locks the consumer's row, so that rows do not change between read and
+write.
 """
 
 import json
@@ -20,17 +20,17 @@ from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
 
-#: Which of some partition keys Dagster has among the asset's partitions.
+#: Returns which of some partition keys exist in Dagster.
 Existing = Callable[[Sequence[str]], Collection[str]]
 
-#: The longest key that an index of Postgres holds in any case, in bytes.
+#: The maximum length of a key in an index of Postgres, in bytes.
 _LONGEST_KEY = 2_000
 _PENDING = (PartitionState.WAITING.value, PartitionState.LEASED.value)
 
 
 @dataclass(kw_only=True, slots=True)
 class _Entry:
-    """A row of the working set while arrivals are written into it."""
+    """A row of the working set while arrivals are written to it."""
 
     partition: str
     state: str
@@ -55,24 +55,24 @@ class _Entry:
     held: bool = False
 
     def knows(self, event: Event, *, ids_ascend: bool) -> bool:
-        """Whether an arrival was read before, and is told again."""
+        """Returns whether an arrival is a repeated one that was already read."""
         if ids_ascend:
             return event.storage_id <= self.event_id and event.at <= self.event_at
         return (event.storage_id, event.at) == (self.event_id, self.event_at)
 
     def arrive(self, event: Event, number: int, now: datetime) -> None:
-        """The partition has arrived again."""
+        """Applies another arrival of the partition."""
         self.event_id, self.event_at = event.storage_id, event.at
         details = _details(event)
         if self.state == PartitionState.LEASED:
-            # Whoever has it may have read what was there before: it comes again, after that.
+            # Its owner may have read the previous state: it is delivered again afterwards.
             self.next_arrivals = (self.next_arrivals or 0) + 1
             self.next_first_at = self.next_first_at or event.at
             self.next_number, self.next_at, self.next_details = number, event.at, details
             return
         if self.state == PartitionState.WAITING:
             if self.held:
-                # It is held anew, for as long as the first time.
+                # It is held anew, for the full duration.
                 self.state_at = now
             self.arrivals += 1
             self.first_at = min(self.first_at, event.at)
@@ -80,9 +80,9 @@ class _Entry:
             self.state, self.state_at = PartitionState.WAITING.value, now
             self.place, self.arrivals, self.first_at = number, 1, event.at
             self.held = False
-        # What failed before was something else.
+        # The earlier failures belong to the previous arrival.
         self.attempts, self.not_before, self.reason = 0, None, ""
-        # And what was deleted before it is to be added anew: until then this is held.
+        # A deleted partition must be added anew: until then this arrival is held.
         self.existed = False
         self.number, self.at, self.details = number, event.at, details
 
@@ -99,20 +99,19 @@ def take_in(
     *,
     ids_ascend: bool = False,
 ) -> int:
-    """Writes arrivals into the working set of a consumer whose row is locked.
+    """Writes arrivals to the working set of a consumer whose row is locked.
 
     Args:
         tx: the transaction that also moved the position.
-        consumer: as it was seen before that.
-        events: what was read, of any asset.
+        consumer: as it was read before that.
+        events: the events, of any asset.
         now: the moment.
-        ids_ascend: whether the log gives its ids in the order of commits, as SQLite does. Then
-            what lies below the newest known arrival of a partition, and is not younger, is told
-            again: a log whose newest rows were deleted does that. An id alone may be given out
-            again.
+        ids_ascend: whether the log assigns ids in the order of commits, as SQLite does. Then an
+            event below the newest known arrival of a partition, and not younger, is a repeated one:
+            a log whose newest rows were deleted does that. The id alone may be reused.
 
     Returns:
-        how many arrivals were the consumer's.
+        the number of arrivals that belong to the consumer.
     """
     own, passed_over, reason = [], 0, None
     for event in events:
@@ -161,32 +160,32 @@ def keep(
     held_for: timedelta,
     after: int = 0,
 ) -> Mapping[str, str]:
-    """Takes out what Dagster had among the asset's partitions and has no more.
+    """Removes partitions that existed in Dagster and were deleted there.
 
-    What it has not had yet is held until it does: who announces a partition before adding it
-    does not lose it. After ``held_for`` it is discarded: it may have been deleted before anybody
-    looked. What somebody has at the moment stays until it is given back.
+    A partition that never existed is held until it does: reporting a partition before adding it
+    does not lose it. After ``held_for`` it is discarded: it may have been added and deleted between
+    two checks. Leased partitions stay until the lease ends.
 
     Args:
         tx: the transaction, which has locked the consumer's row.
-        consumer_id: of the consumer.
-        existing: asks Dagster; it must be asked under that lock, so that no older answer comes
-            after a newer one.
+        consumer_id: the consumer.
+        existing: reads Dagster; it must be called under that lock, so that no older answer is
+            applied after a newer one.
         now: the moment.
-        held_for: how long something is held.
-        after: only partitions behind this place, where one has looked at all before it.
+        held_for: how long a partition is held.
+        after: only partitions after this place, if all before it were examined.
 
     Returns:
-        why, by the key of each that was discarded.
+        the reasons, by the keys of the discarded ones.
     """
     here = consumer_partitions.c
     mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
-    # What was held for too long is not asked for again.
+    # Partitions that were held for too long are not looked up again.
     pending = sa.or_(
         here.state == PartitionState.WAITING.value,
         sa.and_(here.state == PartitionState.DISCARDED.value, here.held.is_(False)),
     )
-    # There may be thousands, at every taking: their moments are compared where they are.
+    # There may be thousands at every take: the database compares their moments.
     late_now = sa.and_(here.held.is_(True), here.state_at <= now - held_for).label("late")
     query = sa.select(here.partition, here.existed, here.held, late_now).where(mine, pending)
     rows = tx.execute(query).all()
@@ -219,7 +218,7 @@ def keep(
 
 
 def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
-    """How many partitions can be taken: neither rest nor are held until Dagster has them."""
+    """Returns how many partitions can be taken: not resting, and not held."""
     here = consumer_partitions.c
     query = sa.select(sa.func.count()).where(
         here.consumer_id == consumer_id,
@@ -231,7 +230,7 @@ def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
 
 
 def pending_keys(tx: sa.Connection, consumer_id: int) -> set[str]:
-    """The partitions that wait or are somebody's."""
+    """Returns the keys that wait or are leased."""
     here = consumer_partitions.c
     query = sa.select(here.partition).where(
         here.consumer_id == consumer_id, here.state.in_(_PENDING)
@@ -240,7 +239,7 @@ def pending_keys(tx: sa.Connection, consumer_id: int) -> set[str]:
 
 
 def is_own(consumer: Consumer, event: Event) -> bool:
-    """Whether an event is an arrival that the consumer takes."""
+    """Returns whether an event is an arrival for the consumer."""
     return (
         event.kind is EventKind.PARTITION
         and event.subject == consumer.asset
@@ -256,7 +255,7 @@ def _within(consumer: Consumer, at: datetime) -> bool:
 
 
 def _problem(partition: str | None) -> str | None:
-    """Why an arrival cannot be delivered; none: it can."""
+    """Returns why an arrival cannot be delivered; none: it can."""
     if partition is None:
         return "it named no partition"
     if dialect.storable(partition) != partition or len(partition.encode()) > _LONGEST_KEY:
@@ -279,7 +278,7 @@ def _new(event: Event, number: int, now: datetime) -> _Entry:
 def _entries(
     tx: sa.Connection, consumer: Consumer, keys: set[str]
 ) -> tuple[dict[str, _Entry], frozenset[str]]:
-    """The rows of some partitions, and the keys of those that are there."""
+    """Returns the rows of some partitions, and the existing keys."""
     if not keys:
         return {}, frozenset()
     here = consumer_partitions.c
@@ -329,7 +328,7 @@ def partitions_of(
     states: Collection[PartitionState] = (),
     limit: int | None = None,
 ) -> list[Any]:
-    """The rows of a consumer's partitions in the order of delivery, of some states or of all."""
+    """Returns the rows of a consumer's partitions in delivery order, of some or all states."""
     here = consumer_partitions.c
     query = sa.select(consumer_partitions).where(here.consumer_id == consumer_id)
     if states:
@@ -338,5 +337,5 @@ def partitions_of(
 
 
 def event_of(row: Any) -> dict[str, Any]:
-    """The newest event of a row, as JSON values."""
+    """Returns the newest event of a row, as JSON values."""
     return dict(json.loads(row.details))

@@ -1,1 +1,1 @@
-"""Tasks that run only when their parents are fresh enough, and once for all clusters."""
+"""Freshness: tasks that run only when their parents are fresh, once for all clusters."""

@@ -1,4 +1,4 @@
-"""A batch: tasks in one JSON file, as people write it.
+"""The batch file: tasks in one JSON file.
 
 ::
 
@@ -19,9 +19,9 @@
       ]
     }
 
-Reading a file tells everything that is wrong with it, each by its path, and what can be wrong
-between its tasks: names that occur twice, cycles. Whether a parent of another batch exists, and
-whether a callable can be imported, is seen when definitions are made of it.
+Loading a file reports every error at once, each with its path, and the errors between its tasks:
+duplicate names and cycles. Making definitions checks whether parents of other batches exist and
+whether callables can be imported.
 """
 
 import re
@@ -98,7 +98,7 @@ def _told_why(value: object) -> object:
     raise ValueError("true, false, or the reason as text")
 
 
-#: Names that become names in Python, as of a job, a view or a column.
+#: Names that become Python names, such as those of jobs, views and columns.
 _Identifier = Annotated[str, AfterValidator(_python_name)]
 _AssetName = Annotated[TaskName, AfterValidator(_asset_name)]
 _Callable = Annotated[str, AfterValidator(_callable_name)]
@@ -111,13 +111,13 @@ _Retries = Annotated[int, Field(ge=0, le=100, strict=True)]
 
 
 class _Written(Specification):
-    """Python's names, written as JSON writes them: ``freshnessCriteriaInHours``."""
+    """Accepts Python's field names in JSON's form: ``freshnessCriteriaInHours``."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
 
 class DependencyMeta(_Written):
-    """What a task needs of one parent."""
+    """The freshness that a task requires of one parent."""
 
     freshness_criteria_in_hours: Hours = Field(
         description="The parent's last success is at most so many hours old."
@@ -125,7 +125,7 @@ class DependencyMeta(_Written):
 
 
 class BatchTask(_Written):
-    """One task of a batch: what it does, and how fresh its parents have to be for it."""
+    """One task of a batch: its work and the freshness that it requires of its parents."""
 
     name: _AssetName = Field(
         description="Its name among all tasks of all clusters: an asset's key with slashes, or "
@@ -269,10 +269,10 @@ class Batch(_Written):
         return value
 
     def specs(self, *, timezone: str = "UTC") -> tuple[TaskSpec, ...]:
-        """What is declared about each task, in the order of the file.
+        """Returns the specs of the tasks, in the order of the file.
 
         Args:
-            timezone: of a batch that names none.
+            timezone: the time zone of a batch that declares none.
         """
         return tuple(self._spec(task, self.timezone or timezone) for task in self.tasks)
 
@@ -300,12 +300,11 @@ class Batch(_Written):
 
 
 def load_batch(path: str | Path) -> Batch:
-    """The batch of a JSON file.
+    """Loads a batch from a JSON file.
 
     Errors:
-        InvalidInput: the file cannot be read, or is no JSON; names the line.
-        InvalidDefinition: names every place that cannot be used, as
-            ``tasks[3].dependenciesWithMeta.flights.freshnessCriteriaInHours``.
+        InvalidInput: the file cannot be read or is not JSON; names the line.
+        InvalidDefinition: names the path of every invalid value, as
     """
     file = Path(path)
     if file.suffix.lower() != ".json":
@@ -321,10 +320,10 @@ def load_batch(path: str | Path) -> Batch:
 
 
 def parse_batch(form: object) -> Batch:
-    """The batch of what was loaded from JSON.
+    """Parses a batch from decoded JSON.
 
     Errors:
-        InvalidDefinition: names every place that cannot be used.
+        InvalidDefinition: names the path of every invalid value.
     """
     problems: list[InvalidInput] = []
     read: Batch | None = None
@@ -365,10 +364,10 @@ def _cycles(batch: Batch) -> list[InvalidInput]:
 
 
 def batch_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a batch file, for editors.
+    """Returns the JSON Schema (draft 2020-12) of a batch file, for editors.
 
-    It refuses wrong names, nesting and types. What needs more than the look of one value, as
-    whether a time zone exists or tasks go in a circle, is left to reading the file.
+    The schema refuses wrong names, nesting and types. Loading the file checks what one value does
+    not show, such as whether a time zone exists or the tasks form a cycle.
     """
     made = Batch.model_json_schema(by_alias=True)
     return {

@@ -1,8 +1,8 @@
-"""What a task is, and when it or one of its parents is fresh enough: pure rules over moments.
+"""What a task is, and when a task or its parent is fresh enough: pure rules over moments.
 
-A task is an asset or a job that has a name of its own in all clusters which share the state
-database. It is fresh as long as its last success is not older than somebody needs it to be: a
-child says so for each of its parents, a submission for the task itself.
+A task is an asset or a job with a name that is unique in all clusters of the state database. It is
+fresh while its last success is no older than required: by a child for each of its parents, by a
+submission for the task itself.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ from arctic_orchestration.quantities import Duration, PositiveDuration, format_d
 from arctic_orchestration.specification import Specification
 from arctic_orchestration.zones import ZoneName, first_shown
 
-#: Up to 100 years: a longer span cannot be taken from a moment of today.
+#: Up to 100 years: a longer span cannot be subtracted from a present date.
 Hours = Annotated[float, Field(gt=0, le=876_000, strict=True, allow_inf_nan=False)]
 
-#: A name has its place in indexes and in the tags of runs.
+#: Names are stored in indexes and in the tags of runs.
 LONGEST_NAME = 200
 TaskName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 
-#: What "since the start of today" comes to where a length is asked for.
+#: The length that stands for "since the start of today" where a length is needed.
 DAILY = timedelta(days=1)
 
 
 class Parent(Specification):
-    """One parent of a task, and how fresh the task needs it."""
+    """One parent of a task, with the freshness that the task requires of it."""
 
     name: TaskName
-    #: at most so many hours old; none: made since the start of today
+    #: the maximum age in hours; none: succeeded since the start of today
     hours: Hours | None = None
 
 
@@ -42,26 +42,26 @@ class TaskSpec(Specification):
     kind: Literal["asset", "job"] = "asset"
     #: the asset's key with slashes, or the job's name
     target: Annotated[str, Field(min_length=1)]
-    #: the batch that it was declared in
+    #: the batch that declares it
     batch: TaskName | None = None
-    #: fresh while its last success is at most so old; none: while it is of today
+    #: the maximum age of its last success; none: succeeded since the start of today
     freshness_hours: Hours | None = None
     parents: tuple[Parent, ...] = ()
     #: the zone in which today starts, for the task and for its parents
     timezone: ZoneName = "UTC"
-    #: at most so many tasks of the batch run at the same time; none: as many as there are
+    #: the maximum number of tasks of the batch that run at the same time; none: unlimited
     concurrency: Annotated[int, Field(ge=1, strict=True)] | None = None
-    #: so many times it is run again after a failed run
+    #: how often a failed run is retried
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
     #: the pause between a failed run and the next one
     retry_delay: Duration = timedelta(0)
-    #: why its definition says that it is not to run; none: it runs
+    #: why its definition skips it; none: it is not skipped
     skip: str | None = None
-    #: so often stale parents that others make are looked at again
+    #: the interval at which stale parents elsewhere are rechecked
     recheck: PositiveDuration = timedelta(minutes=2)
-    #: after so long stale parents make the task fail
+    #: how long the task waits for stale parents before it fails
     patience: PositiveDuration = timedelta(minutes=30)
-    #: tags of the runs that are asked for
+    #: tags of the runs that are requested
     tags: Mapping[str, str] = Field(default_factory=dict)
 
     @field_validator("parents")
@@ -74,60 +74,60 @@ class TaskSpec(Specification):
         return value
 
     def to_form(self) -> dict[str, Any]:
-        """What :meth:`parse` reads back: JSON's own kinds of values, without the defaults."""
+        """Returns the values for :meth:`parse`: JSON types, without the defaults."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
 def required_since(hours: float | None, zone: str, now: datetime) -> datetime:
-    """The moment since which a success is fresh: what was made then or later is, older is not.
+    """Returns the earliest moment at which a success is still fresh.
 
     Args:
-        hours: how old it may be; 0 asks for one that ends now or later (a forced run), None for
-            one since the start of today.
-        zone: the zone of the IANA database in which today starts; says nothing with ``hours``.
-        now: the moment at which it is asked, in UTC.
+        hours: the maximum age; 0 requires a success that ends now or later (a forced run), None one
+            since the start of today.
+        zone: the zone of the IANA database in which today starts; ignored if ``hours`` is given.
+        now: the present moment, in UTC.
     """
     if hours is not None:
         return now - timedelta(hours=hours)
     at_home = ZoneInfo(zone)
     midnight = datetime.combine(now.astimezone(at_home).date(), time())
-    # A day whose first hour does not exist starts when the clock goes on.
+    # A day without a first hour starts when the clock resumes.
     return first_shown(midnight, at_home).astimezone(UTC)
 
 
 def is_fresh(last_success_at: datetime | None, since: datetime) -> bool:
-    """Whether a success is fresh: exactly as old as allowed is, one that never was is not."""
+    """Returns whether a success is fresh: at the exact maximum age it is, a missing one is not."""
     return last_success_at is not None and last_success_at >= since
 
 
 def next_start_of_day(zone: str, now: datetime) -> datetime:
-    """The moment after ``now`` at which another day starts in the zone, in UTC."""
+    """Returns the next start of a day in the zone after ``now``, in UTC."""
     at_home = ZoneInfo(zone)
     tomorrow = now.astimezone(at_home).date() + timedelta(days=1)
     return first_shown(datetime.combine(tomorrow, time()), at_home).astimezone(UTC)
 
 
 def fresh_until(last_success_at: datetime, hours: float | None, zone: str) -> datetime:
-    """The last moment (with hours), or the first of another day, until which a success is fresh."""
+    """Returns the last moment, or the start of the next day, until which a success is fresh."""
     if hours is not None:
         return last_success_at + timedelta(hours=hours)
     return next_start_of_day(zone, last_success_at)
 
 
 def strictness(hours: float | None) -> timedelta:
-    """How old a success may be at most, by a need; one of today never is older than a day."""
+    """Returns the maximum age that a need allows; at most a day for a success of today."""
     return DAILY if hours is None else timedelta(hours=hours)
 
 
 def need_in_words(hours: float | None, zone: str) -> str:
-    """``at most 24 hours old``, or ``made since the start of today (UTC)``."""
+    """Formats a need: ``at most 24 hours old``, or ``made since the start of today (UTC)``."""
     if hours is None:
         return f"made since the start of today ({zone})"
     return f"at most {hours:g} {'hour' if hours == 1 else 'hours'} old"
 
 
 def age_in_words(last_success_at: datetime | None, now: datetime) -> str:
-    """``never made``, or ``made 1h30m ago``, to the second."""
+    """Formats an age to the second: ``never made``, or ``made 1h30m ago``."""
     if last_success_at is None:
         return "never made"
     age = max(now - last_success_at, timedelta(0))

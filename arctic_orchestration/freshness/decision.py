@@ -1,7 +1,7 @@
-"""What is to be done about a submission that nobody makes yet: pure rules over facts and a moment.
+"""The decision about a submission that does not own its task: pure rules over facts and a moment.
 
-The order is that of a task's life: fresh already, skipped, its parents, a place in its batch, and
-at last the one statement that decides whose it is, which is not asked here.
+The order is that of a task's life: already fresh, skipped, its parents, a slot in its batch, and
+last the single statement that decides ownership, which the caller executes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,39 +22,39 @@ from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.quantities import format_duration, format_moment
 
-#: The failures of another's run that are shared. One that fell silent is made up for instead, and
-#: so is one that a person started: whoever shared it did not ask for that.
+#: The shared failures of another submission's run. A silent run is replaced instead, and so is one
+#: that a person started: the sharing submission did not request it.
 _SHARED = (SubmissionState.FAILED, SubmissionState.CANCELED)
 
-#: after so long who is to be woken looks by itself
+#: fallback recheck for a submission that is normally woken
 _WOKEN = timedelta(minutes=10)
-#: who waits for something that is about to happen looks again after so long
+#: the recheck interval of a submission that waits for something imminent
 SHORTLY = timedelta(seconds=10)
-#: a look that is so late was missed, with the database or the location away
+#: a check that is this late was missed, with the database or the location away
 LATE = timedelta(minutes=1)
-#: a location that has not ticked for so long is away
+#: a location without a tick for this long is away
 _AWAY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParentFacts:
-    """What is known of one parent."""
+    """The facts about one parent."""
 
     parent: Parent
-    #: of a task when it was published, of another asset when it was materialized
+    #: of a task: published; of another asset: materialized
     last_success_at: datetime | None = None
-    #: some location declares it, or it is an asset of this Dagster instance
+    #: a location declares it, or it is an asset of this Dagster instance
     exists: bool = True
-    #: by which it is submitted for its child: of the child's own location or batch, or the one by
-    #: which it was submitted together with it
+    #: the declaration by which the child may submit it: of the child's own location or batch, or
+    #: the one with which both were submitted together
     ours: Definition | None = None
-    #: why it is not to be made; none: it may be
+    #: why it is skipped; none: it is not
     skipped: str | None = None
-    #: a submission of it that this one may wait for: of the same group or location
+    #: a live submission that this one may wait for: of the same group or location
     live: Submission | None = None
-    #: the submission of it that this one waited for, if that has ended
+    #: the ended submission that this one waited for
     ended: Submission | None = None
-    #: when the location that is to make it was seen last; none: it is the child's own
+    #: when the location that runs it was last seen; none: the child's own location
     seen_at: datetime | None = None
 
     @property
@@ -65,40 +65,40 @@ class ParentFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What is known when a submission is looked at."""
+    """The facts about a submission when it is checked."""
 
     submission: Submission
     #: what its location declares; none: nothing any more
     spec: TaskSpec | None
     row: TaskRow
-    #: why it is not to be made; none: it may be
+    #: why it is skipped; none: it is not
     skipped: str | None = None
     parents: Sequence[ParentFacts] = ()
-    #: the submission whose run it shares
+    #: the submission with the shared run
     shared: Submission | None = None
-    #: a submission whose run ended between two looks: it would have been shared
+    #: a submission whose run ended between two checks: it would have been shared
     missed: Submission | None = None
-    #: a submission of the task that failed, and is about to be tried again
+    #: a failed submission of the task that will be retried soon
     retrying: Submission | None = None
-    #: how many other tasks of its batch are being made, in all clusters
+    #: how many other tasks of its batch run, in all clusters
     running: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What is to be done.
+    """The decided step of a submission.
 
     Attributes:
-        step: ``ACQUIRED`` means that the one statement is to be asked, ``SHARES`` that the task is
-            being made.
-        state: where the submission then stands.
+        step: ``ACQUIRED`` requires the statement that decides ownership, ``SHARES`` means that the
+            task is running.
+        state: the state of the submission after the step.
         reason: for people.
         recheck_at: none: it has ended, or is to be acquired.
-        submits: parents that are to be submitted for it.
-        waits_for: names of parents, whose end lets it be looked at again, with the submission of
-            each that is waited for; none: it is another's, or yet to be submitted.
+        submits: parents to submit for it.
+        waits_for: names of parents whose end triggers a recheck, each with the submission that is
+            waited for; none: it belongs to others, or is yet to be submitted.
         deadline_at: until when parents elsewhere are waited for.
-        roots: parents by which it fails, without those whose own failure its location was told of.
+        roots: parents that cause the failure, without failures reported to its location before.
     """
 
     step: Step
@@ -112,7 +112,7 @@ class Decision:
 
 
 def decide(facts: Facts, now: datetime) -> Decision:
-    """The next step of a submission that does not own its task."""
+    """Returns the next step of a submission that does not own its task."""
     asked, row = facts.submission, facts.row
     if row.is_fresh(asked.required_since, force=asked.force):
         return _ended(Step.FRESH, SubmissionState.FRESH, _who_made_it(facts, now))
@@ -127,7 +127,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
     found = _parents(facts, facts.spec, now)
     if found is not None:
         return found
-    # Before a place is asked for: what is being made has its place already.
+    # Before the slot is checked: a running task already has its slot.
     if row.is_held(now):
         return shares(row)
     if facts.retrying is not None:
@@ -154,7 +154,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
 
 
 def shares(row: TaskRow) -> Decision:
-    """That the run of the task's holder is shared; looked at again when its lease may be over."""
+    """Returns the decision to share the holder's run, with a recheck when its lease may expire."""
     reason = f"shares {row.holder}"
     if row.submission is not None:
         reason += f" (submission {row.submission}, token {row.token})"
@@ -179,15 +179,15 @@ def _shares_next_attempt(retrying: Submission, now: datetime) -> Decision:
 
 
 def edge_since(parent: Parent, spec: TaskSpec, asked_at: datetime, now: datetime) -> datetime:
-    """The moment since which a parent's success is fresh enough for a submission of a task.
+    """Returns the earliest success of a parent that is fresh enough for a submission of a task.
 
-    What was made since the task was submitted is fresh, however long other parents take.
+    A success after the submission is fresh, however long other parents take.
     """
     return min(required_since(parent.hours, spec.timezone, now), asked_at)
 
 
 def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
-    """What the parents ask for; none: all of them are fresh."""
+    """Returns the decision that the parents require; none: all of them are fresh."""
     asked = facts.submission
     hopeless: list[str] = []
     roots: list[str] = []
@@ -196,7 +196,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     elsewhere: dict[str, str | None] = {}
     texts: list[str] = []
     for one in facts.parents:
-        # What was submitted together is made first, unless it is not to be made at all.
+        # Tasks that were submitted together run first, unless they are skipped.
         in_group = one.live is not None and one.live.group_id == asked.group_id
         goes_on = one.live is not None and one.live.state.owns
         since = edge_since(one.parent, spec, asked.submitted_at, now)
@@ -248,7 +248,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
             return _stale(text, elsewhere)
         texts.append(f"until {format_moment(deadline)}")
-    # What is made here wakes it; to look by itself is for what others make.
+    # The end of a parent here wakes it; the recheck is for parents elsewhere.
     again = now + (spec.recheck if elsewhere else max(spec.recheck, _WOKEN))
     return Decision(
         step=Step.WAITS_FOR_PARENTS,
@@ -262,7 +262,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
 
 
 def _away(one: ParentFacts, now: datetime) -> str:
-    """That nobody is there who could make a parent, if so: such are not waited for without end."""
+    """Returns text about a parent whose location is away, if so: such parents have a deadline."""
     if one.seen_at is None or now - one.seen_at <= _AWAY:
         return ""
     silent = format_duration(_to_the_second(now - one.seen_at))
@@ -270,10 +270,10 @@ def _away(one: ParentFacts, now: datetime) -> str:
 
 
 def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
-    """Until when parents elsewhere are waited for; the time in which nobody looked is no part."""
+    """Returns the deadline for parents elsewhere, extended by the time without checks."""
     if asked.deadline_at is None:
         return now + spec.patience
-    # The last look was when its state was written, and another one was due after ``recheck``.
+    # The last check wrote its state, and the next one was due after ``recheck``.
     away = now - asked.state_at
     return asked.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
 
@@ -299,9 +299,9 @@ def _who_made_it(facts: Facts, now: datetime) -> str:
 
 
 def _shared_failure(shared: Submission | None, asked: Submission, row: TaskRow) -> Decision | None:
-    """The end of a submission by the failure of the run that it shared; none: it goes on.
+    """Returns the failure of a submission that shared a failed run; none: it goes on.
 
-    A forced one goes on if that run was begun before: its success would not have counted either.
+    A forced submission goes on if that run was begun before it: its success would not have counted.
     """
     if shared is None or shared.state not in _SHARED or shared.by_hand:
         return None

@@ -1,8 +1,8 @@
-"""What code locations declare about tasks, as rows that all clusters read.
+"""The task declarations of code locations, as rows that all clusters read.
 
-A location's definitions are registered whole or not at all: if they close a cycle with what other
-locations have registered, what was registered before stays, and the trouble is noted on the
-location's row. Registrations take turns, so that two locations cannot each bring half of a cycle.
+A location's definitions are registered as a whole or not at all. If they close a cycle with the
+definitions of other locations, the previous ones stay, and the location's row records the error.
+Registrations are serialized, so that two locations cannot each add half of a cycle.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ from arctic_orchestration.state.freshness_tables import task_definitions, task_l
 
 _log = logging.getLogger("arctic.freshness")
 
-#: the row by which registrations of all clusters take turns; that of a batch has its name
+#: the row that serializes registrations of all clusters; the row of a batch has its name
 _ALL = {"cluster": "", "location": ""}
-#: a location that was not seen for so long may have been renamed, or be gone
+#: a location that was not seen for this long may have been renamed or removed
 _LATELY = timedelta(days=1)
-#: the sensor ticks every few seconds; one that did not for so long does not run
+#: the sensor ticks every few seconds; without a tick for this long it does not run
 SILENT = timedelta(minutes=2)
-#: so many similar names are offered
+#: how many similar names are suggested
 _OFFERED = 5
 
 
@@ -54,26 +54,26 @@ class Definition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """What came of it."""
+    """The result of a registration."""
 
-    #: tasks that are new or changed, and tasks that are gone
+    #: tasks that are new or changed, and tasks that were removed
     written: int = 0
     removed: int = 0
-    #: why nothing was registered; none: it was
+    #: why nothing was registered; none: it was registered
     problem: InvalidInput | None = None
 
 
 def digest(specs: Iterable[TaskSpec]) -> str:
-    """The same for the same definitions, in whatever order."""
+    """Returns a digest of definitions that does not depend on their order."""
     forms = sorted(json.dumps(spec.to_form(), sort_keys=True) for spec in specs)
     return hashlib.sha256("\n".join(forms).encode()).hexdigest()
 
 
 def checked(specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
-    """The specs themselves, if they can be together in one location.
+    """Returns the specs if one location can declare them together.
 
     Errors:
-        InvalidDefinition: two of one name, or a cycle, which is named.
+        InvalidDefinition: a duplicate name, or a cycle, which is named.
     """
     counts = Counter(spec.name for spec in specs)
     problems = [
@@ -91,7 +91,7 @@ def checked(specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegisteredLocation:
-    """What is known of a location that has tasks."""
+    """The record of a location that has tasks."""
 
     cluster: str
     location: str
@@ -101,7 +101,7 @@ class RegisteredLocation:
     storage_id: str | None = None
 
     def silence(self, now: datetime) -> str | None:
-        """That nobody brings its submissions to life, in words; none: its sensor ticks."""
+        """In words, that its sensor does not tick; none: it ticks."""
         place = f"{self.cluster}/{self.location}"
         if self.ticked_at is None:
             return f"{place}: its sensor has not ticked yet, and begins nothing until it does"
@@ -113,14 +113,14 @@ class RegisteredLocation:
 
 
 def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:
-    """What is known of a location; none: it was never there."""
+    """Returns the record of a location; none: it is unknown."""
     row = tx.execute(_LOCATION, {"cluster_": cluster, "location_": location}).mappings()
     found = row.one_or_none()
     return None if found is None else RegisteredLocation(**found)
 
 
 def locations(tx: sa.Connection) -> list[RegisteredLocation]:
-    """All locations that have tasks, by cluster and name."""
+    """Returns all locations that have tasks, by cluster and name."""
     here = task_locations.c
     query = sa.select(task_locations).where(here.cluster != _ALL["cluster"])
     rows = tx.execute(query.order_by(here.cluster, here.location)).mappings()
@@ -128,7 +128,7 @@ def locations(tx: sa.Connection) -> list[RegisteredLocation]:
 
 
 def live_locations(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str]]:
-    """Clusters and locations that have ticked within the last day; others may be gone for good."""
+    """Returns clusters and locations that have ticked within the last day; others may be gone."""
     here = task_locations.c
     query = sa.select(here.cluster, here.location).where(here.ticked_at >= now - _LATELY)
     return frozenset((row.cluster, row.location) for row in tx.execute(query))
@@ -143,9 +143,9 @@ _LOCATION = sa.select(task_locations).where(
 def register(
     tx: sa.Connection, cluster: str, location: str, specs: Sequence[TaskSpec], now: datetime
 ) -> Registration:
-    """Makes the rows of a location agree with what it declares.
+    """Updates the rows of a location to match its declarations.
 
-    Cost: reads all definitions of all locations once, and writes those that changed.
+    Cost: reads all definitions of all locations once, and writes the changed ones.
     """
     _take_turn(tx)
     _ensure(tx, cluster, location)
@@ -188,10 +188,10 @@ def register(
 
 
 def unregister(tx: sa.Connection, cluster: str, location: str) -> int | None:
-    """Removes all that is registered of a location; one that goes on registers itself anew.
+    """Removes all registrations of a location; a live location registers itself again.
 
     Returns:
-        how many tasks it had declared; none: nothing was known of it.
+        the number of declared tasks; none: the location was unknown.
     """
     _take_turn(tx)
     gone = tx.execute(
@@ -204,10 +204,10 @@ def unregister(tx: sa.Connection, cluster: str, location: str) -> int | None:
 def ticked(
     tx: sa.Connection, cluster: str, location: str, now: datetime, storage_id: str | None = None
 ) -> None:
-    """Says that a location's sensor is there; binds it to a Dagster storage, if that is given.
+    """Records a tick of a location's sensor; binds the location to a Dagster storage, if given.
 
     Errors:
-        ConfigurationError: the location is bound to another one.
+        ConfigurationError: the location is bound to another storage.
     """
     _ensure(tx, cluster, location)
     place, values = task_locations.c, {"ticked_at": now}
@@ -222,7 +222,7 @@ def ticked(
 
 
 def of_another_storage(cluster: str, location: str) -> ConfigurationError:
-    """Why a tick is refused: it would make a second run of everything that the other one makes."""
+    """Returns why a tick is refused: it would run every task of the other storage twice."""
     return ConfigurationError(
         f"the tasks of location {location} of cluster {cluster} are looked after by another "
         "Dagster instance. Two instances that share a state database need different names in "
@@ -234,9 +234,9 @@ def of_another_storage(cluster: str, location: str) -> ConfigurationError:
 def definitions(
     tx: sa.Connection, names: Iterable[str] | None = None, *, batch: str | None = None
 ) -> list[Definition]:
-    """What locations declare about some tasks, or about all; by task, cluster, location.
+    """Returns the declarations of some or all tasks; by task, cluster, location.
 
-    What another version of the package has declared and this one cannot read is passed over.
+    Declarations of other versions of the package that this one cannot read are skipped.
     """
     here = task_definitions.c
     query = sa.select(task_definitions).order_by(here.task, here.cluster, here.location)
@@ -250,7 +250,7 @@ def definitions(
 
 def _definition(row: Mapping[Any, Any]) -> Definition | None:
     try:
-        # What was written by us needs no second look at what no JSON could say.
+        # This package wrote it: valid JSON types need no second check.
         spec = TaskSpec.model_validate_json(row["spec"])
     except ValidationError as error:
         where = f"location {row['location']} of cluster {row['cluster']}"
@@ -265,7 +265,7 @@ def _definition(row: Mapping[Any, Any]) -> Definition | None:
 
 
 def declared(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """Which clusters and locations declare each of some tasks; others are left out."""
+    """Returns the clusters and locations that declare each of some tasks; omits other tasks."""
     if not names:
         return {}
     here = task_definitions.c
@@ -279,7 +279,7 @@ def declared(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[tuple[st
 
 
 def spec_of(tx: sa.Connection, task: str, cluster: str, location: str) -> TaskSpec | None:
-    """What a location declares about a task; none: nothing, or no more."""
+    """Returns the declaration of a task by a location; none: it does not declare it."""
     query = sa.select(task_definitions.c.spec).where(
         task_definitions.c.task == task, *_here(task_definitions, cluster, location)
     )
@@ -288,7 +288,7 @@ def spec_of(tx: sa.Connection, task: str, cluster: str, location: str) -> TaskSp
 
 
 def unknown(tx: sa.Connection, field: str, name: str) -> NotFound:
-    """What is said of a name that no location of any cluster declares."""
+    """Returns the message about a name that no location of any cluster declares."""
     known = tx.execute(sa.select(task_definitions.c.task).distinct()).scalars().all()
     if not known:
         return NotFound(f"{field}: no code location has declared a task yet, and so not {name!r}")
@@ -306,15 +306,15 @@ def _problem(
     others = [
         one.spec for one in definitions(tx) if (one.cluster, one.location) != (cluster, location)
     ]
-    # Ours come first, so that the cycle is told from one of ours on, if it has one of them.
+    # Own specs come first, so that a cycle is reported from an own task, if it contains one.
     cycle = TaskGraph([*specs, *others]).cycle()
     return None if cycle is None else cycle_problem("tasks", cycle)
 
 
 def take_turn_in(tx: sa.Connection, batch: str) -> None:
-    """Waits for whoever else gives a place in a batch, in any cluster, until the transaction ends.
+    """Serializes the assignment of slots of a batch in all clusters, until the transaction ends.
 
-    What is counted afterwards is what the others have committed.
+    Later counts see what other transactions have committed.
     """
     _lock(tx, cluster=_ALL["cluster"], location=batch)
 

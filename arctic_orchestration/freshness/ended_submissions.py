@@ -1,8 +1,8 @@
-"""How submissions ended, for who reports each end once: those with no run show up nowhere else.
+"""How submissions ended, for reporters that report each end once, including ends without a run.
 
-Who reports notes it afterwards, on the row of the submission: one who dies in between reports that
-end again, and none is missed. A cursor over moments or ids would miss those that are committed
-after later ones; a row that bears no note yet is found whenever it came.
+A reporter marks the submission's row afterwards: a crash in between repeats that report, and no end
+is missed. A cursor over moments or ids would miss rows that commit after later ones; an unmarked
+row is found whenever it was committed.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from arctic_orchestration.state.freshness_tables import (
     tasks,
 )
 
-#: by which a submission ends
+#: the steps that end a submission
 _ENDS = frozenset(
     {
         Step.FRESH,
@@ -37,7 +37,7 @@ _ENDS = frozenset(
         Step.LOST,
     }
 )
-#: from which on it is made
+#: the steps at which its run begins
 _BEGINS = frozenset({Step.ACQUIRED, Step.BEGUN})
 
 
@@ -47,8 +47,8 @@ class Success:
 
     Attributes:
         at: when it was published.
-        run_id: by which run; none: it is not known.
-        cluster: of that run.
+        run_id: its run; none: unknown.
+        cluster: the cluster of that run.
     """
 
     at: datetime
@@ -58,16 +58,16 @@ class Success:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """The end of a submission, with what was so just then.
+    """The end of a submission, with the facts at that moment.
 
     Attributes:
-        submission: it.
+        submission: the submission.
         at: when it ended, by the database's time.
-        steps: all that it went through.
-        step: that by which it ended; none: its steps are not kept any more.
-        began_at: when the task was its own to make for the first time; none: it never was.
-        shared: the submission whose run it shared; none: it did not.
-        success: the last success of the task at the end; none: it was never made.
+        steps: all of its steps.
+        step: the step that ended it; none: its steps were pruned.
+        began_at: when it first acquired the task; none: never.
+        shared: the submission with the run that it shared; none: it shared no run.
+        success: the last success of the task at the end; none: it had none.
     """
 
     submission: Submission
@@ -80,38 +80,38 @@ class Ending:
 
     @property
     def waited(self) -> timedelta:
-        """How long nothing was made: until the task was its own to make, or until the end."""
+        """How long it waited: until it acquired the task, or until the end."""
         return (self.began_at or self.at) - self.submission.submitted_at
 
     @property
     def made_for(self) -> timedelta:
-        """How long it was being made, waits for a place in Dagster's queue included."""
+        """How long its run took, including the wait in Dagster's queue."""
         return self.at - (self.began_at or self.at)
 
     @property
     def fresh(self) -> bool:
-        """Whether the task was fresh enough for it in the end."""
+        """Whether the task was fresh enough for it at the end."""
         made_at = self.success.at if self.success is not None else None
         return is_fresh(made_at, self.submission.required_since)
 
 
 def unreported(tx: sa.Connection, cluster: str, location: str, *, limit: int) -> list[str]:
-    """The submissions of a location whose end was not reported yet, who ended first goes first.
+    """Returns the submissions of a location with an unreported end, earliest end first.
 
-    Runs that a person started outside of any location are reported where their task is declared.
+    The location that declares a task reports runs that a person started outside of any location.
 
     Args:
         tx: the transaction.
-        cluster: the cluster on which they were to be made.
+        cluster: the cluster of the submissions.
         location: the code location.
-        limit: at most so many.
+        limit: the maximum number.
     """
     given = {"cluster_": cluster, "location_": location}
     return list(tx.execute(_UNREPORTED.limit(limit), given).scalars())
 
 
 def ending(tx: sa.Connection, id: str) -> Ending | None:
-    """The end of a submission; none: it has not ended, or is not kept any more."""
+    """Returns the end of a submission; none: it has not ended, or was pruned."""
     asked = submissions.by_id(tx, id)
     if asked is None or asked.ended_at is None:
         return None
@@ -121,7 +121,7 @@ def ending(tx: sa.Connection, id: str) -> Ending | None:
         submission=asked,
         at=at,
         steps=steps,
-        # A run that was too late for the end may have told of itself since.
+        # A run that was too late for the end may have recorded steps since.
         step=next((one.step for one in steps if one.at == at and one.step in _ENDS), None),
         began_at=next((one.at for one in steps if one.step in _BEGINS), None),
         shared=submissions.by_id(tx, asked.shares) if asked.shares is not None else None,
@@ -130,18 +130,18 @@ def ending(tx: sa.Connection, id: str) -> Ending | None:
 
 
 def note_reported(tx: sa.Connection, id: str, now: datetime) -> None:
-    """Notes that the end of a submission was reported."""
+    """Marks the end of a submission as reported."""
     submissions.update(tx, id, reported_at=now)
 
 
 def _success(tx: sa.Connection, task: str, at: datetime) -> Success | None:
-    """The last success of a task until a moment."""
+    """Returns the last success of a task until a moment."""
     here = task_publications.c
     # Later successes have higher tokens.
     query = sa.select(here.at, here.run_id, here.cluster).where(here.task == task, here.at <= at)
     found = tx.execute(query.order_by(here.token.desc()).limit(1)).first()
     if found is None:
-        # Publications are kept for some time only, the last success for ever.
+        # Publications are pruned, the last success is kept forever.
         row = tasks.c
         last = sa.select(row.last_success_at, row.last_success_run, row.last_success_cluster)
         found = tx.execute(last.where(row.task == task, row.last_success_at <= at)).first()

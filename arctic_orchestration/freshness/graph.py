@@ -1,6 +1,6 @@
-"""The tasks and their parents as a graph: cycles, order, who needs what how fresh, what must run.
+"""The graph of tasks and their parents: cycles, order, required freshness, and what must run.
 
-Everything here is a loop over lists: a chain of ten thousand tasks is as good as a flat one.
+All algorithms are loops over lists: a chain of ten thousand tasks works as well as a flat graph.
 """
 
 from collections import deque
@@ -17,19 +17,19 @@ from arctic_orchestration.freshness.criteria import (
     strictness,
 )
 
-#: So many names of a cycle are shown.
+#: The maximum number of names of a cycle in a message.
 _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """How fresh something has to be: so many hours, or made today in the zone."""
+    """A required freshness: a maximum age in hours, or a success of today in the zone."""
 
     hours: float | None
     zone: str
 
     def since(self, now: datetime) -> datetime:
-        """The moment since which a success is fresh enough."""
+        """Returns the earliest moment at which a success is fresh enough."""
         return required_since(self.hours, self.zone, now)
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A child that needs a parent."""
+    """A child that requires freshness of a parent."""
 
     child: str
     parent: str
@@ -47,22 +47,22 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What has to happen so that the wanted tasks are fresh."""
+    """What has to run so that the requested tasks are fresh."""
 
     #: tasks to run, parents before children
     runs: tuple[str, ...] = ()
-    #: the edges for which a task of ``runs`` waits; one that is not here can run at once
+    #: the edges for which a task of ``runs`` waits; a task without an entry can run at once
     stale: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
-    #: the edges among them whose parent is skipped, or is no task here: nothing here renews it
+    #: the edges among them whose parent is skipped, or is no task here: nothing renews it here
     stuck: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
-    #: tasks that would run and are skipped
+    #: tasks that would run but are skipped
     skipped: tuple[str, ...] = ()
 
 
 class TaskGraph:
-    """Tasks by their names. Parents that are no tasks, as plain assets, are part of it too.
+    """The graph of tasks by their names, including parents that are no tasks, such as plain assets.
 
-    A task that several locations declare is one task, with the needs of all of them.
+    A task that several locations declare is one task, with the requirements of all of them.
     """
 
     def __init__(self, specs: Iterable[TaskSpec]) -> None:
@@ -71,7 +71,7 @@ class TaskGraph:
         up: dict[str, tuple[Edge, ...]] = {}
 
         def need_of(hours: float | None, zone: str) -> Need:
-            # One object for equal needs: there are few of them, and many edges.
+            # Equal needs share one object: there are few of them and many edges.
             found = needs.get((hours, zone))
             return found or needs.setdefault((hours, zone), Need(hours=hours, zone=zone))
 
@@ -102,35 +102,35 @@ class TaskGraph:
         return name in self._own
 
     def __iter__(self) -> Iterator[str]:
-        """The tasks, as they were given."""
+        """Iterates over the tasks in the given order."""
         return iter(self._own)
 
     def __len__(self) -> int:
         return len(self._own)
 
     def parents(self, name: str) -> tuple[Edge, ...]:
-        """What a task needs; nothing for a parent that is no task."""
+        """Returns the requirements of a task; none for a parent that is no task."""
         return self._up.get(name, ())
 
     def children(self, name: str) -> tuple[Edge, ...]:
-        """Who needs a task, or a parent that is none."""
+        """Returns the children of a task, or of a parent that is no task."""
         return self._down.get(name, ())
 
     def needs(self, name: str) -> tuple[Need, ...]:
-        """How fresh a task itself is to be: one answer, unless locations differ about it."""
+        """Returns the required freshness of a task itself: one value unless locations differ."""
         return self._own.get(name, ())
 
     def elsewhere(self) -> tuple[str, ...]:
-        """The parents that are no tasks here."""
+        """Returns the parents that are no tasks here."""
         return tuple(name for name in self._down if name not in self._own)
 
     def strictest_need(self, name: str) -> timedelta:
-        """How old a task, or a parent that is none, may become before somebody finds it stale.
+        """Returns the strictest maximum age of a task, or of a parent that is no task.
 
-        The least of what its children need and of its own; a day stands for "made today".
+        The minimum of its children's requirements and its own; a day stands for "made today".
 
         Errors:
-            NotFound: nothing here has that name.
+            NotFound: the graph does not contain the name.
         """
         if name not in self._own and name not in self._down:
             raise NotFound(f"no task has the name {name!r}")
@@ -138,8 +138,7 @@ class TaskGraph:
         return min(strictness(need.hours) for need in needs)
 
     def above(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The tasks that these need, directly or not, in no order; none of ``names`` itself
-        unless another of them needs it."""
+        """Returns the ancestors of these tasks, unordered; a task itself only as an ancestor."""
         found: dict[str, None] = {}
         waiting = list(names)
         while waiting:
@@ -150,11 +149,11 @@ class TaskGraph:
         return tuple(found)
 
     def cycle(self) -> tuple[str, ...] | None:
-        """The names along a cycle, each needing the next, the first also last; none: no cycle."""
+        """Returns the names along a cycle, each needing the next, the first also last, if any."""
         left = self._left_over()
         if not left:
             return None
-        # Whoever is left has a parent that is left: going up comes back to a place seen before.
+        # Every remaining task has a remaining parent: following parents returns to a visited task.
         place: dict[str, int] = {}
         path: list[str] = []
         name = next(task for task in self._own if task in left)
@@ -163,16 +162,16 @@ class TaskGraph:
             path.append(name)
             name = next(edge.parent for edge in self._up[name] if edge.parent in left)
         around = path[place[name] :]
-        # The one that was given first comes first, so that the same cycle is always told alike.
+        # The first task given comes first, so that a cycle is always reported the same way.
         members = set(around)
         first = around.index(next(task for task in self._own if task in members))
         return (*around[first:], *around[:first], around[first])
 
     def order(self) -> tuple[str, ...]:
-        """All tasks, parents before children, else as they were given.
+        """Returns all tasks, parents before children, otherwise in the given order.
 
         Errors:
-            InvalidDefinition: there is a cycle; names it.
+            InvalidDefinition: the graph contains a cycle; names it.
         """
         cycle = self.cycle()
         if cycle is not None:
@@ -189,26 +188,26 @@ class TaskGraph:
         skipped: Collection[str] = (),
         anyway: Collection[str] = (),
     ) -> Resolution:
-        """What has to run so that the wanted tasks are fresh.
+        """Returns what has to run so that the requested tasks are fresh.
 
-        A task that is fresh enough does not run, whatever its parents are. One that is not waits
-        for the parents that are too old for it; those run if they are too old for somebody who
-        waits. Each task runs once, however many want it.
+        A task that is fresh enough does not run, whatever its parents are. A stale task waits for
+        the parents that are too old for it; a parent runs if it is too old for a waiting child.
+        Each task runs once, however many children need it.
 
         Args:
-            successes: the moment of the last success by name; parents that are no tasks too.
-            wanted: none: all of them.
-            skipped: they do not run, and whoever waits for them is stuck.
-            anyway: they run however fresh they are, and whoever runs and needs one waits for it.
+            successes: the moment of the last success by name; also of parents that are no tasks.
+            wanted: the requested tasks; none: all of them.
+            skipped: tasks that do not run; their waiting children are stuck.
+            anyway: tasks that run however fresh they are; running children wait for them.
 
         Errors:
-            NotFound: a name that is wanted is no task.
-            InvalidDefinition: there is a cycle; names it.
+            NotFound: a requested name is no task.
+            InvalidDefinition: the graph contains a cycle; names it.
         """
         known: dict[int, datetime] = {}
 
         def since(need: Need) -> datetime:
-            # Equal needs are one object here, and its address is found faster than its hash.
+            # Equal needs are one object here; looking up its address is faster than its hash.
             return known.get(id(need)) or known.setdefault(id(need), need.since(now))
 
         asked: dict[str, datetime] = {}
@@ -221,7 +220,7 @@ class TaskGraph:
         stale: dict[str, tuple[Edge, ...]] = {}
         stuck: dict[str, tuple[Edge, ...]] = {}
         out, always = frozenset(skipped), frozenset(anyway)
-        # Children first: when a task's turn comes, everybody who may want it has spoken.
+        # Children first: when a task is reached, all of its possible requesters were processed.
         for name in reversed(self.order()):
             if name not in asked:
                 continue
@@ -252,7 +251,7 @@ class TaskGraph:
         return Resolution(runs=tuple(runs), stale=stale, stuck=stuck, skipped=tuple(left_out))
 
     def _left_over(self) -> frozenset[str]:
-        """Those that come in no order, because of a cycle; notes the order of all others.
+        """Returns the tasks without an order, because of a cycle; records the order of all others.
 
         Source: Kahn, Topological sorting of large networks, CACM 5 (1962).
         """
@@ -276,7 +275,7 @@ class TaskGraph:
 
 
 def cycle_problem(where: str, cycle: tuple[str, ...]) -> InvalidInput:
-    """What is said of a cycle that stands at ``where``; a long one is shown in part."""
+    """Returns the message about a cycle at ``where``; a long cycle is shown in part."""
     shown = list(cycle)
     if len(shown) > _SHOWN:
         shown = [*shown[: _SHOWN - 2], f"({len(shown) - _SHOWN + 1} more)", shown[-1]]

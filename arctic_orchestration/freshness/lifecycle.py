@@ -1,11 +1,11 @@
-"""The life of tasks in one code location: a tick looks at what is due, and asks for runs.
+"""The life of tasks in one code location: a tick processes due submissions and requests runs.
 
-A tick is a handful of short transactions: one for each submission that is looked at, so that
-nobody holds the rows of two tasks. What a submission waits for holds no process and no place: it is
-a row with the moment at which it is looked at again, and the end of what it waits for wakes it.
+A tick is a handful of short transactions: one for each processed submission, so that no transaction
+locks the rows of two tasks. A waiting submission holds no process and no slot: it is a row with the
+moment of its next check, and the end of what it waits for wakes it.
 
-A crash between them, or before Dagster has stored the requests, loses nothing: what was committed
-is found by the next tick, and a request handed out twice has the same run key.
+A crash between them, or before Dagster has stored the requests, loses nothing: the next tick finds
+what was committed, and a request that is handed out twice has the same run key.
 """
 
 import logging
@@ -59,21 +59,21 @@ __all__ = [
 
 _log = logging.getLogger("arctic.freshness")
 
-#: submissions that are read at once
+#: how many submissions are read at once
 _READ_AT_ONCE = 200
-#: after so long a tick leaves the rest to the next; Dagster evaluates no other sensor meanwhile
+#: the time limit of a tick, which defers the rest; Dagster evaluates no other sensor meanwhile
 _TICK_SECONDS = 5.0
-#: how often a location says that it is there
+#: how often a location reports that it is alive
 _SEEN_EVERY = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TickResult:
-    """What a tick did, and what it asks of Dagster."""
+    """The result of a tick, with the runs that it requests from Dagster."""
 
     counts: Counter[str]
     requests: Sequence[TaskRequest]
-    #: the database's time, by which partitions are chosen
+    #: the database's time, which determines partitions
     now: datetime
     #: why the location's definitions are not registered; none: they are
     trouble: str | None = None
@@ -87,14 +87,14 @@ class Lifecycle:
         database: the state database.
         cluster: the name of this Dagster instance.
         location: the code location.
-        declared: what it declares; none: what is registered stays as it is.
-        runs: where Dagster's runs are looked up.
+        declared: what it declares; none: its registrations stay unchanged.
+        runs: the lookup of Dagster's runs.
         assets: what is known of assets that are no tasks.
-        life: how long a lease holds until it is renewed.
-        time: what tells the moment.
-        sinks: who is told of steps.
-        storage_id: of the Dagster storage that has the runs; none: nobody checks whether another
-            one has those of this location.
+        life: the duration of a lease.
+        time: the source of the time.
+        sinks: the sinks of steps.
+        storage_id: the id of the Dagster storage with the runs; none: no check whether the location
+            is bound to another one.
     """
 
     database: Database
@@ -116,13 +116,13 @@ class Lifecycle:
         self._settler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
 
     def tick(self) -> TickResult:
-        """One round: definitions, runs that ended, submissions that are due, requests.
+        """Performs one round: definitions, ended runs, due submissions, requests.
 
         Errors:
-            DatabaseUnavailable: a database did not answer; what was committed stands, and the
-                next tick goes on from there.
-            ConfigurationError: the location is looked after by another Dagster instance of the
-                same cluster name. Nothing was done.
+            DatabaseUnavailable: a database did not answer; what was committed stands, and the next
+                tick continues from there.
+            ConfigurationError: another Dagster instance of the same cluster name owns the location.
+                Nothing was done.
         """
         counts: Counter[str] = Counter()
         now = self._register(counts)
@@ -133,7 +133,7 @@ class Lifecycle:
         return TickResult(counts=counts, requests=requests, now=now, trouble=self._trouble)
 
     def refuse(self, submission: str, problem: str) -> None:
-        """Ends a submission whose run Dagster turned out to refuse."""
+        """Ends a submission whose run Dagster refuses."""
         with self.database.begin() as tx:
             asked = submissions.by_id(tx, submission, lock=True)
             if asked is None or asked.state is not SubmissionState.ACQUIRED:
@@ -156,7 +156,7 @@ class Lifecycle:
         late = known is None or known.ticked_at is None or now - known.ticked_at > _SEEN_EVERY
         late = late or (bound is None and self.storage_id is not None)
         if self._tried_at is not None and now - self._tried_at < _SEEN_EVERY:
-            # The trouble may be mended by another location; that is seen soon enough.
+            # Another location may resolve the conflict; that is noticed soon enough.
             wanted = False
         if not wanted and not late:
             return now
@@ -186,7 +186,7 @@ class Lifecycle:
                 return
 
     def _look_at(self, id: str, counts: Counter[str]) -> None:
-        """One submission, in a transaction of its own; one that cannot be is put off."""
+        """Processes one submission in its own transaction; postpones it on failure."""
         try:
             with self.database.begin() as tx:
                 asked = submissions.by_id(tx, id, lock=True)
@@ -222,7 +222,7 @@ class Lifecycle:
         now: datetime,
         counts: Counter[str],
     ) -> bool:
-        """Writes what was decided; returns whether the submission has ended."""
+        """Applies a decision; returns whether the submission has ended."""
         asked = facts.submission
         counts[decision.step.value] += 1
         if decision.step is Step.ACQUIRED:
@@ -243,7 +243,7 @@ class Lifecycle:
         news = waits.note(tx, asked, decision, made, now)
         again = decision.recheck_at
         if news and again is not None:
-            # Who has just begun to wait may have missed the end of what it waits for.
+            # A submission that has just begun to wait may have missed the end of what it waits for.
             again = min(again, now + SHORTLY)
         self._outcomes.move(
             tx, asked, SubmissionState.WAITING, decision.step, decision.reason, now,
@@ -282,7 +282,7 @@ class Lifecycle:
                 attempt=attempt, token=found.token, run_id=None, shares=None, deadline_at=None,
             )  # fmt: skip
         elif isinstance(found, ownership.FreshMeanwhile):
-            # Nobody had it when the facts were read, somebody has made it since.
+            # The task was free when the facts were read, and has succeeded since.
             submissions.update(tx, asked.id, next_check_at=now)
         else:
             counts[Step.SHARES.value] += 1
@@ -291,7 +291,7 @@ class Lifecycle:
     def _share(
         self, tx: sa.Connection, asked: Submission, row: TaskRow, decision: Decision, now: datetime
     ) -> None:
-        # The lease may end unnoticed; its renewals are at a third of its life.
+        # The lease may expire without a notification; its renewals are at a third of its life.
         again = max(decision.recheck_at or now, now + timedelta(milliseconds=100))
         news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
         self._outcomes.move(
@@ -331,7 +331,7 @@ class Lifecycle:
         return {one.task: one.id for one in made}
 
     def _hand_out(self) -> list[TaskRequest]:
-        """The runs of acquired tasks, again and again until they are seen."""
+        """Returns the runs of acquired tasks, repeatedly until they are seen."""
         with self.database.read() as tx:
             if not run_requests.has_some(tx, self.cluster, self.location):
                 return []

@@ -1,4 +1,4 @@
-"""Forgets a code location that was renamed or is gone, with everything that waits for its ticks."""
+"""Removes a code location that was renamed or is gone, with everything that waits for its ticks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import is_live, task_definitions, task_submissions
 
-#: Nobody is there any more who would send notices.
+#: No notices: the location has no ticks any more to send them.
 _SINKS: tuple[StatusSink, ...] = (TableSink(), LogSink())
 
 
@@ -40,8 +40,8 @@ def forget(
 ) -> Forgotten:
     """Removes the definitions of a location, and ends its submissions with that reason.
 
-    A transaction for each submission, as nobody holds the rows of two tasks: what was interrupted
-    is done by asking again. A location that goes on registers itself anew by its next tick.
+    Each submission has its own transaction: no transaction may lock the rows of two tasks. A
+    repeated call completes an interrupted one. A live location registers itself again.
 
     Errors:
         As ``to_forget``.
@@ -61,10 +61,10 @@ def forget(
 def to_forget(
     tx: sa.Connection, location: str, *, cluster: str, time: Time = database_time
 ) -> Forgotten:
-    """What would be removed and ended; writes nothing.
+    """Returns what would be removed and ended; writes nothing.
 
     Errors:
-        NotFound: nothing is known of the location; names those that are.
+        NotFound: the location is unknown; names the known ones.
         InvalidInput: its sensor ticks.
         DatabaseUnavailable: it did not answer.
     """

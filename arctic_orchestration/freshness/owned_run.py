@@ -1,7 +1,7 @@
-"""A run that has its task: renews the lease while it works, publishes; see ``beginning``.
+"""A run that owns its task: renews the lease while it works, and publishes; see ``run_start``.
 
-With the database away it goes on for as long as it may trust its lease, and what it cannot publish
-until then is published by nobody.
+Without the database it goes on while it may trust its lease. A success that it cannot publish until
+then is never published.
 """
 
 import logging
@@ -24,13 +24,13 @@ from arctic_orchestration.state.freshness_tables import task_publications
 _log = logging.getLogger("arctic.freshness")
 
 _AGAIN_SECONDS = 1.0
-#: letters of what was raised that are kept
+#: how many characters of an exception are kept
 _LETTERS = 1_000
 
 
 @dataclass(kw_only=True)
 class Running:
-    """A run that has a task, until its block ends."""
+    """A run that owns a task, until its block ends."""
 
     database: Database
     asked: Submission
@@ -51,21 +51,21 @@ class Running:
         return self.lease.token
 
     def check(self) -> None:
-        """Returns while the lease may be trusted.
+        """Returns while the lease can be trusted.
 
         Errors:
-            LeaseLost: another one has taken over, or the database was away for too long.
+            LeaseLost: another run has taken over, or the database was unavailable for too long.
         """
         self.renewal.check()
 
     def show(self) -> None:
-        """Returns while the token is the task's by the database; with that away, as ``check``.
+        """Returns while the database confirms the token; like ``check`` while the database is away.
 
-        Asked before something is stored elsewhere that nobody takes back. What is decided between
-        this and the storing is seen by the publication alone.
+        Called before an irreversible write elsewhere. Only the publication detects a loss between
+        this check and that write.
 
         Errors:
-            Refused: the token is not the task's any more.
+            Refused: the token is no longer the task's.
             LeaseLost: as ``check``.
         """
         self.check()
@@ -78,7 +78,7 @@ class Running:
             raise Refused(problem)
 
     def history(self) -> list[dict[str, str]]:
-        """The steps of the submission up to here, as JSON can hold them; none if it is away."""
+        """Returns the submission's steps so far, as JSON values; none without a database."""
         try:
             with self.database.read() as tx:
                 found = events_of(tx, submission=self.asked.id)
@@ -91,13 +91,13 @@ class Running:
         ]
 
     def publish(self) -> datetime:
-        """Writes the success, and gives the task back; again and again while the lease holds.
+        """Records the success and releases the task; retries while the lease is valid.
 
         Returns:
             the moment of the success, by the database's time.
 
         Errors:
-            Refused: the token is not the task's any more, or its lease is over. Nothing was
+            Refused: the token is no longer the task's, or its lease has expired. Nothing was
                 written.
             LeaseLost: the database was away until the lease could not be trusted any more.
         """
@@ -107,7 +107,7 @@ class Running:
                 try:
                     self.published_at = self._publish()
                 except DatabaseUnavailable as error:
-                    # The answer may be what was lost.
+                    # Only the answer may have been lost.
                     self._uncertain = True
                     _log.warning("task %s is published in a moment: %s", self.asked.task, error)
                     self.renewal.lost.wait(_AGAIN_SECONDS)
@@ -118,14 +118,14 @@ class Running:
         return self.published_at
 
     def failed(self, error: BaseException) -> None:
-        """Notes what was raised.
+        """Records an exception.
 
-        A run that was asked for keeps its task until its end is seen: its step may be repeated in
-        it, or it may be run again. One that a person started gives it back at once.
+        A requested run keeps its task until its end is seen: Dagster may retry its step, or the run
+        may be retried. A run that a person started releases it at once.
         """
         text = f"{RAISED}{type(error).__name__}: {error}"[:_LETTERS]
         if isinstance(error, Refused):
-            # With the database away for long; what the task does is not to blame.
+            # The database was away for long; the task's code is not to blame.
             text = f"{SILENT}{error}"[:_LETTERS]
         elif isinstance(error, GeneratorExit):
             text = f"{RAISED}what it made could not be stored"
@@ -188,12 +188,12 @@ class Running:
             with self.database.begin() as tx:
                 wake(tx, self.asked.task, self.asked.batch, self.outcomes.time(tx))
         except Exception as error:
-            # Those who wait look again by themselves.
-            _log.warning("nobody was woken by task %s: %s", self.asked.task, error)
+            # Waiting submissions recheck by themselves.
+            _log.warning("waking those that wait for task %s failed: %s", self.asked.task, error)
 
 
 def token_problem(database: Database, submission: str, token: int) -> str | None:
-    """Why a run that was asked for is not its task's any more; none: it is.
+    """Returns why a requested run no longer owns its task; none: it does.
 
     Errors:
         DatabaseUnavailable: it did not answer.

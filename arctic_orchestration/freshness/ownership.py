@@ -1,16 +1,16 @@
-"""Who may make a task: a lease with a fencing token, on the row that has its last success.
+"""Ownership of a task: a lease with a fencing token, on the row that has its last success.
 
-One statement decides, on the locked row, whether the task is *mine*, *fresh meanwhile* or *busy*.
-Who publishes shows the token in the transaction that writes the success, after the row is locked:
-an owner that was stopped and goes on finds another token there, or a lease that is over, and
-writes nothing. A take-over waits for a publication under way, and then finds the task fresh.
+One statement on the locked row decides whether the task is *mine*, *fresh meanwhile* or *busy*. A
+publication checks the token in the transaction that writes the success, after the row is locked: a
+paused owner that resumes finds another token, or an expired lease, and writes nothing. A take-over
+waits for a publication in progress, and then finds the task fresh.
 
-A renewal asks for token and owner alone: as long as nobody else has acquired the task, its owner
-may go on. A publication asks, besides, that the lease is not over: an owner that nobody has heard
-of for that long has no business to write.
+A renewal requires only token and owner: as long as no other owner has acquired the task, its owner
+may go on. A publication also requires an unexpired lease: an owner that was silent for that long
+must not write.
 
-Functions take ``time``, what tells the moment: in tests a clock that stands. It is always read
-from the database, and after the row is locked where that matters.
+Functions take ``time``, the source of the time: in tests a fixed clock. It is always read from the
+database, and after the row is locked where that matters.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import task_publications, tasks
 
-#: how long a lease holds until it is renewed
+#: the duration of a lease
 LEASE = timedelta(seconds=60)
 
 Time = Callable[[sa.Connection], datetime]
@@ -34,7 +34,7 @@ Time = Callable[[sa.Connection], datetime]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRow:
-    """What all clusters know of a task; of one that was never acquired, nothing but its name."""
+    """What all clusters know of a task; only its name if it was never acquired."""
 
     task: str
     owner: str | None = None
@@ -53,24 +53,24 @@ class TaskRow:
     last_token: int | None = None
 
     def is_held(self, now: datetime) -> bool:
-        """Whether somebody may make it now."""
+        """Returns whether an owner holds an unexpired lease."""
         return self.owner is not None and self.expires_at is not None and self.expires_at > now
 
     def is_fresh(self, since: datetime, *, force: bool = False) -> bool:
-        """Whether its last success was then or later; with ``force``, was begun then or later."""
+        """Returns whether its last success was, or with ``force`` was begun, then or later."""
         at = self.last_acquired_at if force else self.last_success_at
         return at is not None and at >= since
 
     @property
     def holder(self) -> str:
-        """Who has it, for people: ``run 1234 of cluster east, location lake``."""
+        """The holder, for people: ``run 1234 of cluster east, location lake``."""
         run = f"run {self.run_id}" if self.run_id else f"a run for submission {self.submission}"
         return f"{run} of cluster {self.cluster}, location {self.location}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Owner:
-    """For whom a task is acquired."""
+    """The holder for which a task is acquired."""
 
     cluster: str
     location: str
@@ -80,7 +80,7 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acquired:
-    """It is mine."""
+    """The caller owns the task now."""
 
     token: int
     expires_at: datetime
@@ -88,27 +88,27 @@ class Acquired:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FreshMeanwhile:
-    """Somebody has made it; there is nothing to do."""
+    """The task has succeeded meanwhile; nothing is left to do."""
 
     row: TaskRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Busy:
-    """Somebody else is making it."""
+    """Another owner runs the task."""
 
     row: TaskRow
 
 
 def row_of(tx: sa.Connection, task: str, *, lock: bool = False) -> TaskRow:
-    """What is known of a task; with ``lock``, nobody changes it until the transaction ends."""
+    """Returns the record of a task; with ``lock``, the row is locked until the transaction ends."""
     statement = _LOCKED_ROW if lock else _ROW
     found = tx.execute(statement, {"of": task}).mappings().one_or_none()
     return TaskRow(task=task) if found is None else from_row(found)
 
 
 def rows_of(tx: sa.Connection, names: list[str]) -> dict[str, TaskRow]:
-    """What is known of some tasks, by name; those that were never acquired are left out."""
+    """Returns the records of some tasks, by name; omits tasks that were never acquired."""
     if not names:
         return {}
     query = sa.select(tasks).where(dialect.among(tx, tasks.c.task, names))
@@ -116,7 +116,7 @@ def rows_of(tx: sa.Connection, names: list[str]) -> dict[str, TaskRow]:
 
 
 def from_row(row: Mapping[Any, Any]) -> TaskRow:
-    """The task that a row of ``arctic_tasks`` holds."""
+    """Returns the record in a row of ``arctic_tasks``."""
     return TaskRow(**{name: row[name] for name in TaskRow.__slots__})
 
 
@@ -131,18 +131,18 @@ def acquire(
     life: timedelta = LEASE,
     time: Time = database_time,
 ) -> Acquired | FreshMeanwhile | Busy:
-    """Takes a task that nobody has and that is not fresh, in one statement.
+    """Acquires a task that has no owner and is not fresh, in one statement.
 
     Args:
         tx: the transaction.
         task: its name.
-        owner: who takes it; another one for each attempt.
-        holder: for whom, as others are told.
+        owner: the new owner; unique for each attempt.
+        holder: the holder, as shown to others.
         since: a success since then is fresh.
-        force: only a success that was begun since then is.
-        life: how long the lease holds.
-        time: what tells the moment. It is read before the row is locked, so that a wait for the
-            lock only makes an old lease look longer, and ours shorter.
+        force: only a success begun since then is fresh.
+        life: the duration of the lease.
+        time: the source of the time. It is read before the row is locked, so that a wait for the
+            lock only makes an old lease look longer and the new one shorter.
     """
     now = time(tx)
     mine: dict[str, Any] = {
@@ -180,19 +180,19 @@ def renew(
     time: Time = database_time,
     **seen: str | datetime | None,
 ) -> bool:
-    """Lets a lease hold for another ``life`` from now.
+    """Renews a lease for another ``life`` from now.
 
     Args:
         tx: the transaction.
         task: its name.
-        owner: who has it.
-        token: what it has it under.
-        life: how long it holds.
-        time: what tells the moment.
-        seen: what else is known by now: ``run_id``, ``begun_at``.
+        owner: its owner.
+        token: its token.
+        life: the duration of the lease.
+        time: the source of the time.
+        seen: further facts to store: ``run_id``, ``begun_at``.
 
     Returns:
-        false: another one has taken it over, or it was given back.
+        false: another owner has taken over the task, or it was released.
     """
     changed = tx.execute(
         sa.update(tasks)
@@ -212,10 +212,10 @@ def renew_with_new_token(
     life: timedelta = LEASE,
     time: Time = database_time,
 ) -> int | None:
-    """Goes on with another attempt, and shuts out the one before, should it still be at work.
+    """Continues with another attempt, and fences the previous one, which may still be at work.
 
     Returns:
-        the new token; none: another one has taken the task over.
+        the new token; none: another owner has taken over the task.
     """
     now = time(tx)
     statement = (
@@ -237,16 +237,16 @@ def publish(
     *,
     time: Time = database_time,
 ) -> datetime:
-    """Writes a success, and gives the task back; the token is checked on the locked row.
+    """Records a success and releases the task; the token is checked on the locked row.
 
     Returns:
         the moment of the success, by the database's time.
 
     Errors:
-        Refused: another one has taken the task over, or its lease is over. Nothing was written.
+        Refused: another owner has taken over the task, or its lease is over. Nothing was written.
     """
     row = row_of(tx, task, lock=True)
-    # After the row is locked: to wait for the lock may have taken longer than the lease.
+    # After the row is locked: the wait for the lock may have outlasted the lease.
     now = time(tx)
     problem = why_not(row, owner, token, now)
     if problem is not None:
@@ -269,7 +269,7 @@ def publish(
 
 
 def give_back(tx: sa.Connection, task: str, owner: str, token: int) -> bool:
-    """Lets anybody acquire the task; returns whether it was still the owner's."""
+    """Releases the task; returns whether the owner still had it."""
     changed = tx.execute(
         sa.update(tasks).where(*_held_by(task, owner, token)).values(owner=None, expires_at=None)
     )
@@ -277,7 +277,7 @@ def give_back(tx: sa.Connection, task: str, owner: str, token: int) -> bool:
 
 
 def why_not(row: TaskRow, owner: str, token: int, now: datetime) -> str | None:
-    """Why an owner may not publish; none: it may."""
+    """Returns why an owner may not publish; none: it may."""
     mine = f"task {row.task}: token {token} of {owner}"
     if row.token != token or row.owner != owner:
         if row.is_held(now):

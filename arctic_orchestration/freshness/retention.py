@@ -1,4 +1,4 @@
-"""How long what has ended is kept: submissions, steps, publications."""
+"""The retention of ended submissions, steps and publications."""
 
 from datetime import datetime, timedelta
 
@@ -11,15 +11,15 @@ from arctic_orchestration.state.freshness_tables import (
     task_submissions,
 )
 
-#: how long
+#: the retention
 KEEP = timedelta(days=30)
 _PRUNED_AT_ONCE = 500
 
 
 def prune(tx: sa.Connection, now: datetime) -> int:
-    """Deletes some of what has ended before the retention; returns how much.
+    """Deletes a batch of what ended before the retention; returns the number of rows.
 
-    A task's row, with its token and last success, is kept for ever: tokens are never used again.
+    A task's row, with its token and last success, is kept forever: tokens are never reused.
     """
     before, here = now - KEEP, task_submissions.c
     ended = sa.select(here.id).where(here.ended_at < before).order_by(here.ended_at)

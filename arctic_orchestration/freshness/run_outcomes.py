@@ -1,8 +1,8 @@
-"""How a run of a task ends: published, repeated, failed, lost; and who is woken by it.
+"""How a run of a task ends: published, retried, failed, lost; and which submissions that wakes.
 
-Called by the run itself, and by the ticks of its location for runs that cannot tell any more.
-Whoever calls locks the submission first, then the task. To wake others is a transaction of its own,
-afterwards: it locks submissions of many tasks, which nobody may do who holds a task.
+Called by the run itself, and by the ticks of its location for runs that cannot report any more. The
+caller locks the submission first, then the task. Waking others is a separate transaction
+afterwards: it locks submissions of many tasks, which is not allowed with a locked task.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits
 
-#: so often a task is made again whose run fell silent or did not start, whatever its retries
+#: how often a task is run again after its run fell silent or did not start, whatever its retries
 SILENCES = 3
-#: the pause after the first run that did not start; each further one is twice as long
+#: the pause after the first run that did not start; each further pause is twice as long
 STARTS_AGAIN_IN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Writes what becomes of runs.
+    """Records the outcomes of runs.
 
     Args:
-        life: how long a lease holds until it is renewed.
-        time: what tells the moment.
-        sinks: who is told of steps.
+        life: the duration of a lease.
+        time: the source of the time.
+        sinks: the sinks of steps.
     """
 
     life: timedelta = LEASE
@@ -49,8 +49,8 @@ class Outcomes:
         """Publishes a success; the submission is locked.
 
         Errors:
-            Refused: another one has taken the task over, or the lease is over, or the submission
-                has ended. Nothing was written.
+            Refused: another owner has taken over the task, or the lease has expired, or the
+                submission has ended. Nothing was written.
         """
         if not asked.state.owns:
             text = f"its submission {asked.id} is {asked.state.value}: {asked.reason}"
@@ -63,24 +63,24 @@ class Outcomes:
         return at
 
     def refused(self, tx: sa.Connection, asked: Submission, token: int, reason: str) -> None:
-        """Notes that a run which was no owner any more has published nothing."""
+        """Records that a run published nothing because it no longer owned the task."""
         self.tell(tx, asked, Step.REFUSED, reason, self.time(tx), {"token": token})
 
     def failed(
         self, tx: sa.Connection, asked: Submission, reason: str, spec: TaskSpec | None = None
     ) -> SubmissionState:
-        """A run failed; the submission is locked, and owns the task.
+        """Records a failed run; the submission is locked, and owns the task.
 
         Args:
             tx: the transaction.
             asked: the submission.
             reason: why the run failed.
-            spec: by whose retries it is repeated; none: it is not.
+            spec: the declaration with the retries; none: the run is not retried.
 
         Returns:
-            what became of the submission.
+            the new state of the submission.
         """
-        # Those that fell silent or did not start are counted by themselves.
+        # Runs that fell silent or did not start are counted separately.
         failures = asked.attempt - asked.silences
         if spec is not None and failures <= spec.retries:
             text = f"attempt {failures} of {spec.retries + 1}: {reason}; again"
@@ -91,13 +91,13 @@ class Outcomes:
         return SubmissionState.FAILED
 
     def not_started(self, tx: sa.Connection, asked: Submission, reason: str) -> SubmissionState:
-        """A run failed before it started; the submission is locked, and owns the task.
+        """Records a run that failed before it started; the submission is locked, and owns the task.
 
-        The task is not to blame: up to ``SILENCES`` times it is asked for again, whatever its
+        The task is not to blame: its run is requested again up to ``SILENCES`` times, whatever its
         retries.
 
         Returns:
-            what became of the submission.
+            the new state of the submission.
         """
         silences = asked.silences + 1
         if silences <= SILENCES:
@@ -111,30 +111,30 @@ class Outcomes:
         return SubmissionState.FAILED
 
     def refused_by_dagster(self, tx: sa.Connection, asked: Submission, problem: str) -> None:
-        """No run of it can be made; the submission is locked, and owns the task."""
+        """Records that Dagster refuses its run; the submission is locked, and owns the task."""
         reason = f"Dagster refuses its run: {problem}"
         self._over(tx, asked, SubmissionState.FAILED, Step.NOT_STARTED, reason)
 
     def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
-        """Nobody will make it, and it is not repeated; the submission is locked.
+        """Ends a submission without a retry; the submission is locked.
 
-        A run of which nobody will hear any more is lost: whoever shares it makes the task instead.
+        A run that will not report any more is lost: submissions that share it run the task instead.
         """
         state = SubmissionState.LOST if asked.state.owns else SubmissionState.FAILED
         self._over(tx, asked, state, Step.FAILED, reason)
 
     def canceled(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
-        """Somebody canceled the run, which is not repeated; the submission is locked."""
+        """Records a canceled run, which is not retried; the submission is locked."""
         self._over(tx, asked, SubmissionState.CANCELED, Step.CANCELED, reason)
 
     def silent(self, tx: sa.Connection, asked: Submission) -> bool:
-        """The lease is over, or another one's; the submission is locked.
+        """Records a silent run: its lease has expired or was replaced; the submission is locked.
 
-        The task is not to blame: with nobody else there it is made again whatever its retries, up
-        to ``SILENCES`` times.
+        The task is not to blame: without another owner it runs again up to ``SILENCES`` times,
+        whatever its retries.
 
         Returns:
-            whether it goes on: with another run, or to share that of the one who took over.
+            whether it continues: with another run, or by sharing the run of the new owner.
         """
         row = ownership.row_of(tx, asked.task, lock=True)
         now = self.time(tx)
@@ -143,7 +143,7 @@ class Outcomes:
             by = f"{row.holder} has taken the task over" if row.is_held(now) else "it was replaced"
             text = f"{run} fell silent, and {by}"
             if asked.by_hand:
-                # Nobody wished for more than that run.
+                # Only that one run was requested.
                 self.move(tx, asked, SubmissionState.LOST, Step.LOST, text, now)
                 return False
             self.tell(tx, asked, Step.LOST, text, now, {"token": asked.token})
@@ -162,7 +162,7 @@ class Outcomes:
                 return True
         elif not asked.by_hand:
             text += f"; it was made again {SILENCES} times"
-        # Nobody else makes it: people are to know, as of what failed otherwise.
+        # Nothing else will run it: notify people, as of any other failure.
         self._over(tx, asked, SubmissionState.LOST, Step.FAILED, text)
         return False
 
@@ -180,7 +180,7 @@ class Outcomes:
         told: bool = True,
         **values: Any,
     ) -> None:
-        """Moves a locked submission; it waits for nothing any more."""
+        """Moves a locked submission to a state in which it waits for nothing."""
         values.update(
             state=state.value, reason=reason, state_at=now, next_check_at=recheck_at,
             ended_at=now if state.ended else None,
@@ -203,7 +203,7 @@ class Outcomes:
         now: datetime,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Tells a step of a submission."""
+        """Reports a step of a submission."""
         known = {"run_id": asked.run_id} if asked.run_id else {}
         event = StatusEvent(
             task=asked.task, step=step, reason=reason, at=now, cluster=asked.cluster,
@@ -230,13 +230,13 @@ class Outcomes:
     def _repeated(
         self, tx: sa.Connection, asked: Submission, reason: str, pause: timedelta, **values: Any
     ) -> SubmissionState | None:
-        """Goes on with another attempt, now or after a pause; none: it cannot."""
+        """Returns the state after a retry, now or after a pause; none: no attempt is left."""
         if not pause:
             done = self._again(tx, asked, reason, **values)
             return SubmissionState.ACQUIRED if done else None
         if asked.by_hand or asked.token is None:
             return None
-        # Whoever waits for a place in its batch has it meanwhile.
+        # Submissions that wait for a slot in its batch use it meanwhile.
         if not ownership.give_back(tx, asked.task, asked.owner, asked.token):
             return None
         now = self.time(tx)
@@ -256,13 +256,13 @@ class Outcomes:
 
 
 def wake(tx: sa.Connection, task: str, batch: str | None, now: datetime) -> int:
-    """Lets everybody be looked at who waits for a task, or for a place in its batch.
+    """Wakes all submissions that wait for a task, or for a slot in its batch.
 
-    Who is about to begin to wait while the task ends may miss it, and is looked at again soon. Who
-    waits already is not missed, also not while it is looked at: its row is waited for here.
+    A submission that begins to wait while the task ends may be missed, and is rechecked soon. One
+    that already waits is not missed, even while it is checked: the statement waits for its row.
 
     Returns:
-        how many.
+        the number of submissions.
     """
     here, waits = task_submissions.c, task_waits.c
     waiting = (waits.kind == "task") & (waits.name == task)

@@ -1,8 +1,8 @@
-"""What Dagster's runs mean for the submissions they were asked for.
+"""What Dagster's runs mean for the submissions that requested them.
 
-A run that has begun as a task tells itself how it ends, and renews its own lease. Until then, and
-for jobs, whose code knows nothing of tasks, the ticks of the location do both. A run that can tell
-no more, since its process was killed, is recognised by what Dagster says of it, or by its lease.
+A run that has begun as a task reports its own end and renews its own lease. Before that, and for
+jobs, whose code does not know about tasks, the ticks of the location do both. A killed run, which
+cannot report, is detected by its status in Dagster or by its lease.
 """
 
 import logging
@@ -32,16 +32,16 @@ _RUN_KEY_TAG = "dagster/run_key"
 
 #: the location of a run that was started in none
 NOWHERE = "local"
-#: how a run says what was raised in it, as the reason of its submission, before it ends
+#: the prefix by which a run reports an exception, as the reason of its submission, before it ends
 RAISED = "failed: "
-#: and how it says that it could not renew its lease
+#: the prefix by which it reports that it could not renew its lease
 SILENT = "fell silent: "
-#: how long the run of an asset may take, since it was seen to have started, to begin as a task
+#: how long the run of an asset may take, from its observed start, to begin as a task
 BEGINS_WITHIN = timedelta(minutes=15)
 
 
 class RunView(Protocol):
-    """What is known of a run in Dagster's storage."""
+    """A run as Dagster's storage knows it."""
 
     @property
     def run_id(self) -> str: ...
@@ -54,24 +54,24 @@ class RunView(Protocol):
 
 
 class RunLookup(Protocol):
-    """Where runs are looked up."""
+    """The lookup of runs."""
 
     def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
-        """The runs with these ids; those that are gone are left out."""
+        """Returns the runs with these ids; omits missing ones."""
         ...
 
     def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
-        """The runs that carry a tag with one of the values, by value."""
+        """Returns the runs with one of the values of a tag, by value."""
         ...
 
     def why_failed(self, run_id: str) -> str | None:
-        """Why a run failed, in Dagster's own words; none: it does not say."""
+        """Returns why a run failed, in Dagster's words; none: unknown."""
         ...
 
 
 @dataclass(frozen=True)
 class RunReconciler:
-    """Settles what has become of runs, for one code location."""
+    """Reconciles the runs of one code location."""
 
     database: Database
     cluster: str
@@ -79,10 +79,10 @@ class RunReconciler:
     outcomes: Outcomes
 
     def settle(self, runs: RunLookup, counts: Counter[str]) -> None:
-        """Looks up the runs of all submissions that own their task.
+        """Reconciles the runs of all submissions that own their task.
 
         Cost: two statements of the state database and at most two of Dagster's, and a transaction
-        for each submission about which there is something new.
+        for each submission with changes.
 
         Errors:
             DatabaseUnavailable: a database did not answer.
@@ -105,14 +105,14 @@ class RunReconciler:
             except DatabaseUnavailable:
                 raise
             except Exception as error:
-                # The others have their news too; this one is tried again by the next tick.
+                # The other submissions are still reconciled; the next tick retries this one.
                 _log.warning("submission %s could not be settled", asked.id, exc_info=error)
                 counts["troubled"] += 1
 
     def _has_news(
         self, asked: Submission, row: TaskRow, run: RunView | None, now: datetime
     ) -> bool:
-        """Whether something is to be written; looked at again once the rows are locked."""
+        """Returns whether something has to be written; verified once the rows are locked."""
         if row.owner != asked.owner or row.token != asked.token or row.expires_at is None:
             return True
         if row.expires_at - now <= self.outcomes.life * 2 / 3 and row.begun_at is None:
@@ -131,12 +131,12 @@ class RunReconciler:
         with self.database.begin() as tx:
             asked = submissions.by_id(tx, before.id, lock=True)
             if asked is None or not asked.state.owns or asked.token is None:
-                # The run was quicker to tell.
+                # The run reported first.
                 return
             if run is not None and not _is_its(asked, run):
                 return
             if run is None and asked.run_id != before.run_id:
-                # It has told of itself since it was looked up in vain.
+                # It has reported since the lookup missed it.
                 return
             what = self._apply(tx, asked, run, why)
             counts[what] += 1
@@ -158,7 +158,7 @@ class RunReconciler:
             out.silent(tx, asked)
             return "lost"
         if run is not None and ended:
-            # A job is not begun by its run, and goes on without the database.
+            # The run of a job never begins as a task, and goes on without the database.
             silent = late and (begun or (spec is not None and spec.kind == "asset"))
             return self._run_ended(tx, asked, run, spec, why, begun=begun, silent=silent)
         if late and begun:
@@ -169,17 +169,17 @@ class RunReconciler:
             gone = f"run {asked.run_id} is gone from Dagster's storage"
             return _counted(out.failed(tx, asked, gone, spec))
         given_up = asked.deadline_at is not None and now >= asked.deadline_at
-        # With nobody there to renew the lease, the run could not begin either: it is given time.
+        # Without ticks to renew the lease, the run could not begin either: it gets more time.
         if run is not None and given_up and not late:
             text = f"run {run.run_id} has not begun as a task"
             return _counted(out.failed(tx, asked, text, spec))
-        # Until it has begun, nobody else says that somebody is on the way.
+        # Until it begins, only this renewal shows that a run is on its way.
         seen: dict[str, Any] = {}
         if run is not None and asked.run_id is None:
             seen["run_id"] = run.run_id
             submissions.update(tx, asked.id, run_id=run.run_id)
         if asked.deadline_at is None and _is_to_begin(run, spec):
-            # By the database's time, since Dagster's are those of the processes.
+            # By the database's time: Dagster's moments come from the clocks of the processes.
             submissions.update(tx, asked.id, deadline_at=now + BEGINS_WITHIN)
         assert asked.token is not None
         ownership.renew(
@@ -207,7 +207,7 @@ class RunReconciler:
         if run.status is RunStatus.SUCCESS:
             if begun and silent:
                 return self._silent(tx, asked)
-            # Nobody has taken it over, so that it is still this run's to publish.
+            # Without a take-over, this run may still publish.
             ownership.renew(
                 tx, asked.task, asked.owner, token, life=out.life, time=out.time,
                 run_id=run.run_id,
@@ -244,25 +244,25 @@ def _why_failed(run: RunView | None, runs: RunLookup) -> str | None:
     try:
         return runs.why_failed(run.run_id)
     except Exception as error:
-        # That it failed is what matters.
+        # The failure itself is what matters.
         _log.warning("why run %s failed could not be read: %s", run.run_id, error)
         return None
 
 
 def _counted(state: SubmissionState) -> str:
-    """As what a failure is counted."""
+    """Returns the counter of a failure."""
     return "repeated" if state is SubmissionState.ACQUIRED else state.value
 
 
 def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
-    """Whether a run has started whose asset begins as a task; a job knows nothing of that."""
+    """Returns whether a started run of an asset will begin as a task; runs of jobs never do."""
     if run is None or spec is None or spec.kind != "asset":
         return False
     return run.status is RunStatus.STARTED
 
 
 def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, RunView]:
-    """The run of each submission that has one in Dagster's storage."""
+    """Returns the run of each submission that has one in Dagster's storage."""
     asked_for = [one.id for one in owning_ones if not one.by_hand]
     tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
     seen: dict[str, RunView] = {}
@@ -270,7 +270,7 @@ def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, 
         run = _of_attempt(one, tagged.get(one.id, ()))
         if run is not None and not one.by_hand:
             seen[one.id] = run
-    # Those of people have no tags of ours, and those of others may have lost them.
+    # Runs started by people lack these tags, and other runs may have lost them.
     ids = {one.run_id: one.id for one in owning_ones if one.run_id and one.id not in seen}
     found = runs.run_statuses(list(ids)) if ids else {}
     seen.update((ids[id], run) for id, run in found.items())
@@ -278,19 +278,19 @@ def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, 
 
 
 def _is_gone(asked: Submission, row: TaskRow) -> bool:
-    """Whether a run that is not found was seen before, and cannot say anything itself."""
+    """Returns whether a missing run was seen before, and cannot report any more."""
     return asked.run_id is not None and row.begun_at is None
 
 
 def _is_its(asked: Submission, run: RunView) -> bool:
-    """Whether a run is that of the present attempt, by its id or by its tags."""
+    """Returns whether a run belongs to the present attempt, by its id or by its tags."""
     if asked.run_id == run.run_id or asked.by_hand:
         return True
     return _of_attempt(asked, (run,)) is not None
 
 
 def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:
-    """The run of the present attempt; what a person started anew from it is another one."""
+    """Returns the run of the present attempt; a re-execution by a person is another run."""
     for run in runs:
         if run.tags.get(_RUN_KEY_TAG) == asked.run_key and _PARENT_TAG not in run.tags:
             return run
@@ -299,13 +299,13 @@ def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:
 
 _PARENT_TAG = "dagster/parent_run_id"
 
-#: nobody waits for these
+#: without waiting submissions
 _STILL = frozenset({"renewed", "running", "repeated"})
 
 _OWN = sa.select(task_submissions).where(
     task_submissions.c.cluster == sa.bindparam("cluster_"),
     (task_submissions.c.location == sa.bindparam("location_"))
-    # Runs that a person started outside of any location: nobody else looks after them.
+    # Runs that a person started outside of any location: no other location reconciles them.
     | (task_submissions.c.by_hand & (task_submissions.c.location == NOWHERE)),
     is_live,
     task_submissions.c.state.in_(["acquired", "running"]),

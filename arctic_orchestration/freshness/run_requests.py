@@ -1,7 +1,7 @@
-"""The runs that Dagster is asked for, again and again until they are seen.
+"""The runs that are requested from Dagster, repeatedly until they are seen.
 
-A request names submission and attempt in its run key, so Dagster makes one run of it however often
-it is handed out.
+The run key of a request contains submission and attempt, so Dagster creates one run however often
+the request is handed out.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _REQUESTED_AT_ONCE = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRequest:
-    """A run that Dagster is asked for."""
+    """A run request for Dagster."""
 
     run_key: str
     submission: str
@@ -39,7 +39,7 @@ class TaskRequest:
 
 
 def has_some(tx: sa.Connection, cluster: str, location: str) -> bool:
-    """Whether there is an acquired task whose run was not seen yet; only reads."""
+    """Returns whether an acquired task has a run that was not seen yet; only reads."""
     given = {"cluster_": cluster, "location_": location}
     return tx.execute(_TO_REQUEST.limit(1), given).first() is not None
 
@@ -47,10 +47,10 @@ def has_some(tx: sa.Connection, cluster: str, location: str) -> bool:
 def hand_out(
     tx: sa.Connection, cluster: str, location: str, outcomes: Outcomes
 ) -> tuple[list[TaskRequest], list[str]]:
-    """The requests of a location's acquired tasks whose run was not seen yet.
+    """Returns the requests of a location's acquired tasks whose run was not seen yet.
 
     Returns:
-        them, and the submissions of tasks that the location does not declare any more.
+        the requests, and the submissions of tasks that the location no longer declares.
     """
     given = {"cluster_": cluster, "location_": location}
     found = [Submission.from_row(row) for row in tx.execute(_TO_REQUEST, given).mappings()]
@@ -62,7 +62,7 @@ def hand_out(
             gone.append(asked.id)
             continue
         if asked.next_check_at is None:
-            # That it is set says that the run was asked for.
+            # A value means that the run was requested.
             now, text = outcomes.time(tx), "its run is asked for"
             details = {"run_key": asked.run_key, "token": asked.token}
             outcomes.tell(tx, asked, Step.REQUESTED, text, now, details)
@@ -83,7 +83,7 @@ def _request(asked: Submission, spec: TaskSpec) -> TaskRequest:
             TASK_TAG: asked.task,
             SUBMISSION_TAG: asked.id,
             TOKEN_TAG: str(asked.token),
-            # Runs are repeated by us, under a new token; Dagster's own retry would have the old.
+            # Retries are runs under a new token; Dagster's own retry would have the old one.
             "dagster/max_retries": "0",
         },
     )

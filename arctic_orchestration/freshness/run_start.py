@@ -1,4 +1,4 @@
-"""How a run that makes a task begins: by the token that it was asked for with, or by hand.
+"""How a run of a task begins: with the token of its request, or by hand.
 
 ::
 
@@ -8,9 +8,9 @@
         ...
         running.publish()       # Refused, when the token is not the task's any more
 
-A run that begins with a token that is not the task's any more ends before it has touched anything.
-With the database away, a run that has not begun waits for it. A job that is a task knows nothing of
-that: its steps show the token one by one, and it publishes nothing.
+A run with an outdated token ends before it has touched anything. A run that has not begun waits for
+an unavailable database. A job that is a task does not know about this: each of its steps verifies
+the token, and it publishes nothing.
 """
 
 import logging
@@ -58,22 +58,22 @@ def begun(
     sinks: Sequence[StatusSink] = SINKS,
     patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
-    """A run that was asked for begins; its lease is renewed while the block runs.
+    """Begins a requested run; renews its lease while the block runs.
 
     Args:
         database: the state database.
         task: the task's name.
-        submission: of the run's tags.
-        token: of the run's tags.
-        run_id: Dagster's.
-        life: how long the lease holds until it is renewed.
-        time: what tells the moment.
-        sinks: who is told of steps.
-        patience: how long the database is waited for.
+        submission: from the run's tags.
+        token: from the run's tags.
+        run_id: Dagster's run id.
+        life: the duration of the lease.
+        time: the source of the time.
+        sinks: the sinks of steps.
+        patience: how long an unavailable database is waited for.
 
     Errors:
-        Refused: the token is not the task's any more. Nothing was touched.
-        DatabaseUnavailable: it did not answer for all its patience.
+        Refused: the token is no longer the task's. Nothing was touched.
+        DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time, sinks=sinks)
     asked_at = 0.0
@@ -101,11 +101,11 @@ def acquired_by_hand(
     sinks: Sequence[StatusSink] = SINKS,
     patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
-    """A run that a person started in Dagster acquires its task for itself, however fresh it is.
+    """Acquires a task, however fresh it is, for a run that a person started in Dagster.
 
     Errors:
-        Refused: another run has the task; the message says whose.
-        DatabaseUnavailable: it did not answer for all its patience.
+        Refused: another run owns the task; the message names it.
+        DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time, sinks=sinks)
     asked_at = 0.0
@@ -163,7 +163,7 @@ def _begin(
 
 
 def _has_another_run(asked: Submission, run_id: str) -> bool:
-    """Such as one that somebody has executed again, with its tags, before it had ended."""
+    """Returns whether its run is another one, as after a re-execution with the same tags."""
     return asked.state is SubmissionState.RUNNING and asked.run_id != run_id
 
 
@@ -175,7 +175,7 @@ def _with_run(
     run_id: str,
     now: datetime,
 ) -> Submission:
-    """The submission with its run, which has begun; that is told once."""
+    """Records that the run of the submission has begun; reports that once."""
     mine = replace(asked, run_id=run_id)
     if asked.state is not SubmissionState.RUNNING:
         outcomes.move(
@@ -206,7 +206,7 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -
                     tx, task, again.owner, row.token, life=outcomes.life, time=outcomes.time
                 )
             ):
-                # A step that is repeated in its run, or an answer that was lost.
+                # A step that is retried in its run, or an answer that was lost.
                 return again
             raise Refused(
                 f"task {task} is being made by {row.holder} (submission {row.submission}, token "
@@ -239,13 +239,12 @@ def step_begun(
     time: Time = database_time,
     sinks: Sequence[StatusSink] = SINKS,
 ) -> str | None:
-    """A step of a run that was asked for shows its token, and renews the lease; once for each run
-    it is told that this has begun.
+    """Verifies the token in a step of a requested run, and renews the lease; reports one start.
 
-    The run's success is published by the ticks of its location, which go on renewing its lease.
+    The ticks of the location publish the run's success, and continue to renew its lease.
 
     Returns:
-        why the run is not the task's any more; none: it is.
+        why the run is no longer the task's; none: it is.
 
     Errors:
         DatabaseUnavailable: it did not answer.
@@ -266,10 +265,10 @@ def step_begun(
 
 
 def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _Answer:
-    """What ``begin`` answers, once the database does.
+    """Retries ``begin`` until the database answers.
 
     Errors:
-        DatabaseUnavailable: it did not for all the patience.
+        DatabaseUnavailable: it did not answer within ``patience``.
     """
     give_up_at = steady.monotonic() + patience.total_seconds()
     while True:

@@ -1,7 +1,7 @@
-"""The skip list: tasks that people do not want to be made for now, in any cluster.
+"""The skip list: tasks that are not to run for now, in any cluster.
 
-A submission of a skipped task ends at once, and people are told. Its children go by its own last
-success alone: as long as that is fresh enough for them they run, and then they fail, naming it.
+A submission of a skipped task ends at once, with a notice to people. Its children use its own last
+success: while that is fresh enough for them they run, and then they fail, naming it.
 """
 
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ def skip(
     time: Time = database_time,
     sinks: Sequence[StatusSink] = SINKS,
 ) -> Skip:
-    """Puts a task on the skip list, or gives it another reason there. What runs goes on.
+    """Adds a task to the skip list, or changes its reason. A present run goes on.
 
     Errors:
         NotFound: no location of any cluster declares it.
-        InvalidInput: no reason.
+        InvalidInput: the reason is empty.
     """
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidInput("reason", reason, "why it is not to be made, as text")
@@ -68,10 +68,10 @@ def unskip(
     time: Time = database_time,
     sinks: Sequence[StatusSink] = SINKS,
 ) -> None:
-    """Takes a task off the skip list.
+    """Removes a task from the skip list.
 
     Errors:
-        NotFound: it is not on it.
+        NotFound: it is not on the list.
     """
     gone = tx.execute(sa.delete(skipped_tasks).where(skipped_tasks.c.task == task))
     if not gone.rowcount:
@@ -83,7 +83,7 @@ def unskip(
 
 
 def skips(tx: sa.Connection, names: Sequence[str] | None = None) -> list[Skip]:
-    """The skip list, or what it has of some tasks, by name."""
+    """Returns the skip list, or its entries for some tasks, by name."""
     query = sa.select(skipped_tasks).order_by(skipped_tasks.c.task)
     if names is not None:
         query = query.where(dialect.among(tx, skipped_tasks.c.task, names))

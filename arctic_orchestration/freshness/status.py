@@ -1,9 +1,8 @@
-"""Status events: each step of a task with its reason, and the sinks that take them.
+"""Status events: each step of a task with its reason, and the sinks that receive them.
 
-A step is told in the transaction that makes it. The table of events is both a task's history and
-the stream that others may read; the log hears of a step once it is committed; notices of what
-people must know are written into the outbox of the scheduler's notifications. Another sink is a
-class with one method.
+The transaction that makes a step also reports it. The table of events is both a task's history and
+a stream for other readers. The log receives a step once it is committed. Notices for people are
+written to the outbox of the notifications. Another sink is a class with one method.
 """
 
 import json
@@ -52,7 +51,7 @@ class Step(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What it means, for people."""
+        """The meaning of a step, for people."""
         return _SENTENCES[self]
 
 
@@ -83,7 +82,7 @@ _SENTENCES: Mapping[Step, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusEvent:
-    """One step, as sinks are told of it."""
+    """One step, as sinks receive it."""
 
     task: str
     step: Step
@@ -93,24 +92,24 @@ class StatusEvent:
     cluster: str
     location: str | None = None
     submission: str | None = None
-    #: what JSON can hold: run, token, parents with their ages
+    #: JSON values: run, token, parents with their ages
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StatusSink(Protocol):
-    """What takes steps."""
+    """A receiver of steps."""
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
-        """Takes steps inside the transaction that makes them.
+        """Receives steps inside the transaction that makes them.
 
-        What one of the three that there are raises undoes the steps. What an added one raises is
-        logged, and what it has written by then undone; steps and other sinks go on.
+        An exception of one of the three built-in sinks rolls the steps back. An exception of an
+        added sink is logged, and only its own writes are rolled back; steps and other sinks go on.
         """
         ...
 
 
 class TableSink:
-    """The table ``arctic_task_events``: the history, and a stream to read by its ids."""
+    """The table ``arctic_task_events``: the history, and a stream that is read by its ids."""
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         rows = [
@@ -133,7 +132,7 @@ _NEW_EVENT = sa.insert(task_events)
 
 
 class LogSink:
-    """The log ``arctic.freshness``, once the step is committed."""
+    """The log ``arctic.freshness``, after the step is committed."""
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         lines = [f"task {one.task}: {one.step.value}: {one.reason}" for one in events]
@@ -165,19 +164,20 @@ _NOTICES: Mapping[Step, Notice] = {
 }
 
 
-#: details of ``STALE_PARENTS``: parents that failed for no other reason that was told, and the
-#: moment since which the task has waited
+#: details of ``STALE_PARENTS``: parents that failed without another reported reason, and the moment
+#: since which the task has waited
 ROOTS, WAITED_SINCE = "roots", "waited_since"
-#: the tag of a notice that names them
+#: the tag of a notice with their names
 _ROOTS = "arctic/roots"
 
 
 class NotificationSink:
     """Notices for the channels of ``ARCTIC_NOTIFICATIONS``: what was skipped, and what failed.
 
-    A failure is told once: neither by those who shared it, nor by those that could not run because
-    of it. Of several tasks that one parent made fail, in one location and while they waited, the
-    first one is told. A step without a location, such as a person's, is no news to people.
+    A failure is reported once: neither by submissions that shared it, nor by tasks that could not
+    run because of it. Of several tasks that fail because of one parent, in one location and while
+    they waited, the first one is reported. A step without a location, such as a person's, causes no
+    notice.
     """
 
     def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
@@ -197,7 +197,7 @@ class NotificationSink:
 
     @staticmethod
     def _untold(tx: sa.Connection, location_id: int, one: StatusEvent) -> set[str]:
-        """The parents by which a task failed of which nothing was told while it waited."""
+        """Returns the parents that made a task fail and that were not reported while it waited."""
         roots = set(one.details.get(ROOTS, ()))
         if roots:
             for known in outbox.tags_since(
@@ -208,7 +208,7 @@ class NotificationSink:
 
 
 def _location_id(tx: sa.Connection, cluster: str, name: str) -> int:
-    """The id of the scheduler's row of a location, which is not locked."""
+    """Returns the id of the scheduler's row of a location; the row is not locked."""
     query = sa.select(locations.c.id).where(
         locations.c.cluster == cluster, locations.c.name == name
     )
@@ -221,7 +221,7 @@ def _location_id(tx: sa.Connection, cluster: str, name: str) -> int:
 
 
 class _Added:
-    """Sinks that were added in this process."""
+    """The sinks that were added in this process."""
 
     def __init__(self) -> None:
         self.sinks: list[StatusSink] = []
@@ -232,27 +232,27 @@ class _Added:
                 with tx.begin_nested():
                     sink.tell(tx, events)
             except Exception as error:
-                # One that cannot be told must not keep tasks from going on.
+                # A failing sink must not keep tasks from going on.
                 _log.warning("the sink %r was not told", sink, exc_info=error)
 
 
 _added = _Added()
 
-#: what steps are told to unless others are named
+#: the default sinks
 SINKS: tuple[StatusSink, ...] = (TableSink(), LogSink(), NotificationSink(), _added)
 
 
 def add_sink(sink: StatusSink) -> None:
-    """Has a sink told of all steps in this process, besides the three there are.
+    """Adds a sink for all steps of this process, besides the three built-in ones.
 
-    Called where a code location's module is loaded, it holds for its ticks and for its runs.
+    Called in the module of a code location, it applies to its ticks and its runs.
     """
     if sink not in _added.sinks:
         _added.sinks.append(sink)
 
 
 def tell(tx: sa.Connection, events: Sequence[StatusEvent], sinks: Sequence[StatusSink]) -> None:
-    """Tells steps to each sink, in the transaction that makes them."""
+    """Reports steps to each sink, in the transaction that makes them."""
     if events:
         for sink in sinks:
             sink.tell(tx, events)
@@ -266,14 +266,14 @@ def events_of(
     after: int = 0,
     limit: int | None = None,
 ) -> list[tuple[int, StatusEvent]]:
-    """Stored steps with their ids, in the order in which they were told.
+    """Returns stored steps with their ids, in the order in which they were reported.
 
     Args:
         tx: the transaction.
-        task: only of this one.
-        submission: only of this one.
-        after: only those with greater ids: to follow the stream.
-        limit: the last so many; none: all.
+        task: only of this task.
+        submission: only of this submission.
+        after: only steps with greater ids: to follow the stream.
+        limit: the maximum number, from the last; none: all.
     """
     here = task_events.c
     query = sa.select(task_events).where(here.id > after).order_by(here.id.desc())

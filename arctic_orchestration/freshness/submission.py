@@ -8,40 +8,40 @@ from typing import Any
 
 
 class SubmissionState(StrEnum):
-    """Where a submission stands."""
+    """The state of a submission."""
 
-    #: to be looked at
+    #: to be checked
     SUBMITTED = "submitted"
-    #: waits for parents, or for a place in its batch; holds nothing
+    #: waits for parents, or for a slot in its batch; holds nothing
     WAITING = "waiting"
-    #: another submission makes the task
+    #: another submission runs the task
     SHARING = "sharing"
-    #: the task is ours; its run has not begun
+    #: it owns the task; its run has not begun
     ACQUIRED = "acquired"
     #: its run has begun, and renews the lease itself
     RUNNING = "running"
     #: its run failed; it waits for the next attempt, and holds nothing
     RETRYING = "retrying"
-    #: nothing had to be run, or another run made it
+    #: no run was needed, or another submission's run succeeded
     FRESH = "fresh"
-    #: its own run made it
+    #: its own run succeeded
     SUCCEEDED = "succeeded"
-    #: the task is not to be run
+    #: the task is skipped
     SKIPPED = "skipped"
     FAILED = "failed"
     #: its run fell silent
     LOST = "lost"
-    #: somebody canceled its run
+    #: its run was canceled
     CANCELED = "canceled"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the state is final."""
         return self not in LIVE
 
     @property
     def owns(self) -> bool:
-        """Whether it has the lease of the task."""
+        """Whether it owns the lease of the task."""
         return self in (SubmissionState.ACQUIRED, SubmissionState.RUNNING)
 
 
@@ -55,7 +55,7 @@ LIVE = frozenset(
         SubmissionState.RETRYING,
     }
 )
-#: the task was to be made, and was not
+#: the task should have run, and did not succeed
 BAD = frozenset({SubmissionState.FAILED, SubmissionState.LOST, SubmissionState.CANCELED})
 
 
@@ -90,28 +90,28 @@ class Submission:
 
     @property
     def owner(self) -> str:
-        """Under which name its present attempt has the task."""
+        """The owner name of its present attempt."""
         return owner_of(self.id, self.attempt)
 
     @property
     def run_key(self) -> str:
-        """By which Dagster makes one run of its present attempt, however often it is asked."""
+        """The run key of its present attempt, for which Dagster creates only one run."""
         return owner_of(self.id, self.attempt)
 
     def as_row(self) -> dict[str, Any]:
-        """Its columns."""
+        """Returns its columns."""
         row = {name: getattr(self, name) for name in Submission.__slots__}
         row["state"] = self.state.value
         return row
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "Submission":
-        """The submission that a row holds."""
+        """Returns the submission in a row."""
         values = {name: row[name] for name in cls.__slots__}
         values["state"] = SubmissionState(values["state"])
         return cls(**values)
 
 
 def owner_of(submission: str, attempt: int) -> str:
-    """The owner that an attempt of a submission is."""
+    """Returns the owner name of an attempt of a submission."""
     return f"{submission}-{attempt}"

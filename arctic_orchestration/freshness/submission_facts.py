@@ -1,4 +1,4 @@
-"""Gathers what is known about a submission, for the rules that decide what is to be done."""
+"""Gathers the facts about a submission for the decision rules."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,8 +13,8 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits, tasks
 
-#: An owner whose lease has been over for so long is gone with its cluster, and so is its place in
-#: its batch; until then its location may only have been started anew.
+#: An owner whose lease expired this long ago is gone with its cluster, and frees its slot in its
+#: batch; until then its location may only be restarting.
 _GONE = timedelta(minutes=5)
 
 
@@ -22,11 +22,11 @@ class Assets(Protocol):
     """What a Dagster instance knows of assets that are no tasks."""
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
-        """When each of some assets was materialized last; those that never were are left out."""
+        """Returns the last materialization of each asset; omits assets that have none."""
         ...
 
     def known(self, assets: Sequence[str]) -> frozenset[str]:
-        """Those of some names that are assets of the instance."""
+        """Returns the names that are assets of the instance."""
         ...
 
 
@@ -39,7 +39,7 @@ class _NoAssets:
         return frozenset()
 
 
-#: where there is no Dagster instance
+#: without a Dagster instance
 NO_ASSETS: Assets = _NoAssets()
 
 
@@ -51,11 +51,11 @@ def facts_of(
     *,
     only_look: bool = False,
 ) -> Facts:
-    """What is known of a submission that nobody makes yet; its row is locked.
+    """Returns the facts about a submission that does not own its task; its row is locked.
 
-    Places of a batch are counted under a lock, unless one is ``only_look``ing.
+    Slots of a batch are counted under a lock, unless ``only_look`` is set.
 
-    Cost: one statement of the state database for a task that is fresh, else about ten.
+    Cost: one statement of the state database for a fresh task, else about ten.
     """
     row = ownership.row_of(tx, asked.task)
     shared = submissions.by_id(tx, asked.shares) if asked.shares is not None else None
@@ -94,7 +94,7 @@ def parents_of(
     skipped: Mapping[str, str],
     assets: Assets,
 ) -> list[ParentFacts]:
-    """What is known of each parent of a task."""
+    """Returns the facts about each parent of a task."""
     if not spec.parents:
         return []
     names = [parent.name for parent in spec.parents]
@@ -109,9 +109,9 @@ def parents_of(
         one.spec.name for one in declared if _is_near(one, here, spec.batch)
     }
     together = _placed_together(tx, asked, sorted(strangers))
-    # Only who waits has rows of what it waits for.
+    # Only waiting submissions have rows of waits.
     waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
-    # Where several places have a parent that is of none of ours: one that was seen lately.
+    # If several places declare the parent, and none is ours: one that was seen lately.
     crowded = len({one.spec.name for one in declared}) < len(declared)
     seen = definitions.live_locations(tx, asked.submitted_at) if crowded else frozenset()
 
@@ -136,7 +136,7 @@ def parents_of(
             last_success_at=(row.last_success_at if row else None) if places else made.get(name),
             exists=bool(places) or name in known or name in made,
             ours=ours,
-            # A definition elsewhere that skips it says so for everybody if all of them do.
+            # A parent elsewhere counts as skipped if all of its definitions skip it.
             skipped=skipped.get(name) or (reasons[0] if reasons and all(reasons) else None),
             live=waits_for,
             seen_at=seen_at(maker.cluster, maker.location) if maker is not None else None,
@@ -153,9 +153,9 @@ def _ours(
     seen: Collection[tuple[str, str]],
     together: tuple[str, str] | None,
 ) -> definitions.Definition | None:
-    """The declaration of a parent that its child may submit: of its own location, or batch.
+    """Returns the declaration of a parent that its child may submit: of its own location or batch.
 
-    Or that by which it was submitted ``together`` with its child: it has grown too old since.
+    Or the declaration that was submitted ``together`` with its child: it has grown too old since.
     """
     near = [one for one in places if (one.cluster, one.location) == here]
     if not near:
@@ -168,14 +168,14 @@ def _ours(
 
 
 def _is_near(one: definitions.Definition, here: tuple[str, str], batch: str | None) -> bool:
-    """Whether a declaration is of a place, or of a batch."""
+    """Returns whether a declaration belongs to a place or to a batch."""
     return (one.cluster, one.location) == here or (batch is not None and one.spec.batch == batch)
 
 
 def _placed_together(
     tx: sa.Connection, asked: Submission, names: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
-    """Cluster and location of those of some tasks that were submitted together with another."""
+    """Returns cluster and location of tasks that were submitted together with another."""
     if not names:
         return {}
     here = task_submissions.c
@@ -188,7 +188,7 @@ def _placed_together(
 def _to_wait_for(
     live: Sequence[Submission], asked: Submission, row: ownership.TaskRow | None
 ) -> Submission | None:
-    """Of a parent's live submissions, the one that a submission waits for; none with no work."""
+    """Returns the live submission of a parent that a submission waits for; none without work."""
     live = [one for one in live if submissions.has_work(one, row)]
     for one in live:
         if one.group_id == asked.group_id:
@@ -200,7 +200,7 @@ def _to_wait_for(
 
 
 def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
-    """The submissions of parents that a submission was waiting for, by task."""
+    """Returns the submissions of parents that a submission was waiting for, by task."""
     query = (
         sa.select(task_submissions)
         .join(task_waits, task_waits.c.parent_submission == task_submissions.c.id)
@@ -212,11 +212,11 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
 def _last(
     tx: sa.Connection, asked: Submission, row: ownership.TaskRow, now: datetime
 ) -> tuple[Submission | None, Submission | None]:
-    """The submission that had the task last, if another one would share its run, or its next one.
+    """Returns the last owner of the task, if its run, or its next run, would be shared.
 
     Returns:
-        it, if its run ended since ``asked`` was last looked at, which was ready for it: which only
-        waited for a place, or was not looked at yet; and it, if it is about to be tried again.
+        the submission, if its run ended since the last check of ``asked``, which was ready (it only
+        waited for a slot, or was unchecked); and the submission, if it will be retried soon.
     """
     if row.owner is not None or row.submission is None or row.submission == asked.id:
         return None, None
@@ -224,7 +224,7 @@ def _last(
     if last is None:
         return None, None
     if last.state is SubmissionState.RETRYING and last.next_check_at is not None:
-        # One whose location is away is not waited for.
+        # A submission whose location is away is not waited for.
         return None, last if now <= last.next_check_at + LATE else None
     if last.ended_at is None or last.ended_at <= asked.state_at:
         return None, None
@@ -239,9 +239,9 @@ def _waits_for_place(tx: sa.Connection, id: str) -> bool:
 
 
 def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -> int:
-    """How many tasks of a batch are being made, in all clusters, by somebody who is there.
+    """Returns how many tasks of a batch run, in all clusters, with a live owner.
 
-    The task ``besides`` is not counted: to take it over takes no other place.
+    The task ``besides`` is not counted: taking it over needs no other slot.
     """
     here = task_submissions.c
     query = (

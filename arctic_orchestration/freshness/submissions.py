@@ -1,7 +1,7 @@
-"""Submissions: the wish that a task be fresh, made by a person, a schedule, code or a child.
+"""Submissions: requests to bring a task up to date, by a person, a schedule, code or a child.
 
-Anybody may submit as often as they like. A submission belongs to one code location of one
-cluster, whose ticks look after it; what is submitted twice, there or elsewhere, is made once.
+Submissions are not limited. Each belongs to one code location of one cluster, whose ticks process
+it; a task that is submitted twice, there or elsewhere, runs once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import is_live, task_definitions, task_submissions
 
-#: up to 100 years, as criteria have it
+#: up to 100 years, as for criteria
 _MOST_HOURS = 876_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """One submission to be made."""
+    """One submission to create."""
 
     task: str
     cluster: str
@@ -57,26 +57,26 @@ def submit(
     time: Time = database_time,
     sinks: Sequence[StatusSink] = SINKS,
 ) -> list[Submission]:
-    """Wishes that tasks be fresh; all of them, or nothing if one cannot be.
+    """Submits tasks; all of them, or none if one cannot be submitted.
 
     Args:
         tx: the transaction.
         names: tasks, or batches, which stand for all of their tasks.
-        cluster: a task that several clusters declare is made by this one, if it was seen lately.
-        location: and by this code location; needed only if several of the cluster declare it.
-        by: who wishes, for people.
-        force: what was made before now does not count, and neither does what was begun before.
-        freshness_hours: how old the last success may be, instead of what the task says. Neither
-            this nor ``force`` says anything of what ``with_parents`` adds.
-        only: of all that is named, only these; their parents are waited for, not submitted.
-        with_parents: all parents are submitted too, theirs as well, in whatever location; each
-            as fresh as it says itself, and as its children here need it.
-        time: what tells the moment.
-        sinks: who is told.
+        cluster: of the clusters that declare a task, this one is preferred, if it was seen lately.
+        location: its code location; needed only if several of the cluster declare the task.
+        by: who submits, for people.
+        force: only a success that begins from now on counts.
+        freshness_hours: the maximum age of the last success, instead of the task's own. Neither
+            this nor ``force`` applies to the tasks that ``with_parents`` adds.
+        only: restricts ``names`` to these; their parents are waited for, not submitted.
+        with_parents: also submits all ancestors, in any location; each with its own required
+            freshness and that of its children here.
+        time: the source of the time.
+        sinks: the sinks of steps.
 
     Errors:
-        NotFound: a name that no location of any cluster declares.
-        InvalidInput: two contradicting wishes, hours that are none, a task of several locations, a
+        NotFound: no location of any cluster declares a name.
+        InvalidInput: contradicting options, invalid hours, a task of several locations, or a
             location that declares none of the tasks.
     """
     _check(names, force, freshness_hours, only, with_parents)
@@ -128,7 +128,7 @@ def make(
     sinks: Sequence[StatusSink],
     group: str | None = None,
 ) -> list[Submission]:
-    """Writes submissions, which are looked at at once."""
+    """Writes submissions, which are due at once."""
     group = group or new_id(now)
     made = [
         Submission(
@@ -170,14 +170,14 @@ def make(
 
 
 def by_id(tx: sa.Connection, id: str, *, lock: bool = False) -> Submission | None:
-    """A submission; with ``lock``, nobody changes it until the transaction ends."""
+    """Returns a submission by id; with ``lock``, its row is locked until the transaction ends."""
     query = _LOCKED_BY_ID if lock else _BY_ID
     row = tx.execute(query, {"of": id}).mappings().one_or_none()
     return None if row is None else Submission.from_row(row)
 
 
 def by_ids(tx: sa.Connection, ids: Iterable[str]) -> dict[str, Submission]:
-    """Some submissions, by id."""
+    """Returns submissions by id."""
     wanted = list(ids)
     if not wanted:
         return {}
@@ -186,7 +186,7 @@ def by_ids(tx: sa.Connection, ids: Iterable[str]) -> dict[str, Submission]:
 
 
 def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submission]]:
-    """The submissions of some tasks that have not ended, in all clusters, oldest first."""
+    """Returns the live submissions of some tasks, in all clusters, oldest first."""
     if not names:
         return {}
     query = (
@@ -201,18 +201,18 @@ def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submissio
 
 
 def has_work(asked: Submission, row: TaskRow | None) -> bool:
-    """Whether something is made for a live submission, or still has to be: it was not in vain."""
+    """Returns whether a live submission has work: it owns the task, or the task is stale for it."""
     return (
         asked.state.owns or row is None or not row.is_fresh(asked.required_since, force=asked.force)
     )
 
 
 def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission]:
-    """By declared task, the newest submission that has ended, if that did not make the task."""
+    """Returns the newest ended submission of each declared task, if it did not succeed."""
     if not names:
         return {}
     here, task = task_submissions.c, task_definitions.c.task
-    # By the index, from its end: of each task there may be thousands that have ended.
+    # By the index, from its end: a task may have thousands of ended submissions.
     newest = (
         sa.select(here.id)
         .where(here.task == task, here.ended_at.is_not(None))
@@ -228,7 +228,7 @@ def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission
 
 
 def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]:
-    """The last submissions of a task, the newest first."""
+    """Returns the last submissions of a task, newest first."""
     here = task_submissions.c
     query = sa.select(task_submissions).where(here.task == task)
     rows = tx.execute(query.order_by(here.submitted_at.desc(), here.id.desc()).limit(limit))
@@ -236,14 +236,14 @@ def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]
 
 
 def of_group(tx: sa.Connection, group: str) -> list[Submission]:
-    """What was submitted together, and what was submitted for it since."""
+    """Returns the submissions of one group, including later ones for it."""
     here = task_submissions.c
     query = sa.select(task_submissions).where(here.group_id == group).order_by(here.id)
     return [Submission.from_row(row) for row in tx.execute(query).mappings()]
 
 
 def update(tx: sa.Connection, id: str, **values: Any) -> None:
-    """Writes fields of a submission that is locked."""
+    """Updates columns of a locked submission."""
     tx.execute(sa.update(task_submissions).where(task_submissions.c.id == id).values(**values))
 
 
@@ -282,7 +282,7 @@ def _check(
 
 
 def _named(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Definition]]:
-    """The declarations of what was named, by task."""
+    """Returns the declarations of the given names, by task."""
     found: dict[str, list[Definition]] = {}
     for one in definitions.definitions(tx, names):
         found.setdefault(one.spec.name, []).append(one)
@@ -304,7 +304,7 @@ def _named(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Definition
 def _with_parents(
     tx: sa.Connection, found: Mapping[str, list[Definition]]
 ) -> dict[str, list[Definition]]:
-    """These tasks and all above them that are tasks; parents of none are waited for."""
+    """Returns these tasks and all of their ancestors that are tasks."""
     whole, last = dict(found), dict(found)
     while last:
         parents = {
@@ -318,7 +318,7 @@ def _with_parents(
 
 
 def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetime]:
-    """Since when each parent of these tasks must have been made for all of them."""
+    """Returns the earliest success of each parent that is fresh enough for all of these tasks."""
     needed: dict[str, datetime] = {}
     for spec in specs:
         for parent in spec.parents:
@@ -328,7 +328,7 @@ def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetim
 
 
 def _require_place(found: Mapping[str, Sequence[Definition]], location: str | None) -> None:
-    """Refuses a location that declares nothing of what was named."""
+    """Refuses a location that declares none of the given tasks."""
     known = {one.location for places in found.values() for one in places}
     if location is not None and location not in known:
         listed = ", ".join(sorted(known))
@@ -342,7 +342,7 @@ def _place_of(
     location: str | None,
     seen: Collection[tuple[str, str]],
 ) -> Definition:
-    """Which of the declarations of a task is to make it; rather one that was seen lately."""
+    """Returns the declaration of a task that is to run it, preferring one that was seen lately."""
     if location is not None:
         near = [one for one in places if one.cluster == cluster] or places
         named = [one for one in near if one.location == location]

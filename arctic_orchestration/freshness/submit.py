@@ -1,4 +1,4 @@
-"""`submit_tasks`: submits tasks from code, as a schedule, a notebook or a test does."""
+"""`submit_tasks`: submits tasks from code, such as a schedule, a notebook or a test."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def submit_tasks(
 
     Errors:
         ConfigurationError: there is no state database, or it has another schema.
-        NotFound: a name that no location of any cluster declares.
+        NotFound: no location of any cluster declares a name.
         InvalidInput: options that contradict each other; see ``submissions.submit``.
     """
     read = settings or Settings.from_environment()

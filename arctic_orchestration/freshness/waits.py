@@ -1,4 +1,4 @@
-"""What a submission waits for, as rows: the end of that wakes it."""
+"""What a submission waits for, as rows: the end of any of them wakes it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,17 +18,17 @@ def note(
     made: Mapping[str, str],
     now: datetime,
 ) -> bool:
-    """Notes what a submission waits for, by what was decided.
+    """Records what a submission waits for, from a decision.
 
     Args:
         tx: the transaction.
         asked: the submission, locked.
-        decision: that it waits.
-        made: submissions that were made for it, by their task.
+        decision: the decision to wait.
+        made: submissions that were created for it, by their task.
         now: the moment.
 
     Returns:
-        whether that is another than before.
+        whether the waits changed.
     """
     mine = task_waits.c.submission == asked.id
     known = {}

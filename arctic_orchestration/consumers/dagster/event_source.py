@@ -1,4 +1,4 @@
-"""What a consumer asks Dagster: its event log, and which dynamic partitions there are."""
+"""What a consumer reads from Dagster: the event log and the existing dynamic partitions."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from arctic_orchestration.consumers.working_set import Existing
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 
-#: What may be given for an asset.
+#: The accepted forms of an asset.
 AssetLike = str | Sequence[str] | dg.AssetKey | dg.AssetsDefinition | dg.AssetSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asset:
-    """The asset that is read: its key as ``raw/flights``, and how it is partitioned, if known."""
+    """The asset that is read: its key, such as ``raw/flights``, and its partitions, if known."""
 
     key: str
     partitions: dg.PartitionsDefinition[Any] | None
 
 
 def asset_of(given: object, partitions: dg.PartitionsDefinition[Any] | None, field: str) -> Asset:
-    """The asset that a user means.
+    """Returns the asset that a user means.
 
     Args:
         given: a key in any of its forms, or the definition of an asset.
-        partitions: how it is partitioned, where ``given`` does not say it.
+        partitions: its partitions definition, where ``given`` does not contain it.
         field: names the consumer in messages.
 
     Errors:
-        InvalidInput: it is no asset, or one without partitions; or they are not described by a
-            definition of partitions.
+        InvalidInput: it is no asset, or has no partitions, or these are not a partitions
+            definition.
     """
     if partitions is not None and not isinstance(partitions, dg.PartitionsDefinition):
         raise InvalidInput(f"{field}.partitions_def", partitions, "a dg.PartitionsDefinition")
@@ -46,7 +46,7 @@ def asset_of(given: object, partitions: dg.PartitionsDefinition[Any] | None, fie
                 raise InvalidInput(field, shown, "one asset: give the key of the one that is meant")
             return _known(keys[0], partitions or given.partitions_def, field)
         case dg.AssetSpec():
-            # Where a spec says nothing of partitions, its asset may have them nevertheless.
+            # A spec without partitions may still belong to a partitioned asset.
             found = partitions or given.partitions_def
             return Asset(key=given.key.to_user_string(), partitions=found)
         case dg.AssetKey():
@@ -66,17 +66,17 @@ def _known(key: dg.AssetKey, partitions: dg.PartitionsDefinition[Any] | None, fi
 
 
 def check_instance(instance: object, field: str) -> None:
-    """Whether it is an instance of Dagster.
+    """Checks that the value is an instance of Dagster.
 
     Errors:
-        InvalidInput: it is none.
+        InvalidInput: it is not.
     """
     if not isinstance(instance, dg.DagsterInstance):
         raise InvalidInput(field, instance, "a dg.DagsterInstance")
 
 
 def opened_instance() -> dg.DagsterInstance:
-    """The instance that ``DAGSTER_HOME`` names; in a run, its own.
+    """Returns the instance of ``DAGSTER_HOME``; in a run, the run's own.
 
     Errors:
         ConfigurationError: there is none.
@@ -91,22 +91,22 @@ def opened_instance() -> dg.DagsterInstance:
 
 
 def log_of(instance: dg.DagsterInstance, assets: Collection[str]) -> DagsterLog:
-    """The event log of an instance, as consumers of some assets read it.
+    """Returns the event log of an instance, as consumers of some assets read it.
 
-    What a run observes is no arrival: one that looked at a partition and said so would have it
-    delivered to itself for ever.
+    An observation by a run is no arrival: a run that observed its own partition would have it
+    redelivered forever.
 
     Errors:
-        ConfigurationError: it is kept in memory, or in a storage that cannot be followed.
+        ConfigurationError: it is in memory, or in a storage that cannot be followed.
     """
     return DagsterLog(instance, observed_by_runs=False, arrivals_of=assets)
 
 
 def end_of_log() -> LogEnd:
-    """Where the event log of the instance that ``DAGSTER_HOME`` names ends now.
+    """Returns the present end of the event log of the ``DAGSTER_HOME`` instance.
 
     Errors:
-        ConfigurationError: there is no instance, or one that cannot be followed.
+        ConfigurationError: there is no instance, or its log cannot be followed.
         DatabaseUnavailable: its storage did not answer.
     """
     with opened_instance() as instance:
@@ -120,9 +120,9 @@ def end_of_log() -> LogEnd:
 def existing_in(
     instance: Callable[[], dg.DagsterInstance], partitions: dg.PartitionsDefinition[Any] | None
 ) -> Existing | None:
-    """What says which keys are among the partitions; none: they cannot be deleted in Dagster.
+    """Returns a lookup of existing keys; none: the partitions cannot be deleted in Dagster.
 
-    ``instance`` is called when that is asked, and only then.
+    ``instance`` is called only on a lookup.
     """
 
     def there_are(name: str) -> set[str]:
@@ -159,6 +159,6 @@ def _is_among(
     try:
         parts = partitions.get_partition_key_from_str(key).keys_by_dimension
     except Exception:
-        # No key of this definition: it was announced as such, and is delivered as such.
+        # Not a key of this definition: it was reported as such, and is delivered as such.
         return True
     return all(parts[dimension] in keys for dimension, keys in there.items())

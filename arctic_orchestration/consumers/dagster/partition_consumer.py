@@ -1,4 +1,4 @@
-"""``PartitionConsumer``: what users have in their hands."""
+"""``PartitionConsumer``: the public consumer of partitions."""
 
 import threading
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _SPEC = ConsumerSpec.model_fields
 
 
 class PartitionConsumer:
-    """Everything new of a partitioned asset since one last looked, exactly.
+    """All new partitions of an asset since the last acknowledged delivery, exactly.
 
     ::
 
@@ -48,13 +48,13 @@ class PartitionConsumer:
         with new_flights.consume(limit=100) as partitions:
             report(partitions.keys)
 
-    What is new is what was materialized, or observed from outside of any run, and not
-    acknowledged by this name. The partitions are nobody else's while the block runs. Leaving it
-    acknowledges them; an exception lets them fail, and they come again; when the process is
-    killed, they come again once the lease is over. Runs and programs that use one name share the
-    partitions among them; each name gets all of them.
+    A partition is new if it was materialized, or observed from outside of any run, and is not
+    acknowledged under this name. The block owns its partitions exclusively. Leaving the block
+    acknowledges them. An exception lets them fail, and they are delivered again; after a killed
+    process they are delivered again when the lease has expired. Runs and programs with the same
+    name share the partitions; each name receives all of them.
 
-    To make one opens nothing, so that it can stand in a module of a code location.
+    The constructor opens nothing, so it can be called in a module of a code location.
     """
 
     def __init__(
@@ -74,37 +74,36 @@ class PartitionConsumer:
         instance: "dg.DagsterInstance | None" = None,
         settings: Settings | None = None,
     ) -> None:
-        """Describes a consumer; nothing is opened.
+        """Describes a consumer; opens nothing.
 
         Args:
             asset: its definition, or its key such as ``raw/flights``.
-            name: under which is kept what was read and acknowledged, in this cluster.
-            start: where it begins when it is used, or registered, for the first time:
-                ``from_beginning`` of the event log, ``from_now``, or a moment: with what arrived
-                then or later. After that it goes on, whatever stands here.
-            until: what arrived at this moment or later is not its own; none: it never ends. Two
-                consumers with one moment as ``until`` and ``start`` have each arrival once.
-            working_set: how far reading goes ahead: not further while so many partitions can be
-                taken. What a filter passes over counts only as long as others are left.
-            lease: how long partitions stay somebody's who has fallen silent. A block renews it.
-            attempts: after so many that failed a partition is discarded, until a person or a new
-                arrival says otherwise.
-            retry_after: how long a partition rests after an attempt that failed.
-            retry: ``one_by_one``: a partition that failed comes again in a block of its own, so
-                that only the one to blame is given up, and a block that fails with several
-                discards none of them. ``together``: in a block with others, each of which has an
-                attempt less when it fails.
+            name: the name of its position and acknowledgements in this cluster.
+            start: where it begins when it is first used or registered: ``from_beginning`` of the
+                event log, ``from_now``, or at a moment: with arrivals then or later. Ignored
+                afterwards.
+            until: arrivals at this moment or later are excluded; none: no end. Two consumers with
+                the same moment as ``until`` and ``start`` receive each arrival once.
+            working_set: the limit of reading ahead: no further while this many partitions can be
+                taken. Partitions that a filter skips count only while others are left.
+            lease: how long partitions stay leased to a silent owner. A block renews it.
+            attempts: a partition is discarded after this many failures, until a person retries it
+                or it arrives again.
+            retry_after: how long a partition rests after a failed attempt.
+            retry: ``one_by_one``: a failed partition is delivered again in a block of its own, so
+                that only the culprit is given up, and a failure of several discards none of them.
+                ``together``: in a block with others, each of which loses an attempt when it fails.
             held_for: how long a dynamic partition that arrived is held until it is added in
-                Dagster. After that it is discarded, until a person or a new arrival says otherwise.
-            partitions_def: how the asset is partitioned, where ``asset`` does not say it. Of
-                dynamic partitions, those that are deleted in Dagster leave the working set.
-            instance: the Dagster instance that is read; none: the one of ``DAGSTER_HOME``.
+                Dagster. Then it is discarded, until a person retries it or it arrives again.
+            partitions_def: the partitions of the asset, where ``asset`` does not contain them.
+                Dynamic partitions that are deleted in Dagster leave the working set.
+            instance: the Dagster instance to read; none: that of ``DAGSTER_HOME``.
             settings: the state database and the cluster; none: those of the environment.
 
         Errors:
-            InvalidDefinition: names each value that cannot be used.
+            InvalidDefinition: names each invalid value.
             InvalidInput: the asset is none, or has no partitions; or ``partitions_def``,
-                ``instance`` or ``settings`` are of another kind.
+                ``instance`` or ``settings`` has another type.
         """
         field = f"PartitionConsumer({name})" if isinstance(name, str) else "PartitionConsumer"
         self._asset = asset_of(asset, partitions_def, field)
@@ -127,14 +126,14 @@ class PartitionConsumer:
 
     @property
     def name(self) -> str:
-        """Under which all is kept."""
+        """The name of its state in this cluster."""
         return self.spec.name
 
     def on(self, instance: "dg.DagsterInstance") -> "PartitionConsumer":
-        """The same consumer on an instance that one has, as ``context.instance`` of a run.
+        """Returns the same consumer on a given instance, such as ``context.instance`` of a run.
 
         Errors:
-            InvalidInput: it is none.
+            InvalidInput: it is not an instance.
         """
         check_instance(instance, f"PartitionConsumer({self.name}).instance")
         other = copy(self)
@@ -143,12 +142,13 @@ class PartitionConsumer:
         return other
 
     def register(self) -> None:
-        """Makes the consumer in the state database, if it is not there: its ``start`` is now.
+        """Creates the consumer in the state database, if it is missing: its ``start`` is now.
 
         The first use does the same.
 
         Errors:
-            InvalidInput: one of this name reads another asset, or has read and ends earlier.
+            InvalidInput: the name belongs to a consumer of another asset, or has read and ends
+                earlier.
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: a database did not answer.
         """
@@ -163,29 +163,29 @@ class PartitionConsumer:
         poll: timedelta = POLL,
         owner: str | None = None,
     ) -> AbstractContextManager[Partitions]:
-        """Takes what is new for a block, exclusively; there may be nothing.
+        """Leases the new partitions, possibly none, to a block.
 
-        At the end of the block the partitions are acknowledged. An ``Exception`` lets them fail:
-        an attempt, after which they rest. ``KeyboardInterrupt``, ``SystemExit`` and the end of a
-        Dagster run that is terminated put them back, which counts as nothing.
+        The end of the block acknowledges the partitions. An ``Exception`` lets them fail: this
+        counts an attempt, and they rest. ``KeyboardInterrupt``, ``SystemExit`` and the termination
+        of a Dagster run put them back, which counts no attempt.
 
         Args:
-            limit: at most so many partitions; none: all that wait, which is ``working_set`` and at
-                most one reading of 1,000 events more. What has failed comes alone. To have all
-                that is new, take until there is nothing.
-            where: which ones: a glob on the key, keys, or a function of a
-                :class:`ConsumedPartition`, which is called while others wait. What it passes over
-                is not lost: it waits for another filter.
-            wait: for how long to look again when there is nothing; none: not at all.
-            poll: how often.
+            limit: the maximum number of partitions; none: all waiting ones: ``working_set`` and at
+                most one read of 1,000 events more. A failed partition comes alone. To receive
+                everything new, repeat until there is nothing.
+            where: a filter: a glob on the key, keys, or a function of a :class:`ConsumedPartition`,
+                which is called while others wait. A skipped partition is not lost: it waits for
+                another filter.
+            wait: how long to poll when there is nothing; none: not at all.
+            poll: the interval of polling.
             owner: who takes them, for people; none: host and process.
 
         Errors:
             LeaseLost: at the end of the block: others have taken over, since this process was
                 stopped or cut off for longer than the lease. Nothing was acknowledged.
-            InvalidInput: an argument cannot be used; at once, and nothing was opened.
+            InvalidInput: an argument is invalid; raised at once, and nothing was opened.
             ConfigurationError: Dagster's instance or the database cannot be used.
-            DatabaseUnavailable: a database did not answer. What was not acknowledged comes again.
+            DatabaseUnavailable: a database did not answer. Unacknowledged partitions come again.
         """
         check_request(limit=limit, where=where, wait=wait, poll=poll, owner=owner)
         return self._registered().consume(
@@ -193,9 +193,9 @@ class PartitionConsumer:
         )
 
     def progress(self) -> Progress:
-        """How far it is: partitions that are done, and that are left, read or not; and the lag.
+        """Returns its progress: partitions done, and partitions left, read or not; and the lag.
 
-        Reads what the working set does not have yet from the event log: some 30 microseconds an
+        Reads what the working set does not contain yet from the event log: some 30 microseconds an
         event. Changes nothing.
 
         Errors:
@@ -211,10 +211,10 @@ class PartitionConsumer:
             return engine.progress()
 
     def check_given_up(self) -> None:
-        """Returns while no partition is given up: at the end of a run, to let the run fail.
+        """Returns if no partition is given up: at the end of a run, it lets the run fail.
 
         Errors:
-            PartitionsGivenUp: names those that are, why, and what to do.
+            PartitionsGivenUp: names the given up partitions, the reasons, and what to do.
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: the database did not answer.
         """
@@ -226,7 +226,7 @@ class PartitionConsumer:
         return self._settings or Settings.from_environment()
 
     def engine_on(self, instance: "dg.DagsterInstance", log: DagsterLog) -> ConsumerEngine:
-        """What does the work, not registered yet, on a log that the caller keeps and closes."""
+        """Returns the engine, not registered yet, on a log that the caller keeps and closes."""
         settings = self.settings
         return ConsumerEngine(
             spec=self.spec,
@@ -237,7 +237,7 @@ class PartitionConsumer:
         )
 
     def existing_in(self, instance: "Callable[[], dg.DagsterInstance]") -> Existing | None:
-        """What says which keys an instance has; none: they cannot be deleted there."""
+        """Returns a lookup of an instance's keys; none: they cannot be deleted there."""
         return existing_in(instance, self._asset.partitions)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 """A sensor that runs a job or assets for each new partition of a consumer.
 
-A schedule (``on.partitions``, ``partitions: each``) starts a run for each partition as well, but
-it is done when the run has started: a failed run is somebody else's business, as with any other
-event. Here the partition comes back until a run of it has succeeded, or its attempts are used up,
-which is a matter of the consumer's working set and not of jobs that wait. So this is a sensor of
-its own, over the same leases that a program's block has.
+A schedule (``on.partitions``, ``partitions: each``) also starts a run for each partition, but its
+work is done when the run has started: a failed run is an event like any other. This sensor delivers
+a partition until a run of it has succeeded, or its attempts are used up, which depends on the
+consumer's working set and not on waiting jobs. So it is a sensor of its own, over the same leases
+as a program's block.
 """
 
 import re
@@ -24,12 +24,12 @@ PARTITION_TAG = "arctic/partition"
 ATTEMPT_TAG = "arctic/attempt"
 TOKEN_TAG = ".dagster/arctic_consumer_token"
 
-#: a lease lasts at least so many ticks
+#: the minimum duration of a lease, in ticks
 _TICKS = 3
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _A_NAME = re.compile(r"[A-Za-z0-9_]+")
-#: of an error's text so much is kept
+#: the maximum length of an error's text
 _LETTERS = 1_000
 _TARGET = "a job, its name, assets, or a selection of assets"
 
@@ -47,29 +47,29 @@ def consumer_sensor(
     interval_seconds: int = 5,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
-    """A sensor that starts a run of ``target`` for each new partition of a consumer.
+    """Creates a sensor that starts a run of ``target`` for each new partition of a consumer.
 
-    A run that succeeds acknowledges its partition. One that fails or is canceled counts as an
-    attempt: the partition rests, comes again, and is discarded and listed after the last. While
+    A successful run acknowledges its partition. A failed or canceled run counts as an attempt: the
+    partition rests, is delivered again, and after its last attempt is discarded and listed. While
     the run waits or works, the sensor renews its lease.
 
-    A target that is partitioned is run for the partition's key; any other is told it by the tag
-    ``arctic/partition``. A run of assets names them and their checks, unless the request names
-    some of them. Dagster's own retries are off for these runs: the consumer tries again.
+    A partitioned target runs for the partition's key; any other target gets the key in the tag
+    ``arctic/partition``. A run of assets names them and their checks, unless the request names some
+    of them. Dagster's own retries are off for these runs: the consumer retries.
 
     Args:
-        consumer: whose partitions; the sensor registers it with its first tick.
+        consumer: the consumer of the partitions; the sensor's first tick registers it.
         target: a job, its name, assets, or a selection of assets.
-        name: of the sensor; none: the consumer's name.
-        at_once: at most so many partitions have a run that has not ended.
-        where: which partitions; see :meth:`PartitionConsumer.consume`.
-        request: makes the request of a partition's run, for a run configuration or tags of its
+        name: the sensor's name; none: the consumer's name.
+        at_once: the maximum number of partitions with a live run.
+        where: a filter of partitions; see :meth:`PartitionConsumer.consume`.
+        request: creates the run request of a partition, with a run configuration or tags of its
             own; the run key and the tags of the consumer are added to it.
-        interval_seconds: the least time between two ticks.
-        default_status: whether it runs without having been started.
+        interval_seconds: the minimum interval between two ticks.
+        default_status: whether it runs without being started.
 
     Errors:
-        InvalidDefinition: a value cannot be used; each is named.
+        InvalidDefinition: names each invalid value.
     """
     _check(consumer, at_once, where, interval_seconds)
     _check_for_dagster(target, name, request, default_status)
@@ -86,7 +86,7 @@ def consumer_sensor(
             **by_name,
         )
     except Exception as error:
-        # All else is checked: Dagster has no words for what is none of its targets.
+        # All else was checked: Dagster has no clear error for an invalid target.
         raise InvalidDefinition([InvalidInput("target", target, f"{_TARGET}: {error}")]) from error
 
 
@@ -127,7 +127,7 @@ def _check_for_dagster(target: Any, name: Any, request: object, default_status: 
 
 
 class _Following:
-    """What the sensor of one consumer does, and keeps from tick to tick."""
+    """The work of one consumer's sensor, with its cache from tick to tick."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class _Following:
                 if (request := self._request_or_refusal(delivery, follower, context)) is not None
             ]
         except ArcticError as error:
-            # What was taken is in the state database: the next tick asks for its runs.
+            # Taken partitions are in the state database: the next tick requests their runs.
             context.log.warning("the next tick tries again: %s", error)
             return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
         counts = {what: number for what, number in sorted(followed.counts.items()) if number}
@@ -166,7 +166,7 @@ class _Following:
     def _request_or_refusal(
         self, delivery: Delivery, follower: Follower, context: dg.SensorEvaluationContext
     ) -> dg.RunRequest | None:
-        # One request that Dagster refuses would fail the tick, and all ticks after it.
+        # One refused request would fail this tick and all ticks after it.
         try:
             return self._run_request(delivery, context)
         except Exception as error:
@@ -216,19 +216,19 @@ class _Following:
                 dynamic_partitions_requests=[],
                 dynamic_partitions_store=context.instance,
             )
-        # The daemon would find out when the tick has ended, and leave out the other requests, too.
+        # The daemon would detect this after the tick, and drop the other requests, too.
         dg.validate_run_config(selected, made.run_config)
         return made
 
     def _follower(self, context: dg.SensorEvaluationContext) -> Follower:
         settings = self._consumer.settings
-        # The instance is made when it is first asked for, and costs more than an idle tick.
+        # The instance is created on first use, and costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
         if key not in self._followers:
             log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
-            # Sensors of one name in two locations have leases of their own.
+            # Sensors with one name in two locations have leases of their own.
             location = origin.location_name if origin else "local"
             self._followers[key] = Follower(
                 engine=self._consumer.engine_on(context.instance, log),
@@ -238,16 +238,16 @@ class _Following:
                 where=self._where,
             )
         follower = self._followers[key]
-        # The instance of a tick ends with it; the log has connections of its own.
+        # The instance of a tick ends with the tick; the log has connections of its own.
         follower.engine.existing = self._consumer.existing_in(lambda: context.instance)
         return follower
 
 
 def _of_all_assets(request: dg.RunRequest, job: dg.JobDefinition) -> dg.RunRequest:
-    """Names what the sensor's target is: a run of Dagster's nameless job would show none.
+    """Returns the request with the assets of the target: Dagster's nameless job would show none.
 
-    A job that has a name is the target itself; a selection of its assets would leave out its
-    configuration and its hooks.
+    A named job is the target itself; a selection of its assets would omit its configuration and its
+    hooks.
     """
     own = [layer.assets_def for layer in job.asset_layer.data]
     return request.with_replaced_attrs(
@@ -257,10 +257,10 @@ def _of_all_assets(request: dg.RunRequest, job: dg.JobDefinition) -> dg.RunReque
 
 
 def _check_request(made: object, job_name: str, *, is_partitioned: bool) -> None:
-    """Whether Dagster makes one run of a request, of the sensor's target.
+    """Checks that Dagster creates one run of the sensor's target for a request.
 
     Errors:
-        InvalidInput: it would refuse it, or make no run of it, with each tick anew.
+        InvalidInput: each tick would refuse it, or create no run of it.
     """
     if not isinstance(made, dg.RunRequest):
         raise InvalidInput("request", made, "a function that returns a dg.RunRequest")

@@ -1,1 +1,1 @@
-"""Tasks of a code location: their declarations, the assets and jobs made of them, their runs."""
+"""Dagster's side of freshness: declarations, assets and jobs, and the runs of tasks."""

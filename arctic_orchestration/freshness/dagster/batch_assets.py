@@ -1,8 +1,8 @@
-"""The assets that are made of the tasks of batch files.
+"""The assets of the tasks in batch files.
 
-``@dg.asset`` inspects the signature of each function again and again. The tasks of a batch have
-one function in common, so their definitions are put together here without that, from parts that
-equal tasks share: a location of thousands of tasks is loaded by each of its processes.
+``@dg.asset`` inspects the signature of each function anew. The tasks of a batch share one function,
+so this module assembles their definitions without that, from parts that equal tasks share: each
+process of a location of thousands of tasks loads them.
 """
 
 import copy
@@ -23,14 +23,14 @@ from arctic_orchestration.freshness.dagster.submission_history import history_li
 from arctic_orchestration.freshness.dagster.task_run import guard_partition
 from arctic_orchestration.freshness.graph import TaskGraph
 
-#: Dagster takes no shorter window.
+#: The smallest window that Dagster accepts.
 _SHORTEST_WINDOW = timedelta(minutes=1)
 _RESULT = "result"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A task of a batch file, with the place where it stands."""
+    """A task of a batch file, with its place in the file."""
 
     batch: Batch
     task: BatchTask
@@ -40,11 +40,11 @@ class Written:
 
 @dataclass(frozen=True)
 class BatchAssets:
-    """Makes assets of the tasks of batches.
+    """Makes the assets of the tasks of batches.
 
     Args:
-        known: all tasks of the location, and those of other locations as far as they are known.
-        graph: the same with their edges.
+        known: all tasks of the location, and the known tasks of other locations.
+        graph: the graph of these tasks.
     """
 
     known: Mapping[str, TaskSpec]
@@ -54,16 +54,16 @@ class BatchAssets:
     _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
 
     def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
-        """The asset of a task, with a partition for each day."""
+        """Returns the asset of a task, with daily partitions."""
         batch, task, key = one.batch, one.task, dg.AssetKey.from_user_string(one.task.name)
         deps = [
             self._dependency(parent.name, one.spec)
             for parent in one.spec.parents
             if self.known.get(parent.name, one.spec).kind == "asset"
         ]
-        # By number: names of tasks need not be names in Python, nor be different as such.
+        # Numbered: task names need not be valid or distinct as Python names.
         inputs = [_input(number) for number in range(len(deps))]
-        # Of ops that differ in nothing else, a copy: to make one takes as long as the asset does.
+        # Ops that differ in nothing else are copied: constructing one takes as long as the asset.
         op = copy.copy(self._template(len(deps), tuple({**batch.tags, **task.tags}.items())))
         op._name = check_valid_name(key.to_python_identifier())
         op._description = task.description or None
@@ -88,7 +88,7 @@ class BatchAssets:
         )
 
     def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
-        """An op without a function, for so many parents."""
+        """Returns a template op without a function, with this number of parents."""
         form = (parents, tags)
         if form not in self._templates:
             self._templates[form] = dg.OpDefinition(
@@ -105,19 +105,19 @@ class BatchAssets:
         start = batch.partitions_start.isoformat()
         found = self._days.get((start, timezone))
         if found is None:
-            # Today's partition is there from its first moment: a task is of the day it is made.
+            # Today's partition exists from its first moment: a task is of the day on which it runs.
             found = dg.DailyPartitionsDefinition(start, timezone=timezone, end_offset=1)
             self._days[start, timezone] = found
         return found
 
     def _dependency(self, parent: str, spec: TaskSpec) -> dg.AssetDep:
-        """The edge in Dagster's graph.
+        """Returns the edge in Dagster's graph.
 
-        Partitions of one batch, or of another one with the same days, are of the same day. What
-        else there may be is not known here, or cut another way: the newest of it is meant.
+        Partitions of the same batch, or of another batch with the same days, map to the same day.
+        All other assets are unknown or partitioned otherwise: their newest partition is meant.
         """
         other = self.known.get(parent)
-        # A task may have another name than its asset.
+        # The name of a task may differ from the key of its asset.
         key = _key(other.target if other is not None else parent)
         same_day = other is not None and other.batch == spec.batch
         dep = self._deps.get((key, same_day))
@@ -127,27 +127,27 @@ class BatchAssets:
         return dep
 
 
-#: Parents of many tasks are few.
+#: Many tasks share few parents.
 _key = lru_cache(maxsize=65_536)(dg.AssetKey.from_user_string)
 
 
 @cache
 def _input(number: int) -> Any:
-    """The input for a parent, of which nothing but the order is passed on; the same for all ops."""
+    """Returns the input for a parent, which passes on only the order; the same for all ops."""
     return dg.In(dg.Nothing).to_definition(f"parent_{number}")
 
 
 @cache
 def freshness_policy(need: timedelta) -> dg.FreshnessPolicy:
-    """Dagster's policy of an asset that may become so old."""
+    """Returns Dagster's policy for an asset with this maximum age."""
     return dg.FreshnessPolicy.time_window(fail_window=max(need, _SHORTEST_WINDOW))
 
 
 def run_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, task: BatchTask) -> TaskRun:
-    """What the function of a task is called with."""
+    """Returns the argument for the function of a task."""
     partition = None
     if isinstance(context, dg.AssetExecutionContext):
-        # One key, or a range of one: the guard has seen to it.
+        # One key, or a range of one key: the guard has checked it.
         partition = context.partition_time_window.start.date()
     spark = getattr(context.resources, SPARK)
     return TaskRun(
@@ -166,7 +166,7 @@ def _computing(one: Written, function: Function | None) -> Any:
     def compute(context: dg.AssetExecutionContext, _inputs: Mapping[str, Any]) -> Iterator[Any]:
         with guard_partition(context, one.spec) as held, checked(held):
             metadata = make(one.task, function, run_of(context, one.task))
-            # What is stored of it cannot be taken back when it turns out to be another's.
+            # A stored materialization cannot be undone once another run owns the task.
             held.show()
             yield dg.MaterializeResult(metadata=metadata)
 
@@ -178,7 +178,7 @@ def _metadata(batch: Batch, task: BatchTask) -> dict[str, Any]:
     if task.sql is not None:
         metadata["sql"] = dg.MetadataValue.md(f"```sql\n{task.sql}\n```")
     if task.table is not None:
-        # By this name compaction knows the table whose asset has arrived.
+        # Compaction finds the table of an arrived asset by this name.
         metadata["arctic/table"] = task.table
     if task.python is not None:
         metadata["python"] = task.python

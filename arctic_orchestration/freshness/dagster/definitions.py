@@ -42,28 +42,28 @@ SENSOR = "arctic_tasks"
 
 Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
 
-#: Ticks renew the leases of runs that have not begun, and of jobs: each at a third of its life.
+#: Ticks renew the leases of jobs and of runs that have not begun: after each third of a lease.
 _LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """The tasks of a code location: batch files, and assets and jobs under ``fresh_parents``.
+    """The tasks of a code location: batch files; assets and jobs under ``fresh_parents``.
 
     ::
 
         arctic = Arctic(schedules=[...], freshness=Freshness(batches=["delays.json"]))
 
     Args:
-        batches: JSON files; each task becomes an asset with a partition a day, or a job, and
-            each batch a job of its own name that runs all of its assets. Tasks that use Spark need
-            the resource ``pyspark``, as ``pyspark_resource()`` makes it.
-        tasks: assets and jobs under ``fresh_parents``; not to be listed in the other definitions
+        batches: JSON files; each task becomes an asset with daily partitions, or a job, and each
+            batch a job of its own name that runs all of its assets. Tasks that use Spark need the
+            resource ``pyspark``, made by ``pyspark_resource()``.
+        tasks: assets and jobs under ``fresh_parents``; do not list them in the other definitions
             too.
-        elsewhere: the batch files of other locations. What they need of tasks here counts for
-            freshness policies, and cycles with them are refused here.
-        interval_seconds: the least time between two ticks of the sensor; at most a third of a
-            lease, which the ticks renew.
+        elsewhere: the batch files of other locations. Their requirements for tasks here count for
+            freshness policies, and cycles with them are refused.
+        interval_seconds: the minimum interval between two ticks of the sensor; at most a third of a
+            lease, because ticks renew the leases.
     """
 
     batches: Sequence[str | Path] = ()
@@ -72,16 +72,16 @@ class Freshness:
     interval_seconds: int = 10
 
     def definitions(self) -> dg.Definitions:
-        """Assets and jobs of the tasks, the sensor ``arctic_tasks``; no database, no Spark.
+        """Returns assets and jobs of the tasks and their sensor ``arctic_tasks``; opens nothing.
 
-        Each asset has a ``FreshnessPolicy``: the strictest of its own need and its children's.
-        Each task has, besides, an asset ``arctic/tasks/NAME``, to which the sensor reports how
-        its submissions ended.
+        Each asset has a ``FreshnessPolicy``: the strictest of its own requirement and its
+        children's. Each task also has an asset ``arctic/tasks/NAME``, to which the sensor reports
+        how its submissions ended.
 
         Errors:
-            InvalidInput: a file cannot be read, or is no JSON.
-            InvalidDefinition: names every place that cannot be used, with the file, a name that
-                two tasks have, or a cycle.
+            InvalidInput: a file cannot be read or is not JSON.
+            InvalidDefinition: names every invalid value with its file, a duplicate name of two
+                tasks, or a cycle.
         """
         allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
         if type(self.interval_seconds) is not int or self.interval_seconds not in allowed:
@@ -133,7 +133,7 @@ class Freshness:
         sensor = TaskSensor(
             name=SENSOR,
             interval_seconds=self.interval_seconds,
-            # Only jobs that are tasks: nothing requests the job of a whole batch.
+            # Only jobs that are tasks: the job of a whole batch is never requested.
             jobs=[job.name for job in jobs],
             assets=bool(assets),
         )
@@ -144,7 +144,7 @@ class Freshness:
 
 
 def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
-    """The job that runs all assets of a batch; none: it has none."""
+    """Returns the job that runs all assets of a batch; none: the batch has no assets."""
     keys = [dg.AssetKey.from_user_string(task.name) for task in batch.tasks if task.kind == "asset"]
     if not keys:
         return None
@@ -157,7 +157,7 @@ def _whole(batch: Batch) -> UnresolvedAssetJobDefinition | None:
 
 
 def load_batch_file(path: str | Path) -> Batch:
-    """The batch of a file; what is wrong with it is told with the file's name.
+    """Loads the batch of a file; errors name the file.
 
     Errors:
         As ``load_batch``.
@@ -175,7 +175,7 @@ def load_batch_file(path: str | Path) -> Batch:
 
 
 def _finished(definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph) -> AssetsDefinition:
-    """A decorated asset as a task: its policy, its history, and what surrounds its making."""
+    """Returns a decorated asset as a task: with its policy, its history and the guard."""
     policy = freshness_policy(graph.strictest_need(spec.name))
     specs = [
         one.replace_attributes(freshness_policy=policy).merge_attributes(

@@ -1,7 +1,7 @@
-"""`fresh_parents`: an asset or a job becomes a task with parents that have to be fresh for it.
+"""`fresh_parents`: declares an asset or a job as a task with required freshness of its parents.
 
-What is declared stands as metadata on the asset or job, under :data:`DECLARED`; the location's
-sensor finds it there, and nothing has to be listed a second time.
+The declaration is stored as metadata on the asset or job, under :data:`DECLARED`. The location's
+sensor finds it there, so nothing has to be listed a second time.
 """
 
 import copy
@@ -36,26 +36,26 @@ DECLARED = "arctic/task"
 
 
 class OwnedTask(Protocol):
-    """The right to make a task, while it is made."""
+    """The right to run a task, while it runs."""
 
     def check(self) -> None:
-        """Returns while it may be trusted, and raises when it is lost."""
+        """Returns while the lease can be trusted; raises when it is lost."""
         ...
 
 
 class Shown(OwnedTask, Protocol):
-    """The same, with a token that the database can be shown."""
+    """An owned task with a token that the database can verify."""
 
     def show(self) -> None:
-        """Returns while the token is the task's, and raises when it is not."""
+        """Returns while the token is the task's; raises when it is not."""
         ...
 
 
-#: What surrounds the making of an asset that is a task: entered before its function is called, left
-#: when Dagster has taken all that came of it. An exception passes through it.
+#: The context around the materialization of a task's asset: entered before its function is called,
+#: left when Dagster has stored all results. An exception passes through it.
 Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Shown]]
 
-#: What the task has that is being made here; none: none is.
+#: The task that runs in this context; none: no task.
 _held: ContextVar[OwnedTask | None] = ContextVar("arctic_task", default=None)
 
 _Declarable = TypeVar(
@@ -77,7 +77,7 @@ def fresh_parents(
     recheck: timedelta = timedelta(minutes=2),
     patience: timedelta = timedelta(minutes=30),
 ) -> Callable[[_Declarable], _Declarable]:
-    """Makes a task of an asset or a job, which runs when its parents are fresh enough for it.
+    """Declares an asset or a job as a task, which runs when its parents are fresh enough for it.
 
     ::
 
@@ -86,23 +86,23 @@ def fresh_parents(
         def punctuality(): ...
 
     Args:
-        parents: tasks, or plain assets, each with the hours that its last success may be old;
-            None: it was made since the start of today.
-        freshness_hours: how old its own last success may be; None: made since the start of today.
-        name: its name in all clusters; by default the asset's key with slashes, or the job's name.
-        batch: the batch it belongs to; tasks of a batch that are stale are submitted for each
-            other, whichever location they are in.
-        timezone: where today starts; by default ``ARCTIC_TIMEZONE``, or UTC.
-        concurrency: at most so many tasks of the batch run at the same time.
-        retries: so many times it is run again when a run fails.
+        parents: tasks or plain assets, each with the maximum age of its last success in hours;
+            None: it succeeded since the start of today.
+        freshness_hours: the maximum age of its own last success; None: since the start of today.
+        name: its name in all clusters; defaults to the asset's key with slashes, or the job's name.
+        batch: the batch it belongs to; stale tasks of a batch are submitted for each other, even
+            across locations.
+        timezone: the zone in which today starts; defaults to ``ARCTIC_TIMEZONE``, or UTC.
+        concurrency: the maximum number of tasks of the batch that run at the same time.
+        retries: how often a failed run is retried.
         retry_delay: the pause between a failed run and the next one.
-        skip: why it is not to run; None: it runs.
-        recheck: so often stale parents that others make are looked at again.
-        patience: after so long, they make it fail.
+        skip: why it is skipped; None: it is not.
+        recheck: the interval at which stale parents elsewhere are rechecked.
+        patience: how long stale parents are waited for before the task fails.
 
     Errors:
-        InvalidDefinition: a value that cannot be used, something that is neither an asset of one
-            key with a function of its own, nor a job, or partitions of which none is the newest.
+        InvalidDefinition: an invalid value, an object that is neither an asset of one key with a
+            function of its own nor a job, or partitions without a newest one.
     """
 
     def declare(definition: _Declarable) -> _Declarable:
@@ -132,12 +132,12 @@ def fresh_parents(
 
 
 def entry_of(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
-    """The metadata by which an asset or job is a task."""
+    """Returns the metadata that declares an asset or job as a task."""
     return {DECLARED: dg.MetadataValue.json(spec.to_form())}
 
 
 def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
-    """The asset or job with a spec as its metadata."""
+    """Returns the asset or job with a spec in its metadata."""
     entry = entry_of(spec)
     if isinstance(definition, AssetsDefinition):
         _require_one_function(definition, spec.name)
@@ -152,7 +152,7 @@ def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
 def spec_of(
     definition: AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition,
 ) -> TaskSpec | None:
-    """What was declared of an asset or job; none: it is no task."""
+    """Returns the declared spec of an asset or job; none: it is not a task."""
     if isinstance(definition, AssetsDefinition):
         specs = list(definition.specs)
         return _spec_in(specs[0].metadata) if len(specs) == 1 else None
@@ -160,10 +160,10 @@ def spec_of(
 
 
 def declared_tasks(repository: RepositoryDefinition) -> tuple[TaskSpec, ...]:
-    """The tasks of a loaded code location: its assets by their keys, then its jobs by their names.
+    """Returns the tasks of a loaded code location: assets by their keys, then jobs by their names.
 
     Errors:
-        InvalidDefinition: two of them have one name.
+        InvalidDefinition: two tasks have the same name.
     """
     graph = repository.asset_graph
     keys = sorted(graph.executable_asset_keys, key=lambda key: key.to_user_string())
@@ -183,12 +183,12 @@ def declared_tasks(repository: RepositoryDefinition) -> tuple[TaskSpec, ...]:
 
 
 def check_lease() -> None:
-    """Returns as long as the run may go on; called before something is written for good.
+    """Returns while the run may go on; call it before an irreversible write.
 
-    Where no task is being made, as in a test of an asset's function, it always returns.
+    Outside of a task, as in a test of an asset's function, it always returns.
 
     Errors:
-        LeaseLost: another run has taken the task over, or the database was away for too long.
+        LeaseLost: another run has taken over the task, or the database was away for too long.
     """
     held = _held.get()
     if held is not None:
@@ -197,7 +197,7 @@ def check_lease() -> None:
 
 @contextmanager
 def checked(held: OwnedTask) -> Iterator[None]:
-    """What :func:`check_lease` asks, while the block runs."""
+    """Makes :func:`check_lease` check this task while the block runs."""
     _held.set(held)
     try:
         yield
@@ -206,9 +206,9 @@ def checked(held: OwnedTask) -> Iterator[None]:
 
 
 def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datetime) -> str | None:
-    """The partition that a run of a task is for: the one in which ``now`` lies, or the last before.
+    """Returns the partition of a task's run: the one that contains ``now``, or the last before.
 
-    None where there are no partitions, or where time says nothing about which is meant.
+    None where there are no partitions, or where time does not determine the newest.
     """
     if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return None
@@ -226,9 +226,9 @@ def guarded(
     *,
     specs: Sequence[dg.AssetSpec] | None = None,
 ) -> AssetsDefinition:
-    """The asset with a guard around its function, and with other ``specs`` if they are given.
+    """Returns the asset with a guard around its function, and with other ``specs`` if given.
 
-    Called directly, as in a test of the function, it is called without the guard.
+    A direct call, as in a test of the function, bypasses the guard.
     """
     op = _require_one_function(definition, spec.name)
     function = cast(DecoratedOpFunction, op.compute_fn)
@@ -241,14 +241,14 @@ def guarded(
             return inner(*args, **kwargs)
         return _events(context, spec, guard, functools.partial(inner, *args, **kwargs))
 
-    # To make another op would inspect the function again, which takes longer than all the rest.
+    # Constructing another op would inspect the function again, the most expensive step.
     replaced = copy.copy(op)
     replaced._compute_fn = type(function)(outer)
     return _replaced(definition, node_def=replaced, specs=specs or list(definition.specs))
 
 
 def _replaced(definition: AssetsDefinition, **attributes: Any) -> AssetsDefinition:
-    """The asset with some attributes replaced; its keys and dependencies stay what they are."""
+    """Returns the asset with some attributes replaced; its keys and dependencies do not change."""
     return AssetsDefinition.dagster_internal_init(
         **{**definition.get_attributes_dict(), **attributes}
     )
@@ -260,8 +260,8 @@ def _events(
     guard: Guard,
     function: Callable[[], Any],
 ) -> Iterator[Any]:
-    # Dagster asks for the next event when it has taken the one before: what comes after the last
-    # one comes after the materialization is stored.
+    # Dagster requests the next event after it has processed the previous one: code after the last
+    # event runs after the materialization is stored.
     with guard(context, spec) as held, checked(held):
         result = function()
         if not inspect.isgenerator(result):
@@ -269,7 +269,7 @@ def _events(
             result = validate_and_coerce_op_result_to_iterator(result, context, outputs)
         with closing(result):
             for event in result:
-                # What is stored of it cannot be taken back when it turns out to be another's.
+                # A stored materialization cannot be undone once another run owns the task.
                 held.show()
                 yield event
 
@@ -291,7 +291,7 @@ def _target_of(definition: object) -> tuple[str, str]:
 
 
 def _require_windows_of_time(definition: Any, target: str) -> None:
-    """A run is for the newest partition, and only time says which that is."""
+    """Requires time windows: a run is for the newest partition, which only time determines."""
     partitions = definition.partitions_def
     if partitions is None or isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return
@@ -303,7 +303,7 @@ def _require_windows_of_time(definition: Any, target: str) -> None:
 
 
 def _require_one_function(definition: AssetsDefinition, name: str) -> dg.OpDefinition:
-    """The op of an asset, whose function is one that can be surrounded."""
+    """Returns the op of an asset; requires one function that can be wrapped."""
     op = definition.node_def if definition.is_executable else None
     function = op.compute_fn if isinstance(op, dg.OpDefinition) else None
     if not isinstance(op, dg.OpDefinition) or not isinstance(function, DecoratedOpFunction):
@@ -328,7 +328,7 @@ def _spec_in(metadata: Mapping[str, Any]) -> TaskSpec | None:
     if not isinstance(entry, dg.JsonMetadataValue):
         return None
     try:
-        # What was written by ``entry_of`` needs no second look at what no JSON could say.
+        # Written by ``entry_of``: valid JSON types need no second check.
         return TaskSpec.model_validate(entry.data)
     except ValidationError as error:
         raise InvalidDefinition(problems_of(error, DECLARED)) from error

@@ -1,9 +1,8 @@
-"""A job that is a task: each of its ops shows the run's token, and renews the lease.
+"""Token checks in a job that is a task: each op verifies the run's token and renews the lease.
 
-The ops of a job know nothing of tasks, and its success is published by the ticks of its location,
-which renew its lease between its ops. But a run that begins, or goes on with its next op, after
-another one has taken the task over, ends there; and an op that works is not taken for silent while
-there are no ticks.
+The ops of a job do not know about tasks. The ticks of the location publish the job's success and
+renew its lease between ops. A run that begins, or reaches its next op, after another run has taken
+over the task ends there; and a working op is not considered silent while there are no ticks.
 """
 
 import functools
@@ -22,9 +21,9 @@ _MARK = "__arctic_shows_token__"
 
 
 def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
-    """The same job, whose ops show the token; in runs that are no task's that does nothing.
+    """Returns the same job with ops that verify the token; without effect in runs of no task.
 
-    Ops whose functions are async, or that are not made of one function, are left as they are.
+    Ops with async functions, or not made of one function, are left unchanged.
     """
     for node in job.all_node_defs:
         if not isinstance(node, dg.OpDefinition):
@@ -34,7 +33,7 @@ def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
             continue
         inner = function.decorated_fn
         is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-        # An op may be in several jobs.
+        # Several jobs may share an op.
         if not is_async and not hasattr(inner, _MARK):
             node._compute_fn = DecoratedOpFunction(_showing(inner))
     return job
@@ -61,7 +60,7 @@ def _held() -> Iterator[None]:
     try:
         context = dg.OpExecutionContext.get()
     except dg.DagsterInvariantViolationError:
-        # Called directly, as in a test of the function.
+        # A direct call, as in a test of the function.
         yield
         return
     with owned_step(context) as held, checked(held):

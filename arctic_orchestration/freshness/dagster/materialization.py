@@ -1,4 +1,4 @@
-"""Makes a task of a batch: runs its query or its function, and writes the rows into its table."""
+"""Runs a task of a batch: its query or its function, and writes the rows to its table."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,24 +17,24 @@ from arctic_orchestration.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The resource from which tasks have their Spark session, as
-#: :func:`arctic_orchestration.lake.spark_resource.pyspark_resource` makes it.
+#: The resource that provides the Spark session of tasks, made by
+#: :func:`arctic_orchestration.lake.spark_resource.pyspark_resource`.
 SPARK = "pyspark"
 
-#: The parameter of a query that is the day of the partition.
+#: The query parameter for the day of the partition.
 PARTITION = "partition"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRun:
-    """What a task's function is called with.
+    """The argument of a task's function.
 
-    ``run.read("nyc.flights")`` is an Iceberg table as a DataFrame, ``run.spark`` the session,
-    which starts when it is first asked for.
+    ``run.read("nyc.flights")`` is an Iceberg table as a DataFrame, ``run.spark`` the session, which
+    starts on first use.
     """
 
     name: str
-    #: the day of the partition that is to be made; none: the task has no partitions
+    #: the day of the partition to make; none: the task has no partitions
     partition: date | None
     tags: Mapping[str, str]
     log: dg.DagsterLogManager
@@ -46,10 +46,10 @@ class TaskRun:
         return self._session()
 
     def read(self, table: str) -> "DataFrame":
-        """An Iceberg table of the lake, as it is now.
+        """Returns an Iceberg table of the lake in its present state.
 
         Errors:
-            NotFound: there is no such table; the message names those that there are.
+            NotFound: the table does not exist; the message names the existing ones.
         """
         from arctic_orchestration.lake import open_catalog, read
         from arctic_orchestration.lake.tables import load_table
@@ -62,10 +62,10 @@ Function = Callable[[TaskRun], Any]
 
 
 def function_of(task: BatchTask, path: str) -> Function | None:
-    """The function that a task names; none: it is a query.
+    """Returns the function of a task; none: the task is a query.
 
     Errors:
-        InvalidDefinition: its module cannot be imported, or has no such function.
+        InvalidDefinition: the module cannot be imported or lacks the function.
     """
     if task.python is None:
         return None
@@ -84,12 +84,12 @@ def function_of(task: BatchTask, path: str) -> Function | None:
 
 
 def make(task: BatchTask, function: Function | None, run: TaskRun) -> dict[str, Any]:
-    """Makes a task once, and returns what is to be shown of it.
+    """Runs a task once, and returns the metadata of the result.
 
     Errors:
-        InvalidInput: the function returned what is none of: a DataFrame, metadata, nothing.
+        InvalidInput: the function returned neither a DataFrame, metadata nor nothing.
         SchemaMismatch: the rows do not fit the table's columns. Nothing was committed.
-        LeaseLost: another run has the task now. Nothing was committed.
+        LeaseLost: another run owns the task now. Nothing was committed.
         LakeError: a table cannot be read or written.
     """
     if function is None:
@@ -115,7 +115,7 @@ def make(task: BatchTask, function: Function | None, run: TaskRun) -> dict[str, 
 
 @contextmanager
 def _views(run: TaskRun, reads: Mapping[str, str]) -> Iterator[None]:
-    """The tables as views of the session, which is shared by all tasks of a process."""
+    """Registers the tables as views of the session, which all tasks of a process share."""
     for view, table in reads.items():
         run.read(table).createOrReplaceTempView(view)
     try:
@@ -126,7 +126,7 @@ def _views(run: TaskRun, reads: Mapping[str, str]) -> Iterator[None]:
 
 
 def _written(task: BatchTask, run: TaskRun, rows: "DataFrame") -> dict[str, Any]:
-    """Writes the rows in place of those that the table has of the same partition."""
+    """Replaces the table's rows of the same partition."""
     import pyspark.sql.functions as F
     from pyiceberg.expressions import AlwaysTrue, BooleanExpression, In, Reference
     from pyiceberg.expressions.literals import literal
@@ -155,8 +155,8 @@ def _written(task: BatchTask, run: TaskRun, rows: "DataFrame") -> dict[str, Any]
     schema = schema_for(rows.schema, task.table)
     catalog = open_catalog(Settings.from_environment())
     table = ensure_table(catalog, task.table, schema, partition_spec=spec)
-    # Who has lost the task may not write over the rows of who has it now. Asked before the query
-    # runs as well, which is what takes its time.
+    # A run that lost its lease must not overwrite the rows of the new owner. The query, the longest
+    # part, is also preceded by a check.
     check_lease()
     appended = append(
         run.spark, rows.coalesce(1), table, replacing=replacing, before_commit=check_lease

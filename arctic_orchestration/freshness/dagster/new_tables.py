@@ -1,4 +1,4 @@
-"""The columns of a table that is made for the rows of a query."""
+"""The columns of a table that is created for the rows of a query."""
 
 import pyiceberg.types as iceberg
 import pyspark.sql.types as spark
@@ -23,11 +23,10 @@ _KINDS: dict[type[spark.DataType], iceberg.IcebergType] = {
 
 
 def schema_for(rows: spark.StructType, table: str) -> Schema:
-    """Iceberg's schema for rows of Spark: all columns optional, numbered from 1 in their order.
+    """Returns Iceberg's schema for Spark rows: optional columns, numbered from 1 in their order.
 
     Errors:
-        UnsupportedTable: a column of a type that the table is better made for by hand, or a name
-            twice.
+        UnsupportedTable: a duplicate name, or a column type that needs a table created by hand.
     """
     problems = []
     columns = []

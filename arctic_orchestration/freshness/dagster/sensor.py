@@ -1,8 +1,8 @@
-"""The sensor ``arctic_tasks``: looks after the tasks of a code location, and asks for their runs.
+"""The sensor ``arctic_tasks``: processes the tasks of a code location and requests their runs.
 
-A tick never raises for a database that is away: nothing new begins then, nothing is lost, and the
-next tick goes on. All that has to be remembered is in the state database; Dagster's cursor only
-shows people what the last tick did.
+A tick never raises when a database is unavailable: it starts nothing new and loses nothing, and the
+next tick continues. All state is in the state database; Dagster's cursor only shows people what the
+last tick did.
 """
 
 import json
@@ -27,22 +27,22 @@ from arctic_orchestration.notifications.notifier import Notifier
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
-#: Dagster's own job for runs of assets; it exists where there are assets to run.
+#: Dagster's own job for runs of assets; it exists if there are assets.
 ASSET_JOB = "__ASSET_JOB"
 
-#: Dagster's: on an asset that it made up, since another one depends on it
+#: Dagster's: marks an asset that exists only as the dependency of another asset
 _STUB = "dagster/auto_created_stub_asset"
 
 _log = logging.getLogger("arctic.freshness.sensor")
 
 
 class InstanceAssets:
-    """What a Dagster instance knows of assets that are no tasks."""
+    """What a Dagster instance knows of assets that are not tasks."""
 
     def __init__(self, log: DagsterLog, repository: RepositoryDefinition) -> None:
         self._log = log
         graph = repository.asset_graph
-        # What others only depend on is in the graph too, whether there is such an asset or not.
+        # The graph also contains mere dependencies, whether or not such an asset exists.
         self._here = frozenset(
             key.to_user_string()
             for key in graph.get_all_asset_keys()
@@ -50,17 +50,17 @@ class InstanceAssets:
         )
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
-        """By Dagster's event log, whose moments are those of the processes that wrote them."""
+        """Reads Dagster's event log, with moments by the clocks of the writing processes."""
         return self._log.materialized_at(assets)
 
     def known(self, assets: Sequence[str]) -> frozenset[str]:
-        """Assets of this location; those of others are known once they were materialized."""
+        """Returns the assets of this location, and assets of others that were materialized."""
         return self._here & frozenset(assets)
 
 
 @dataclass
 class _Place:
-    """What is kept from tick to tick, for one state database and instance."""
+    """The cache from tick to tick, for one state database and instance."""
 
     lifecycle: Lifecycle
     histories: Histories
@@ -68,15 +68,15 @@ class _Place:
 
 
 class TaskSensor(dg.SensorDefinition):
-    """A sensor that may request runs of the location's assets, and of the jobs it is told of.
+    """A sensor that may request runs of the location's assets and of the given jobs.
 
     Args:
         name: its name.
-        interval_seconds: the least time between two ticks.
-        location: the name under which tasks are registered; none: that of the code location.
+        interval_seconds: the minimum interval between two ticks.
+        location: the name under which tasks are registered; none: the name of the code location.
         jobs: the names of jobs that are tasks.
         assets: whether assets are tasks.
-        settings: none: read from the environment by each tick.
+        settings: none: each tick reads them from the environment.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TaskSensor(dg.SensorDefinition):
             description="Brings submitted tasks to life: waits for their parents, acquires them "
             "once for all clusters, asks for their runs.",
         )
-        # By name only: Dagster binds the location's resources to the jobs it was given itself.
+        # By name only: Dagster binds the location's resources to jobs of its own definitions.
         names = [*dict.fromkeys(jobs), *([ASSET_JOB] if assets else [])]
         self._targets = [AutomationTarget(job) for job in names]
 
@@ -118,7 +118,7 @@ class TaskSensor(dg.SensorDefinition):
             context.log.error("the tasks of this location are not registered: %s", result.trouble)
         requests = []
         for request in result.requests:
-            # One request that Dagster refuses would fail the tick, and all ticks after it.
+            # One refused request would fail this tick and all ticks after it.
             try:
                 requests.append(_run_request(request, context, result.now))
             except Exception as error:
@@ -135,7 +135,7 @@ class TaskSensor(dg.SensorDefinition):
         try:
             lifecycle.refuse(request.submission, str(error))
         except ArcticError as problem:
-            # It is handed out again by the next tick, and refused then.
+            # The next tick hands it out again, and refuses it then.
             _log.warning("task %s could not be refused: %s", request.task, problem)
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
@@ -144,11 +144,11 @@ class TaskSensor(dg.SensorDefinition):
         location = self._location_name or (origin.location_name if origin else "local")
         repository = context.repository_def
         assert repository is not None
-        # The instance is made when it is first asked for, and costs more than an idle tick.
+        # The instance is created on first use, and costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, location, str(reference.event_storage_data))
         if key not in self._places:
-            # The instance of a tick ends with it; the log has connections of its own.
+            # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _place(settings, location, repository, log)
         return self._places[key]
@@ -189,11 +189,11 @@ def _place(
 def _run_request(
     request: TaskRequest, context: dg.SensorEvaluationContext, now: datetime
 ) -> dg.RunRequest:
-    """What Dagster is asked for; of an asset with partitions, the newest one.
+    """Returns the run request for Dagster; of a partitioned asset, for the newest partition.
 
     Errors:
-        Those of Dagster for a run that it could not make. In the daemon they would end the tick,
-        and each one after it, with the requests of all other tasks.
+        Those of Dagster for a run that cannot be created. In the daemon they would end this tick
+            and each one after it, with the requests of all other tasks.
     """
     repository = context.repository_def
     assert repository is not None
@@ -227,7 +227,7 @@ def _run_request(
     whole = repository.get_maybe_subset_job_def(
         job, asset_selection=frozenset(selection) if selection is not None else None
     )
-    # As the daemon does when it makes the run: it is refused where configuration is missing.
+    # As the daemon does when it creates the run: missing configuration is refused.
     create_execution_plan(whole, run_config=made.run_config)
     return made
 

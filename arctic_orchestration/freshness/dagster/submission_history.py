@@ -1,12 +1,12 @@
 """How submissions of each task ended, as the history of an asset that Dagster shows and plots.
 
-The task ``punctuality/carriers`` has the asset ``arctic/tasks/punctuality/carriers``, to which the
-sensor reports each end of a submission without a run: also those that a run tells nothing of,
-since there was none. Assets of their own, and not the tasks' own: an event of those would count as
-an arrival and fire schedules, or make the task fresh.
+The task ``punctuality/carriers`` has the asset ``arctic/tasks/punctuality/carriers``. The sensor
+reports each end of a submission to it without a run, including ends that never had a run. These
+assets are separate from the tasks' own: an event of a task's asset would count as an arrival and
+fire schedules, or make the task fresh.
 
-No edge of Dagster's graph leads from a task to its history, only links: whoever selects a task and
-everything below it for a job would select what no job can make, and Dagster refuses that job.
+Only links lead from a task to its history, no edge of Dagster's graph: selecting a task and all
+below it for a job would select an asset that no job can make, and Dagster refuses such a job.
 """
 
 import logging
@@ -34,17 +34,17 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
 GROUP = "arctic_tasks"
-#: the metadata entry of a task's asset or job that leads to its history
+#: the metadata entry that links a task's asset or job to its history
 HISTORY = "arctic/task_history"
 
 #: characters that would break an address or a selection
 _UNSAFE = re.compile(r"[^\w.-]")
 
-#: Dagster's storage takes some 60 events a second
+#: Dagster's storage accepts some 60 events a second
 _REPORTED_AT_ONCE = 100
-#: after so long a tick leaves the rest to the next; Dagster evaluates no other sensor meanwhile
+#: the time limit of a tick, which defers the rest; Dagster evaluates no other sensor meanwhile
 _REPORT_SECONDS = 2.0
-#: steps of a submission that are shown, the last ones
+#: how many steps of a submission are shown, from the last
 _STEPS_SHOWN = 50
 
 _Job = TypeVar("_Job", dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -54,16 +54,16 @@ _log = logging.getLogger("arctic.freshness.history")
 
 @lru_cache(maxsize=65_536)
 def history_key(task: str) -> dg.AssetKey:
-    """The asset that has the history of a task, each name having one of its own.
+    """Returns the asset key of a task's history, unique for each task name.
 
-    What would break the address of its page, or a selection of assets, stands there as a number:
-    ``load (new)`` is ``load~20~~28~new~29~``.
+    Characters that would break the address of its page, or a selection of assets, are written as
+    numbers: ``load (new)`` is ``load~20~~28~new~29~``.
     """
     return dg.AssetKey(["arctic", "tasks", *(_component(part) for part in task.split("/"))])
 
 
 def history_asset(spec: TaskSpec) -> dg.AssetSpec:
-    """The asset of a task's history, which nothing computes."""
+    """Returns the asset of a task's history, which is never computed."""
     own: dict[str, Any] = {"task": spec.name, "need": need_in_words(spec.freshness_hours,
                                                                     spec.timezone)}  # fmt: skip
     if spec.kind == "asset":
@@ -80,12 +80,12 @@ def history_asset(spec: TaskSpec) -> dg.AssetSpec:
 
 
 def history_link(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
-    """Metadata that links the asset or job of a task to its history."""
+    """Returns metadata that links the asset or job of a task to its history."""
     return {HISTORY: dg.MetadataValue.asset(history_key(spec.name))}
 
 
 def with_history(job: _Job, spec: TaskSpec) -> _Job:
-    """The job of a task, with a link to its history."""
+    """Returns the job of a task with a link to its history."""
     linked: Any = job.with_metadata({**(job.metadata or {}), **history_link(spec)})
     return linked  # type: ignore[no-any-return]
 
@@ -107,13 +107,13 @@ class Histories:
     tasks: Mapping[str, TaskSpec]
 
     def report(self, context: dg.SensorEvaluationContext) -> int:
-        """Reports ends that were not reported yet, the oldest first; returns how many.
+        """Reports the unreported ends, oldest first; returns how many.
 
-        Each is noted once Dagster has stored it: a crash in between repeats the one, and loses
-        none. What cannot be reported now is tried again by the next tick; nothing is raised.
+        Each end is marked once Dagster has stored it: a crash in between repeats that one and loses
+        none. The next tick retries what cannot be reported now; nothing is raised.
 
-        Cost: one statement where there is nothing to report; else for each end a handful, and an
-        event of Dagster's, for at most two seconds.
+        Cost: one statement where nothing is to be reported; else a handful for each end, and one
+        event of Dagster, for at most two seconds.
         """
         give_up_at = steady.monotonic() + _REPORT_SECONDS
         done = 0
@@ -139,7 +139,7 @@ class Histories:
         try:
             context.instance.report_runless_asset_event(self._observation(found))
         except Exception as error:
-            # The others have their turn too.
+            # The others are still reported.
             task = found.submission.task
             text = f"the end of submission {id} of {task} is reported later"
             context.log.warning("%s: %s", text, error)
@@ -193,14 +193,14 @@ class Histories:
         return links
 
     def _run(self, run_id: str, cluster: str | None) -> Any:
-        """A link to a run that this Dagster instance has; the words for one of another."""
+        """Returns a link to a run of this Dagster instance, or text for a run of another."""
         if cluster == self.cluster:
             return dg.MetadataValue.dagster_run(run_id)
         return f"run {run_id} of cluster {cluster}"
 
 
 def _numbers(end: Ending) -> dict[str, int | float]:
-    """What Dagster plots."""
+    """Returns the numbers that Dagster plots."""
     numbers: dict[str, int | float] = {
         "waited (s)": round(end.waited.total_seconds(), 3),
         "was made for (s)": round(end.made_for.total_seconds(), 3),
@@ -225,7 +225,7 @@ def _freshness(end: Ending) -> dict[str, Any]:
 
 
 def _component(part: str) -> str:
-    """One component of a key; none, ``.`` and ``..`` would be lost from an address."""
+    """Returns one key component; addresses would lose empty ones, ``.`` and ``..``."""
     if part.strip(".") == "":
         return "~~" + "".join(f"~{ord(letter):x}~" for letter in part)
     return _UNSAFE.sub(lambda found: f"~{ord(found[0]):x}~", part)

@@ -1,11 +1,12 @@
-"""What surrounds the making of a task: of an asset, or in the op of a job.
+"""The context around the run of a task: of an asset, or in the op of a job.
 
-The run of a submission shows its token before anything is touched; one that a person started in
-Dagster acquires the task for itself, or fails saying whose run is in the way. The lease is renewed
-while the asset is made, and its success is published once Dagster has stored what came of it.
+The run of a submission verifies its token before it touches anything. A run that a person started
+in Dagster acquires the task for itself, or fails and names the run that owns it. The lease is
+renewed while the asset is materialized; the success is published once Dagster has stored the
+result.
 
-A task is as fresh as its newest partition: a run that a person started for others has nothing to do
-with it, and acquires and publishes nothing.
+The newest partition determines the freshness of a task: a run that a person started for other
+partitions acquires and publishes nothing.
 """
 
 import time as steady
@@ -31,16 +32,16 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
-#: Dagster's: set on a run that was started again from another one, whose tags it has
+#: Dagster's: set on a re-executed run, which has the tags of its parent run
 _PARENT_TAG = "dagster/parent_run_id"
-#: Dagster's: on a run that a sensor has asked for
+#: Dagster's: on a run that a sensor requested
 _RUN_KEY_TAG = "dagster/run_key"
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
 class _Free:
-    """What a run has that is no task's: nothing that it could lose."""
+    """The lease of a run that is no task's: it cannot be lost."""
 
     def check(self) -> None:
         """Always returns."""
@@ -51,16 +52,16 @@ class _Free:
 
 @contextmanager
 def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
-    """The task, for as long as it is made; published at the end of the block.
+    """Guards a task while it runs; publishes its success at the end of the block.
 
     Errors:
-        dg.Failure: the run is not, or no more, the task's; its text says why. It is not repeated.
+        dg.Failure: the run does not own the task, or no longer; the text says why. No retry.
     """
     if context.run.tags.get(TASK_TAG) == spec.name:
         with _made(context, spec, _asked_for(context)) as held:
             yield held
         return
-    # The run may be another task's: that of the job which this asset is a part of.
+    # The run may belong to another task: to the job that contains this asset.
     with owned_step(context), _made(context, spec, None) as held:
         yield held
 
@@ -88,10 +89,10 @@ def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -
 
 @contextmanager
 def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator[Shown]:
-    """As :func:`guard`, of an asset that is made one partition at a time.
+    """Like :func:`guard`, for an asset that is materialized one partition at a time.
 
     Errors:
-        dg.Failure: the run is for none or for several; nothing was acquired. As ``guard`` besides.
+        dg.Failure: the run has no partition or several; nothing was acquired. Also as ``guard``.
     """
     if _partition_of(context) is None:
         got = "a run without partition"
@@ -108,7 +109,7 @@ def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterat
 
 
 def _partition_of(context: dg.AssetExecutionContext) -> str | None:
-    """The one partition that the run of an asset is for; none: it is for none or for several."""
+    """Returns the one partition of the run of an asset; none: it has none or several."""
     op_context = context.op_execution_context
     if not op_context.has_partition_key and not op_context.has_partition_key_range:
         return None
@@ -117,7 +118,7 @@ def _partition_of(context: dg.AssetExecutionContext) -> str | None:
 
 
 def _is_of_another_partition(context: Context, database: Database) -> bool:
-    """Whether a run makes something else of an asset than the partition that a task is for."""
+    """Returns whether a run materializes another partition than the one that the task is for."""
     if not isinstance(context, dg.AssetExecutionContext):
         return False
     partitions = context.assets_def.partitions_def
@@ -133,10 +134,10 @@ def _now(database: Database) -> datetime:
 
 
 def _asked_for(context: Context) -> tuple[str, int] | None:
-    """The submission that a run was asked for, and its token; none: a person started it.
+    """Returns the submission that requested a run, and its token; none: a person started it.
 
-    Runs that a person started get such tags too, for others who read them; the run key is that of
-    the sensor's request alone.
+    Runs that a person started get these tags too, for other readers; only the sensor's request sets
+    the run key.
     """
     tags = context.run.tags
     submission, token = tags.get(SUBMISSION_TAG, ""), tags.get(TOKEN_TAG, "")
@@ -169,14 +170,13 @@ def _begun(
 
 @contextmanager
 def owned_step(context: Context) -> Iterator[OwnedTask]:
-    """The task that a run was asked for, while one step of it is made; published by nobody here.
+    """Guards one step of a requested run of a task; does not publish.
 
-    The step of a run that was asked for shows its token first, and renews the lease until it ends:
-    between the steps of a job, and after them, the ticks of its location do. In other runs it does
-    nothing.
+    The step verifies its token first, and renews the lease until it ends; the ticks of the location
+    renew it between the steps of a job and after them. In other runs the guard has no effect.
 
     Errors:
-        dg.Failure: another one has taken the task over; its text says who.
+        dg.Failure: another run has taken over the task; the text names it.
     """
     asked_for = _asked_for(context)
     if asked_for is None:
@@ -184,7 +184,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
         return
     submission, token = asked_for
     database = _state()
-    # The run key is the owner's name: of one attempt of one submission.
+    # The run key is the name of the owner: one attempt of one submission.
     task, owner = context.run.tags[TASK_TAG], context.run.tags[_RUN_KEY_TAG]
     asked_at = 0.0
 
@@ -213,7 +213,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
 
 
 def _history(database: Database, submission: str) -> list[str]:
-    """The steps of a submission up to here, for the log of its run; none if it is away."""
+    """Returns the submission's steps so far, for the log of its run; none without a database."""
     try:
         with database.read() as tx:
             found = events_of(tx, submission=submission)
@@ -223,20 +223,20 @@ def _history(database: Database, submission: str) -> list[str]:
 
 
 def location_of(run: dg.DagsterRun) -> str:
-    """The code location that a run is of; ``local`` for one that none was named for."""
+    """Returns the code location of a run; ``local`` if the run names none."""
     origin = run.remote_job_origin
     return origin.location_name if origin is not None else NOWHERE
 
 
 def _tell(context: Context, running: Running) -> None:
-    """Says on the run and on the asset which submission this is, its token and its way here."""
+    """Reports the submission, its token and its history on the run and on the asset."""
     asked = running.asked
     tags = {TASK_TAG: asked.task, SUBMISSION_TAG: asked.id, TOKEN_TAG: str(running.token)}
-    # By its tags the run of a submission is found again, even though others are made in it too.
+    # The tags identify the run of a submission, even if it materializes other tasks too.
     if _asked_for(context) is None and any(
         context.run.tags.get(name) != value for name, value in tags.items()
     ):
-        # A run of several tasks keeps those of the last.
+        # A run of several tasks keeps the tags of the last.
         context.instance.add_run_tags(context.run.run_id, tags)
     history = running.history()
     for step in history:
@@ -255,11 +255,11 @@ def _tell(context: Context, running: Running) -> None:
 
 
 def _state() -> Database:
-    """The state database, once it answers."""
+    """Returns the state database, once it answers."""
     return insist(lambda: _database(Settings.from_environment().database_url))
 
 
 @cache
 def _database(url: str) -> Database:
-    """One for the process: its steps may run one after another in it."""
+    """Returns the database of the process: its steps may run in sequence."""
     return Database.open(url)

@@ -1,1 +1,1 @@
-"""What people are shown of tasks: lists, one task with its history, why it does or does not run."""
+"""Views of tasks: lists, one task with its history, why it does or does not run."""

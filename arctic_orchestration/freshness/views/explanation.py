@@ -1,4 +1,4 @@
-"""Why a task does or does not run: its parents with their ages, what waits, what would happen."""
+"""Why a task does or does not run: its parents with their ages, its waits, the next decision."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,15 +18,15 @@ from arctic_orchestration.quantities import format_moment
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskExplanation:
-    """One task, with all that there is to say about why it does or does not run.
+    """One task, with all reasons why it does or does not run.
 
     Attributes:
         task: its view, with all parents.
-        locations: of those that declare it, when they were seen, and their trouble.
-        would: what a submission would come to now, in each place that declares it.
-        latest: its last submissions, the newest first.
+        locations: the locations that declare it, with their last ticks and errors.
+        would: what a submission would do now, in each place that declares it.
+        latest: its last submissions, newest first.
         events: its last steps, in their order.
-        now: the moment of which all this is told.
+        now: the moment of the explanation.
     """
 
     task: TaskView
@@ -37,7 +37,7 @@ class TaskExplanation:
     now: datetime
 
     def lines(self) -> list[str]:
-        """The same as sentences, the most important ones first."""
+        """Returns the same as sentences, the most important ones first."""
         view = self.task
         texts = [f"{view.name} is to be {view.need}, and was {_was(view)}."]
         if view.holder is not None:
@@ -76,7 +76,7 @@ def explain(
         task: its name.
         now: the database's time.
         assets: what is known of assets that are no tasks.
-        last: so many of its submissions and steps are told.
+        last: the maximum number of submissions and steps.
 
     Errors:
         NotFound: no location of any cluster declares it.
@@ -98,7 +98,7 @@ def explain(
 
 
 def edge_line(edge: EdgeView) -> str:
-    """One parent and how fresh it is, as a sentence."""
+    """Returns one parent and its freshness, as a sentence."""
     verdict = "fresh" if edge.fresh else "not fresh"
     age = edge.age_if_it_exists if edge.kind == "missing" else edge.age
     text = f"Parent {edge.parent} is to be {edge.need}: {age}, {verdict}"

@@ -1,6 +1,6 @@
-"""Tasks as people see them: how fresh each is, who makes it, and how fresh its parents are for it.
+"""Tasks as people see them: their freshness, their holders, and the freshness of their parents.
 
-One reading of the database for any number of tasks; what is shown belongs together.
+One read of the database serves any number of tasks; the views are consistent with each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,21 +28,21 @@ from arctic_orchestration.freshness.views.wait_roots import Root, roots
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EdgeView:
-    """One parent, and how fresh it is for one child.
+    """One parent, and its freshness for one child.
 
     Attributes:
         child: the task that needs it.
         parent: its name.
-        hours: how old it may be; none: made since the start of today.
+        hours: the maximum age; none: succeeded since the start of today.
         need: the same in words.
-        kind: ``task``, ``asset`` for one that is no task, or ``missing``: neither is known of it.
-        last_success_at: when it was made last.
+        kind: ``task``, ``asset`` for a parent that is no task, or ``missing``: it is unknown.
+        last_success_at: its last success.
         age: the same in words.
         fresh: whether that is fresh enough.
-        fresh_until: until when it will be, if it is not made again; none: it never was made.
-        places: who declares it, as ``cluster/location``.
-        skipped: why it is not to be made; none: it may be.
-        holder: whose run makes it now; none: nobody's.
+        fresh_until: until when it stays fresh without another success; none: it has no success.
+        places: the places that declare it, as ``cluster/location``.
+        skipped: why it is skipped; none: it is not.
+        holder: the run that owns it; none: no run.
     """
 
     child: str
@@ -60,7 +60,7 @@ class EdgeView:
 
     @property
     def age_if_it_exists(self) -> str:
-        """Its age in words, of one that may not exist: only its child's location knows."""
+        """Its age in words, if it exists: only its child's location knows some parents."""
         return f"{self.age}, nor known here to exist"
 
 
@@ -70,19 +70,19 @@ class TaskView:
 
     Attributes:
         name: its name in all clusters.
-        spec: what is declared; of several locations that do, the first one's.
-        places: all that declare it, as ``cluster/location``.
+        spec: its declaration; if several locations declare it, the first one's.
+        places: the places that declare it, as ``cluster/location``.
         row: lease, token and last success.
-        need: how fresh it is to be by itself, in words.
-        age: how old it is, in words.
-        fresh: whether it is as fresh as it is to be by itself.
-        fresh_until: until when it is; none: it never was made.
-        holder: whose run makes it now; none: nobody's.
-        skipped: why it is not to be made; none: it may be.
+        need: its own required freshness, in words.
+        age: its age, in words.
+        fresh: whether it meets its own required freshness.
+        fresh_until: until when it does; none: it has no success.
+        holder: the run that owns it; none: no run.
+        skipped: why it is skipped; none: it is not.
         live: its submissions that have not ended, oldest first.
-        roots: by the ids of those that wait for others, where their waits end.
-        failed: its newest submission that has ended, if that did not make it and nobody did since.
-        parents: how fresh each is for it; with the needs of all locations that declare it.
+        roots: by the ids of waiting submissions, where their waits end.
+        failed: its newest ended submission, if that failed and the task has not succeeded since.
+        parents: the freshness of each parent for it; with the requirements of all its locations.
     """
 
     name: str
@@ -126,17 +126,17 @@ def task_views(
     batch: str | None = None,
     assets: Assets = NO_ASSETS,
 ) -> list[TaskView]:
-    """All tasks, or some of them, by name.
+    """Returns the views of all or some tasks, by name.
 
     Args:
         tx: the transaction.
         now: the database's time.
-        names: only these.
+        names: only these tasks.
         batch: only of this batch.
         assets: what is known of assets that are no tasks.
 
     Errors:
-        NotFound: one of the names is no task's.
+        NotFound: a name is no task's.
     """
     found = definitions.definitions(tx, names, batch=batch)
     by_name: dict[str, list[Definition]] = {}
@@ -209,7 +209,7 @@ def _is_later(moment: datetime | None, than: datetime | None) -> bool:
 
 
 def _edges(places: Sequence[Definition], known: _Known) -> tuple[EdgeView, ...]:
-    """The parents by all who declare a task; what they agree on is there once."""
+    """Returns the parents by all declarations of a task; equal ones appear once."""
     found: dict[tuple[str, str], EdgeView] = {}
     for one in places:
         for parent in one.spec.parents:

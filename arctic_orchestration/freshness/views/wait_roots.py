@@ -1,7 +1,7 @@
-"""The root of a wait: where a chain of submissions that wait for each other ends.
+"""The root of a wait: the end of a chain of submissions that wait for each other.
 
 The reason of a submission is written when it begins to wait. What its parent waits for changes
-meanwhile, so the chain is followed when somebody asks.
+meanwhile, so the chain is followed on demand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.freshness_tables import task_waits
 
-#: so many tasks on the way to the root are named
+#: the maximum number of named tasks on the way to the root
 _SHOWN = 3
 
 
@@ -23,11 +23,11 @@ class Root:
     """The end of a chain of waits.
 
     Attributes:
-        submission: the one at the end, which is being made, or waits for no submission.
-        through: the first few tasks on the way to it, the nearest first.
+        submission: the last one, which owns its task, or waits for no submission.
+        through: the first few tasks on the way to it, nearest first.
         between: how many there are on the way.
-        besides: the first few parents that are waited for on the way, and that no submission of
-            the same group or location makes.
+        besides: the first few parents on the way that are waited for and that no submission of the
+            same group or location runs.
     """
 
     submission: Submission
@@ -56,11 +56,11 @@ class Root:
 
 
 def roots(tx: sa.Connection, asked: Iterable[Submission]) -> dict[str, Root]:
-    """The roots of submissions, by their ids; one that waits for no submission has none.
+    """Returns the roots of submissions, by their ids; omits submissions that wait for none.
 
-    Of several parents that are waited for, the first one by name is followed.
+    If several parents are waited for, the first one by name is followed.
 
-    Cost: two statements, and two for each step of a chain that leads to submissions not given.
+    Cost: two statements, and two for each further step of a chain.
     """
     known = {one.id: one for one in asked}
     wanted = list(known)
@@ -81,7 +81,7 @@ def roots(tx: sa.Connection, asked: Iterable[Submission]) -> dict[str, Root]:
 
 
 def _before(parent: Submission, beyond: Root | None, without: Sequence[str]) -> Root:
-    """The root of what waits for a parent, which has the root ``beyond``, or is it."""
+    """Returns the root of a child of a parent that has the root ``beyond``, or is it."""
     if beyond is None:
         return Root(submission=parent, besides=tuple(without[:_SHOWN]))
     return Root(
@@ -95,9 +95,9 @@ def _before(parent: Submission, beyond: Root | None, without: Sequence[str]) -> 
 def _parents(
     tx: sa.Connection, known: dict[str, Submission]
 ) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
-    """By submission the one that it waits for, and the parents that have none.
+    """Returns by submission the one that it waits for, and the parents without a submission.
 
-    Submissions that are waited for are added to those known.
+    Adds the submissions that are waited for to the known ones.
     """
     parents: dict[str, str] = {}
     without: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def _parents(
 
 
 def _waits(tx: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, str | None]]:
-    """Submissions with the parents that they wait for, by name, and the submissions of those."""
+    """Returns submissions with the parents that they wait for, by name, and their submissions."""
     if not ids:
         return []
     here = task_waits.c
