@@ -1,11 +1,11 @@
-"""Settles what a location left behind that ticks no more: it was renamed, removed, or is down.
+"""Reconciles what a location left behind that no longer ticks: renamed, removed or down.
 
-Its active jobs hold groups that others share. A launched one is looked up, as its own
-dispatcher would do. One that is launching is given a day: for so long Dagster itself resumes a
-tick whose requests it has stored.
+Its active jobs hold groups that other locations share. A launched job is reconciled with its run,
+as its own dispatcher would do. A launching job is kept for a day, because Dagster resumes a tick
+with stored requests for that long.
 
-Runs of another cluster are in a Dagster that this one cannot ask. When nothing of that cluster has
-ticked for a week, what its locations hold is let go.
+Runs of another cluster are in a Dagster that this one cannot query. When nothing in that cluster
+has ticked for a week, the resources of its locations are released.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ CLUSTER_GIVEN_UP = timedelta(days=7)
 def reconcile(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime) -> int:
     """Ends jobs and forgets runs of silent locations of the same cluster; returns how many ended.
 
-    A location whose row somebody has locked is not silent, and passed over.
+    Skips a location whose row is locked: it is not silent.
     """
     query = (
         sa.select(locations)

@@ -1,7 +1,7 @@
-"""Decides which arrivals count: by asset checks, by data version, and whether a backfill made them.
+"""Decides which arrivals count: by asset checks, data version and origin in a backfill.
 
-An arrival whose blocking check has failed, or was planned and has not ended, does not count. It is
-kept, and counts when the check passes later. A trigger may ask for more checks.
+An arrival does not count while a blocking check has failed, or is planned and has not ended. It is
+deferred and counts once the check passes. A trigger may require more checks.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ _ALL = ("*",)
 
 
 class CountedArrivals:
-    """Sorts the arrivals of one transaction."""
+    """Sorts the arrivals of one transaction into counted, deferred and dropped ones."""
 
     def __init__(self, lookup: ArrivalLookup, targets: Targets | None) -> None:
         self._lookup = lookup
@@ -25,9 +25,9 @@ class CountedArrivals:
         self._known: dict[str, Collection[str] | None] = {}
 
     def sort(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
-        """Those that count, in their order, and those that wait for a check.
+        """Returns the arrivals that count, in their order, and those that wait for a check.
 
-        What a trigger leaves out for good is in neither.
+        Arrivals that a trigger drops for good are in neither list.
         """
         counted = self._without_backfills(self._changed(matches))
         wanted = {match.event.storage_id: match.event for match in counted if self._asks(match)}
@@ -60,7 +60,7 @@ class CountedArrivals:
         return [m for m in matches if not m.source.ignores_backfills or m.event.run_id not in made]
 
     def _asks(self, match: Match) -> bool:
-        """Whether checks may hold an arrival back."""
+        """Returns whether checks may defer an arrival."""
         if not _is_arrival(match.event):
             return False
         if match.source.checks:
@@ -71,7 +71,7 @@ class CountedArrivals:
         return blocking is None or bool(blocking)
 
     def _blocking(self, asset: str) -> Collection[str] | None:
-        """The blocking checks of an asset; none: it is not known which are."""
+        """Returns the blocking checks of an asset, or None if they are unknown."""
         if self._targets is None:
             return None
         if asset not in self._known:
@@ -79,7 +79,7 @@ class CountedArrivals:
         return self._known[asset]
 
     def _waits(self, match: Match, checks: ArrivalChecks) -> str | None:
-        """What an arrival waits for; none: it counts."""
+        """Returns what an arrival waits for, or None if it counts."""
         evaluated = {one.check: one for one in latest(checks.evaluations)}
         blocking = self._blocking(match.event.subject)
         needed = set(checks.planned if blocking is None else checks.planned & frozenset(blocking))

@@ -1,8 +1,8 @@
-"""Asks the constraints of the jobs that are due, and admits, holds or discards them.
+"""Evaluates the constraints of due jobs, and admits, holds or discards them.
 
-Only jobs whose ``next_check_at`` has come are looked at: something they wait for was released,
-a moment that a verdict named has come, or their timeout is over. What is counted is locked
-before it is counted, for all due jobs at once and in one order.
+Only jobs whose ``next_check_at`` has come are checked: a resource they wait for was released, the
+recheck time of a verdict has come, or their timeout has expired. Counted resources are locked
+before they are counted, for all due jobs at once and in one order.
 """
 
 import json
@@ -32,7 +32,7 @@ from arctic_orchestration.state.tables import is_waiting, jobs
 #: jobs checked in one transaction, the most urgent first
 CHECKED_AT_ONCE = 500
 _NEXT_TICK = timedelta(seconds=1)
-#: A release wakes the jobs that wait for it; this is for one that could not be seen.
+#: A release wakes the jobs that wait for it; this interval covers a release that was missed.
 _LOOK_ANYWAY = timedelta(seconds=30)
 
 
@@ -58,7 +58,7 @@ class Checker:
         *,
         behind: bool = False,
     ) -> None:
-        """``behind`` says that events from before now are still to be read."""
+        """``behind`` means that events from before now are still unread."""
         self._behind = behind
         self._queue = queue
         self._location = location
@@ -66,13 +66,13 @@ class Checker:
         self._targets = targets
         self._now = queue.now
         self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
-        #: what admitted jobs hold from now on: resource, job and when
+        #: what admitted jobs hold from now on: resource, job and time
         self._holds: list[tuple[str, str, datetime]] = []
         names = ("checked", "fired", "admitted", "held", "failed", "discarded")
         self._counts = dict.fromkeys(names, 0)
 
     def check(self) -> dict[str, int]:
-        """Looks at the jobs that are due, the most urgent first; returns counts."""
+        """Checks the due jobs, the most urgent first; returns counts."""
         given = {"here": self._location.id, "now": self._now}
         due = self._queue.load(query=_DUE, given=given)
         if not due:
@@ -91,20 +91,20 @@ class Checker:
                 look_at = self._now + _LOOK_ANYWAY
                 self._queue.change(job, reason="its schedule cannot be read", next_check_at=look_at)
             elif self._queue.current(job).state in WAITING:
-                # One that was checked before it may have ended it.
+                # A job that was checked earlier in this pass may have ended it.
                 self._check(self._queue.current(job), schedule)
         resources.acquire(self._queue.tx, self._location.id, self._holds)
         return self._counts
 
     def _check(self, job: Job, stored: StoredSchedule) -> None:
-        # The timeout stands still while the schedule is suspended.
+        # The timeout does not run while the schedule is suspended.
         timed_out = (
             job.deadline_at is not None and job.deadline_at <= self._now and not stored.suspended
         )
         if stored.suspended and stored.schedule.suspend_mode == "drop":
             self._discard(job, "the schedule is suspended")
         elif job.scope == COMMON:
-            # It keeps events for others, and is never asked.
+            # It keeps common events for other jobs and is never launched.
             self._queue.change(job, next_check_at=None)
         elif job.state is JobState.WAITING_CONSTRAINTS:
             if stored.launches or job.forced is not None:
@@ -112,10 +112,10 @@ class Checker:
             else:
                 self._keep(job)
         elif self._behind:
-            # What it waits for, or what would let it wait longer, may be among the unread.
+            # The event it waits for, or one that extends the wait, may be among the unread ones.
             self._queue.change(job, next_check_at=self._now + _NEXT_TICK)
         elif ask_trigger(self._queue, job, stored, job.arrivals):
-            # What its constraints count is locked with that of the next round.
+            # Resources of its constraints are locked in the next round.
             self._counts["fired"] += 1
         elif timed_out:
             self._discard(
@@ -133,7 +133,7 @@ class Checker:
         verdicts = [
             (constraint, self._verdict(constraint, facts)) for constraint in schedule.constraints
         ]
-        # A limit on concurrency is a promise to somebody else; a timeout cannot break it.
+        # A timeout cannot override a concurrency limit: other runs rely on it.
         binding = [
             verdict
             for constraint, verdict in verdicts
@@ -165,7 +165,7 @@ class Checker:
         )
 
     def _not_yet(self, job: Job, schedule: Schedule) -> Verdict | None:
-        """Holds a job whose partition Dagster does not have yet: its window has not ended."""
+        """Holds a job whose partition does not exist in Dagster yet: its window has not ended."""
         if job.partition_end is None or job.scope is None:
             return None
         try:
@@ -180,7 +180,7 @@ class Checker:
         return Verdict(decision=Decision.HOLD, reason=reason, recheck_at=begins_at)
 
     def _verdict(self, constraint: Constraint, facts: JobFacts) -> Verdict:
-        # One schedule's bad rule must not stop the others: its job waits, and says why.
+        # A broken rule of one schedule must not stop the others: its job waits and shows why.
         try:
             return constraint.decide(facts, self._now)
         except Exception as error:
@@ -229,7 +229,7 @@ class Checker:
         )
 
     def _ranged(self, job: Job, stored: StoredSchedule) -> Job:
-        """The job for a contiguous range of partitions, of which the others get their own."""
+        """Returns the job for the first contiguous range; other partitions get their own jobs."""
         target = stored.schedule.target
         if job.scope is not None:
             return self._joined(job, stored)
@@ -239,7 +239,7 @@ class Checker:
         return by_range(self._queue, job, self._targets.ranges(target, partitions))
 
     def _joined(self, job: Job, stored: StoredSchedule) -> Job:
-        """The job together with those of adjacent partitions that may be launched now, too."""
+        """Returns the job merged with jobs of adjacent partitions that may be launched now, too."""
         schedule = stored.schedule
         others = {
             str(other.scope): other
@@ -258,7 +258,7 @@ class Checker:
         return join(self._queue, job, [others[key] for key in keys if key != job.scope], keys)
 
     def _may_join(self, job: Job, schedule: Schedule) -> bool:
-        """Whether only what is counted, which the run counts once, could hold a job."""
+        """Returns whether only counting constraints could hold a job: a range counts once."""
         facts = self._facts_of(job, schedule)
         verdicts = (
             self._verdict(constraint, facts)
@@ -270,9 +270,9 @@ class Checker:
         )
 
     def _restart(self, job: Job, stored: StoredSchedule) -> None:
-        """Lets the timers begin anew that count from a launch, and takes their ticks back.
+        """Restarts the timers that count from a launch, and withdraws their ticks.
 
-        A tick that came before the launch, and waits in the next job for company, is none now.
+        A tick from before the launch that is kept in the next job no longer counts.
         """
         leaves = stored.restarted
         timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in leaves])
@@ -302,7 +302,7 @@ class Checker:
     def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
         self._counts["held"] += 1
         looks = [verdict.recheck_at for verdict in holding if verdict.recheck_at]
-        # All must admit, so nothing changes before the latest of the moments they named.
+        # All constraints must admit, so nothing changes before the latest of their recheck times.
         look_at = max(looks, default=self._now + _LOOK_ANYWAY)
         if deadline_at is not None:
             look_at = min(look_at, deadline_at)

@@ -1,8 +1,8 @@
-"""Sets moments right that were computed while the clock was ahead.
+"""Corrects moments that were computed while the clock was ahead.
 
-A clock that runs ahead for one tick leaves timers and looks of jobs in a future that is long in
-coming. When the clock is set back by more than an hour, what lies in the future is computed anew;
-a smaller step only makes the next tick come later, and no tick of time is delivered twice.
+A clock that is ahead for one tick moves timers and next checks far into the future. When the clock
+is set back by more than an hour, moments in the future are computed again. A smaller step only
+delays the next tick, and no tick of time is delivered twice.
 """
 
 from datetime import datetime, timedelta
@@ -16,32 +16,32 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.tables import is_active, is_waiting, jobs, launches, run_ends, runs
 
-#: what clocks that are kept in step, and changes by hand of some minutes, stay below
+#: above the drift of synchronized clocks and manual changes of some minutes
 STEP = timedelta(hours=1)
 
 
-#: how long a tick may wait for its locks; Dagster ends it after that
+#: how long a tick may wait for locks; Dagster ends it after that
 _TICK = timedelta(minutes=1)
 
 
 def not_in_future(at: datetime, now: datetime) -> datetime:
-    """A moment that another process told, as a tick that began at ``now`` takes it.
+    """Limits a moment written by another process to what a tick begun at ``now`` can accept.
 
-    It may lie a little ahead, since the tick waited for its locks; what is further ahead is
-    another host's clock.
+    The moment may be slightly ahead, because the tick waited for its locks. A moment further ahead
+    comes from the clock of another host.
     """
     return at if at <= now + _TICK else now
 
 
 def was_set_back(location: Location, now: datetime) -> bool:
-    """Whether the last tick that said when it was lies far in the future."""
+    """Returns whether the last recorded tick lies far in the future."""
     return location.ticked_at is not None and location.ticked_at - now > STEP
 
 
 def reset_moments(
     tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
 ) -> None:
-    """Computes timers, looks and deadlines of a location anew, as of ``now``."""
+    """Recomputes timers, next checks and deadlines of a location as of ``now``."""
     timers.set_right(tx, location, store, now)
     _settle_jobs(tx, location, store, now)
     here = runs.c.location_id == location.id
@@ -56,7 +56,7 @@ def reset_moments(
 
 
 def _is_target(resource: sa.ColumnElement[str], location: Location) -> sa.ColumnElement[bool]:
-    """Whether a resource is a target of the location."""
+    """Returns whether a resource is a target of the location."""
     jobs_of = resource.startswith(f"job:{location.place}/", autoescape=True)
     return jobs_of | resource.startswith(f"asset:{location.place}/", autoescape=True)
 

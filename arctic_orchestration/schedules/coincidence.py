@@ -1,7 +1,7 @@
-"""Whether ticks and windows ever meet: series of moments that are tried out on a calendar.
+"""Decides whether ticks and windows ever meet, by following both on a calendar.
 
-The calendar begins at a fixed moment, so that the answer is always the same. Of two series the
-one that is behind jumps to where it could meet the other; most meet at the first look.
+The calendar begins at a fixed moment, so the answer is always the same. Of two series, the one
+behind jumps to the next moment at which it could meet the other; most meet at the first try.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,26 +12,26 @@ from zoneinfo import ZoneInfo
 from arctic_orchestration.schedules.constraints.window import Window
 from arctic_orchestration.schedules.triggers import AnyOf, Cron, Trigger
 
-#: The days that follow have a leap day, and all changes of clocks.
+#: The days after it include a leap day and all clock changes.
 _BEGIN = datetime(2027, 6, 1, tzinfo=UTC)
 _YEAR = timedelta(days=400)
 _WEEK = timedelta(weeks=1)
-#: After so long weekdays and dates come together as before.
+#: After this period weekdays and dates repeat.
 _CYCLE = timedelta(days=28 * 365 + 7)
-#: How often a series may jump: daily moments are followed for more than a year.
+#: The limit of jumps for a series: daily moments are followed for more than a year.
 _JUMPS = 401
 _MOMENT = timedelta(microseconds=1)
 
 
 def is_cron(trigger: Trigger) -> bool:
-    """Whether cron ticks alone satisfy it."""
+    """Returns whether cron ticks alone satisfy the trigger."""
     if isinstance(trigger, AnyOf):
         return all(is_cron(child) for child in trigger.of)
     return isinstance(trigger, Cron)
 
 
 def cron_leaves(crons: Sequence[Trigger]) -> list[Cron]:
-    """The crons that ``crons`` consist of."""
+    """Returns the crons that ``crons`` are made of."""
     return [leaf for cron in crons for leaf in cron.leaves if isinstance(leaf, Cron)]
 
 
@@ -40,13 +40,13 @@ def _zones(crons: Sequence[Trigger]) -> set[str]:
 
 
 def _tick_from(cron: Trigger, begin: datetime, name: str) -> datetime | None:
-    """The first tick at ``begin`` or later."""
+    """Returns the first tick at ``begin`` or later."""
     ticks = [leaf.next_tick(begin - _MOMENT, name) for leaf in cron.leaves]
     return min((tick for tick in ticks if tick is not None), default=None)
 
 
 def ever_together(crons: Sequence[Trigger], within: timedelta, name: str) -> bool:
-    """Whether each has a tick in one span of that length; true where it cannot be decided."""
+    """Returns whether all have a tick within one such span; true where it cannot be decided."""
     ticks = [_tick_from(cron, _BEGIN, name) for cron in crons]
     period = _period(crons)
     end = _BEGIN + (2 * period if period and _is_steady(_zones(crons)) else _CYCLE)
@@ -66,7 +66,7 @@ def ever_together(crons: Sequence[Trigger], within: timedelta, name: str) -> boo
 
 
 def _period(crons: Sequence[Trigger]) -> timedelta | None:
-    """After how long the ticks of all come again, but for changes of clocks; none: long."""
+    """Returns the period after which all ticks repeat, apart from clock changes; None: too long."""
     fields = [leaf.expression.split() for leaf in cron_leaves(crons)]
     if len(_zones(crons)) > 1 or min(map(len, fields)) < 5:
         return None
@@ -78,7 +78,7 @@ def _period(crons: Sequence[Trigger]) -> timedelta | None:
 
 
 def _is_steady(zones: Iterable[str]) -> bool:
-    """Whether clocks never change: then what was seen for two periods is seen for ever."""
+    """Returns whether the clocks never change: two periods then stand for all of them."""
     return all(_offsets(zone) == 1 for zone in zones)
 
 
@@ -89,12 +89,12 @@ def _offsets(zone: str) -> int:
 
 
 def ever_open(windows: Sequence[Window]) -> bool:
-    """Whether all are ever open at the same time."""
+    """Returns whether all windows are ever open at the same time."""
     return _first_open(windows, _BEGIN) is not None
 
 
 def _first_open(windows: Sequence[Window], begin: datetime) -> datetime | None:
-    """The first moment from ``begin`` at which all windows are open; none: it never comes."""
+    """Returns the first moment from ``begin`` at which all windows are open, or None."""
     at = begin
     end = begin + (2 * _WEEK if _is_steady(window.timezone for window in windows) else _YEAR)
     while at < end:
@@ -113,15 +113,15 @@ def ever_admitted(
     delay: timedelta,
     timeout: timedelta | None,
 ) -> bool:
-    """Whether the windows admit the job of any tick; true where it cannot be decided.
+    """Returns whether the windows admit the job of any tick; true where it cannot be decided.
 
     Args:
         cron: a trigger of cron ticks only.
         windows: all of them must be open.
-        name: the schedule's name, by which ``H`` in an expression is spread.
-        delay: how long after the tick a job is admitted at the earliest.
-        timeout: how long after the tick at the latest; none: it is launched then, whatever
-            windows say, unless one of those that cancel did so at the tick.
+        name: the schedule's name, which spreads ``H`` in an expression.
+        delay: the earliest admission of a job after its tick.
+        timeout: the latest admission after the tick; None: the job is then launched whatever the
+            windows say, unless a canceling window canceled it at the tick.
     """
     canceling = [window for window in windows if window.otherwise == "cancel"]
     if timeout is None and not canceling:
@@ -135,7 +135,7 @@ def ever_admitted(
             return True
         if tick > end:
             return False
-        # A window that cancels is asked at once, even where a delay holds the job.
+        # A window that cancels is evaluated at once, even while a delay holds the job.
         closed = [window for window in canceling if not window.is_open(tick)]
         if closed:
             begin = max(window.opens_at(tick) for window in closed)

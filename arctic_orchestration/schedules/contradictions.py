@@ -1,10 +1,10 @@
-"""Finds at definition what a schedule could never do, or would never have an effect.
+"""Finds parts of a schedule that could never work or never have an effect.
 
-Each part of a schedule may be right and the whole senseless: a delay that is longer than the
-timeout, two windows that are never open together, a cron at noon whose runs are admitted at
-night only and discarded after an hour. Nothing would fail; a person would wait in vain.
+Each part of a schedule may be valid while the whole makes no sense: a delay longer than the
+timeout, two windows that are never open together, or a cron tick at noon whose jobs are admitted
+only at night and discarded after an hour. Such a schedule never launches, without any error.
 
-What depends on the calendar is tried out on one, see :mod:`.coincidence`.
+Rules that depend on the calendar are followed on one; see :mod:`.coincidence`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInput]:
-    """What of a schedule that is well formed contradicts itself; empty: nothing was found.
+    """Returns the contradictions within a well-formed schedule; empty if there are none.
 
-    Costs microseconds unless cron ticks are to be compared with windows or with each other;
-    then some milliseconds, and up to a few hundred where they never meet and clocks change.
+    Costs microseconds, unless cron ticks are compared with windows or with each other: then some
+    milliseconds, and up to a few hundred where they never meet and clocks change.
 
     Args:
         schedule: the schedule, with its defaults.
-        field: the path under which problems are named; default ``Schedule(name)``.
+        field: the path that prefixes problems; default ``Schedule(name)``.
     """
     path = field or f"Schedule({schedule.name})"
     problems = list(_of_trigger(schedule, schedule.trigger, f"{path}.trigger", path))
@@ -61,7 +61,7 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
 
 
 def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
-    """What is said about partitions of the target by a schedule that has none, or groups."""
+    """Yields partition settings of a schedule whose target has no partitions, or groups."""
     of_target = schedule.partitions != "none"
     for place, leaf in schedule.trigger.places(f"{path}.trigger"):
         form = leaf.to_form()[leaf.kind]
@@ -89,7 +89,7 @@ _OF_TARGET = "partitions: each or range, which are about partitions of the targe
 def _of_trigger(
     schedule: "Schedule", trigger: Trigger, place: str, path: str
 ) -> Iterator[InvalidInput]:
-    """The problems of a trigger and its children; ``place`` is its path without its kind."""
+    """Yields the problems of a trigger and its children; ``place`` is its path without its kind."""
     place = f"{place}.{trigger.kind}"
     timeout = schedule.timeout
     if isinstance(trigger, Data):
@@ -149,7 +149,7 @@ def _of_all(schedule: "Schedule", trigger: AllOf, place: str, path: str) -> Iter
 def _too_long(
     timeout: timedelta, path: str, place: str, wait: timedelta | None
 ) -> Iterator[InvalidInput]:
-    """The problem of a wait that only a job which was discarded would have come through."""
+    """Yields the problem of a wait that is longer than the timeout of the job."""
     if wait and wait >= timeout:
         where = place.removeprefix(f"{path}.")
         yield InvalidInput(
@@ -177,7 +177,7 @@ def _of_constraints(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
             if constraint.otherwise == "cancel" and constraint.duration:
                 expected = "hold: it would cancel each job at its first check"
                 yield InvalidInput(f"{place}.otherwise", "cancel", expected)
-            # At the end of the timeout the job would be launched, whatever its delay says.
+            # At the end of the timeout the job would be launched, whatever its delay is.
             if schedule.on_timeout == "discard":
                 yield from _too_long(
                     schedule.timeout, path, f"{place}.duration", constraint.duration
@@ -227,7 +227,7 @@ def _of_windows(
 
 
 def _soonest(trigger: Trigger) -> timedelta:
-    """The least time from the first event to the firing."""
+    """Returns the least time from the first event to the firing."""
     if isinstance(trigger, Quiet):
         return min(trigger.duration, trigger.max_wait or trigger.duration)
     if isinstance(trigger, AnyOf):
@@ -241,5 +241,5 @@ def _soonest(trigger: Trigger) -> timedelta:
 
 
 def _named(crons: Sequence[Trigger]) -> str:
-    """The expressions, each with its zone."""
+    """Returns the expressions, each with its timezone."""
     return " and ".join(f"cron {leaf.expression} ({leaf.timezone})" for leaf in cron_leaves(crons))

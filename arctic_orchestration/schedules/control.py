@@ -1,9 +1,8 @@
-"""What a person may do to schedules and jobs; each is one transaction of a locked location.
+"""Manual changes of schedules and jobs, each in one transaction of a locked location.
 
-The caller begins the transaction and locks the location (:func:`~.location.locked`), so that
-no dispatcher works on it meanwhile; what is raised must end the transaction, and then nothing
-was changed. After a transaction that failed, a store that is kept has to
-:meth:`~.store.ScheduleStore.forget`.
+The caller begins the transaction and locks the location (:func:`~.location.locked`), so that no
+dispatcher works on it meanwhile. An exception must end the transaction; nothing is changed then.
+After a failed transaction, call :meth:`~.store.ScheduleStore.forget` on a store that is kept.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,11 +44,11 @@ def compare(
     *,
     prune: bool = False,
 ) -> Difference:
-    """What :func:`apply` would do.
+    """Returns what :func:`apply` would do.
 
     Errors:
-        InvalidDefinition: a name occurs twice; or what is new or differs has a target, or listens
-            to runs, that the code location does not have, or closes an endless cycle.
+        InvalidDefinition: a name occurs twice; or a new or changed schedule has a target, or
+            listens to runs, that the code location lacks, or closes an endless cycle.
     """
     names = [schedule.name for schedule in wanted]
     twice = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
@@ -79,7 +78,7 @@ def compare(
 def _together(
     stored: Sequence[StoredSchedule], wanted: Sequence[Schedule], deleted: Collection[str]
 ) -> list[Schedule]:
-    """The schedules of a location with those that are wanted."""
+    """Returns the schedules of a location together with the wanted ones."""
     by_name = {old.name: old.schedule for old in stored if old.name not in deleted}
     return list({**by_name, **{schedule.name: schedule for schedule in wanted}}.values())
 
@@ -87,7 +86,7 @@ def _together(
 def remarks(
     tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
 ) -> list[str]:
-    """Cycles, and what schedules name and is not there, as far as it is not refused; for people."""
+    """Returns remarks for people: cycles and unknown names that are not refused."""
     together = _together(store.in_location(tx, location.id), wanted, ())
     names = {schedule.name for schedule in wanted}
     found = cycles.cycles(together, location.name, job_assets(tx, location), through=names)
@@ -124,9 +123,9 @@ def apply(
 ) -> Difference:
     """Creates the schedules that are new and updates those that differ, whatever their origin.
 
-    What does not differ is left alone. A schedule that is updated keeps its status, and its
-    waiting jobs are discarded. One that this version of the package cannot read is made anew.
-    ``prune`` deletes what was made by hand and is not wanted; what the code declares stays.
+    Unchanged schedules are left alone. An updated schedule keeps its status, and its waiting jobs
+    are discarded. A schedule that this version of the package cannot read is created again.
+    ``prune`` deletes schedules that were made by hand and are not wanted; declared ones stay.
 
     Returns what was done.
 
@@ -157,7 +156,7 @@ def apply(
         lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
         why = with_discard(reason, lost)
         store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor)
-    # What the code declares and a person deleted is the code's again.
+    # A declared schedule that a person deleted belongs to the code again.
     back = deletions.restored(tx, location, [one.name for one in difference.created])
     for origin in Origin:
         of_code = origin is Origin.CODE
@@ -178,10 +177,10 @@ def update(
     reason: str = BY_HAND,
     actor: str = "",
 ) -> Difference:
-    """Gives the schedule of that name a new version; the same definition again changes nothing.
+    """Gives the schedule with this name a new version; an equal definition changes nothing.
 
     Errors:
-        NotFound: there is no schedule of that name; lists names that are near.
+        NotFound: no schedule has the name; lists similar names.
     """
     schedule_by_name(tx, location, schedule.name)
     return apply(tx, store, location, [schedule], now, reason=reason, actor=actor)
@@ -197,12 +196,12 @@ def delete(
     reason: str = BY_HAND,
     actor: str = "",
 ) -> None:
-    """Deletes a schedule with its jobs; runs that are active go on, and still count.
+    """Deletes a schedule with its jobs; active runs go on and still count.
 
-    One that the code declares stays deleted until its definition there changes.
+    A declared schedule stays deleted until its definition in the code changes.
 
     Errors:
-        NotFound: there is no schedule of that name; lists names that are near.
+        NotFound: no schedule has the name; lists similar names.
     """
     row = schedule_by_name(tx, location, name)
     if row.origin is Origin.CODE:
@@ -220,10 +219,10 @@ def enable(
     reason: str = BY_HAND,
     actor: str = "",
 ) -> bool:
-    """Lets a schedule take events, from now on; returns whether it did not before.
+    """Enables a schedule from now on; returns whether it was suspended.
 
     Errors:
-        NotFound: there is no schedule of that name; lists names that are near.
+        NotFound: no schedule has the name; lists similar names.
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_by_name(tx, store, location, name)
@@ -240,10 +239,10 @@ def suspend(
     reason: str = BY_HAND,
     actor: str = "",
 ) -> bool:
-    """Stops a schedule, as its ``suspend_mode`` says; returns whether it was not before.
+    """Suspends a schedule as its ``suspend_mode`` says; returns whether it was enabled.
 
     Errors:
-        NotFound: there is no schedule of that name; lists names that are near.
+        NotFound: no schedule has the name; lists similar names.
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_by_name(tx, store, location, name)
@@ -253,14 +252,14 @@ def suspend(
 def launch_job(
     tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
 ) -> Job:
-    """Lets the next tick launch a job past its constraints, all but limits on concurrency.
+    """Makes the next tick launch a job past its constraints, except limits on concurrency.
 
-    A job that waits for its trigger goes with what has arrived. Returns the job as it is then;
-    with ``partitions: each`` it may have become one of several.
+    A job that waits for its trigger is launched with the events it has. Returns the job as it is
+    then; with ``partitions: each`` it may have become one of several.
 
     Errors:
         NotFound: the location has no such job.
-        TransitionRefused: it does not wait any more.
+        TransitionRefused: it no longer waits.
     """
     queue = JobQueue(tx, now, actor=actor)
     job = _job(queue, location, job_id)
@@ -281,7 +280,7 @@ def launch_job(
         keys = partitions_of(queue, job) if splits else []
         reason = f"{LAUNCHED_BY_HAND}, when: {job.reason}"
         fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_BY_HAND)
-        # Partitions that joined jobs which wait for them already take those along.
+        # Partitions that joined other waiting jobs already take the common events along.
         for joined in queue.load(
             jobs.c.schedule_id == job.schedule_id,
             jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
@@ -296,17 +295,17 @@ def launch_job(
 def cancel_job(
     tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
 ) -> Job:
-    """Ends a job that has no run yet; what it had is not given to another job.
+    """Ends a job that has no run yet; its events are not given to another job.
 
-    A job that waits is discarded. A job that is launching is canceled: its request is not handed
-    out again, and a run that an earlier request still makes is terminated.
+    A waiting job is discarded. A launching job is canceled: its request is not handed out again,
+    and a run that an earlier request still creates is terminated.
 
     Errors:
         NotFound: the location has no such job.
         TransitionRefused: it has a run, which can be terminated in Dagster, or it has ended.
     """
     queue = JobQueue(tx, now, actor=actor)
-    # A run claims its job by this row alone.
+    # A run claims its job through this row alone.
     queue.load(query=sa.select(jobs).where(jobs.c.id == job_id).with_for_update())
     job = _job(queue, location, job_id)
     has_run = job.run_id is not None or job.begun_run_id is not None
@@ -329,10 +328,10 @@ def cancel_job(
 def stored_by_name(
     tx: sa.Connection, store: ScheduleStore, location: Location, name: str
 ) -> StoredSchedule:
-    """The schedule with a name, parsed.
+    """Returns the schedule with a name, parsed.
 
     Errors:
-        NotFound: there is no schedule of that name; lists names that are near.
+        NotFound: no schedule has the name; lists similar names.
         TransitionRefused: this version of the package cannot read it.
     """
     row = schedule_by_name(tx, location, name)
@@ -353,7 +352,7 @@ def _job(queue: JobQueue, location: Location, job_id: str) -> Job:
 
 
 def _where_it_is(job: Job) -> str:
-    """Where a job is that does not wait, and what can be done about it."""
+    """Returns the state of a job that does not wait, and what can be done about it."""
     if job.state is JobState.LAUNCHING:
         return (
             f"it is launching, with run {job.run_id or job.begun_run_id}. Terminate the run in "

@@ -1,11 +1,10 @@
-"""Finds schedules that set themselves, or each other, off without an end.
+"""Finds schedules that trigger themselves or each other endlessly.
 
-A run that succeeds writes events: its start, its success, and the arrivals and checks of the
-assets that it makes. A schedule is *sustained* by runs whose events alone satisfy its trigger.
-Schedules that are sustained by each other's runs never stop, and without a constraint that spaces
-the runs out nothing else is run. Failures are another matter: a run that is repeated until it
-succeeds may be intended, and is repeated for ever if it never does. An event that adds to a
-trigger without satisfying it sustains nothing.
+A run that succeeds writes events: its start, its success, and the arrivals and checks of the assets
+it makes. A schedule is *sustained* by runs whose events alone satisfy its trigger. Schedules that
+sustain each other never stop, and without a constraint that spaces their runs out nothing else
+runs. Failures are different: repeating a run until it succeeds may be intended, and goes on forever
+if it never does. An event that adds to a trigger without satisfying it sustains nothing.
 
 Only schedules and runs of one code location are compared.
 """
@@ -32,7 +31,7 @@ from arctic_orchestration.schedules.triggers import (
 if TYPE_CHECKING:
     from arctic_orchestration.schedules.schedule import Schedule
 
-#: the assets that each job makes, by the job's name
+#: the assets that each job makes, by job name
 JobAssets = Mapping[str, Collection[str]]
 
 _SUCCEEDS = (RunStatus.STARTED, RunStatus.SUCCESS)
@@ -41,10 +40,10 @@ _FAILS = (RunStatus.FAILURE, RunStatus.CANCELED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cycle:
-    """Schedules of which each one's runs set off the next, and the last one's the first."""
+    """Schedules whose runs trigger each other in a ring."""
 
     names: tuple[str, ...]
-    #: whether no constraint keeps time between the runs
+    #: whether no constraint spaces the runs out
     endless: bool
 
     def __str__(self) -> str:
@@ -66,14 +65,14 @@ def cycles(
     *,
     through: Collection[str] = (),
 ) -> list[Cycle]:
-    """The shortest cycles of a location's schedules, so that each one in a cycle is in one.
+    """Returns the shortest cycles of a location's schedules, one for each schedule in a cycle.
 
-    Costs some passes over the schedules, as many as the longest chain of them is long.
+    Costs one pass over the schedules for each link of their longest chain.
 
     Args:
         schedules: all of the location, with assets by name.
-        location: its name; empty: it is not known.
-        job_assets: what the jobs make; those that are missing make nothing.
+        location: its name; empty: unknown.
+        job_assets: what the jobs make; missing jobs make nothing.
         through: the names that cycles begin with where they can.
     """
     known = job_assets or {}
@@ -96,7 +95,7 @@ def problems(
     *,
     through: Collection[str] | None = None,
 ) -> Iterator[InvalidInput]:
-    """Each endless cycle as a problem of its first schedule; ``through``: with one of these."""
+    """Returns each endless cycle as a problem of its first schedule; ``through``: one of these."""
     by_name = {schedule.name: schedule for schedule in schedules}
     for cycle in cycles(schedules, location, job_assets, through=through or ()):
         if cycle.endless and (through is None or set(through) & set(cycle.names)):
@@ -104,19 +103,19 @@ def problems(
 
 
 def own_problem(schedule: "Schedule", path: str) -> InvalidInput | None:
-    """The problem of a schedule that runs again as soon as it has run, seen from it alone."""
+    """Returns the problem of a schedule that triggers itself, judged from it alone."""
     if is_sustained(schedule) and not _is_spaced_out(schedule):
         return _problem(schedule, (schedule.name,), path)
     return None
 
 
 def is_sustained(schedule: "Schedule") -> bool:
-    """Whether a run of the schedule that succeeds satisfies its trigger again."""
+    """Returns whether a successful run of the schedule satisfies its trigger again."""
     return bool(_sustaining(schedule.trigger, "", _made_by(schedule, "", {})))
 
 
 def repeats_failures(schedule: "Schedule") -> bool:
-    """Whether a run of the schedule that fails satisfies its trigger again."""
+    """Returns whether a failed run of the schedule satisfies its trigger again."""
     target = schedule.target
     fails = _of_runs(target.job, target.assets, "", _FAILS)
     succeeds = _of_runs(target.job, target.assets, "", _SUCCEEDS)
@@ -131,7 +130,7 @@ def repeats_failures(schedule: "Schedule") -> bool:
 def run_keys(
     job: str | None, assets: Collection[str], location: str, job_assets: JobAssets
 ) -> set[EventKey]:
-    """The keys of the events that a run of a job, or of assets, writes when it succeeds."""
+    """Returns the keys of the events that a run of a job, or of assets, writes when it succeeds."""
     made = assets if job is None else job_assets.get(job, ())
     of_assets = {key(asset) for asset in made for key in (EventKey.of_partition, EventKey.of_check)}
     return of_assets | _of_runs(job, assets, location, _SUCCEEDS)
@@ -153,15 +152,15 @@ def _made_by(schedule: "Schedule", location: str, job_assets: JobAssets) -> set[
 
 
 def _sustaining(trigger: Trigger, location: str, made: Collection[EventKey]) -> set[EventKey]:
-    """Those of the keys whose events satisfy the trigger; empty: they do not."""
+    """Returns the keys whose events satisfy the trigger; empty if none do."""
     if isinstance(trigger, (AnyOf, AllOf)):
         parts = [_sustaining(child, location, made) for child in trigger.of]
-        # With a wait, one of them is enough.
+        # With a wait, one of the events is enough.
         if isinstance(trigger, AllOf) and trigger.wait is None and not all(parts):
             return set()
         return set().union(*parts)
     if isinstance(trigger, Partitions):
-        # What a run makes may be none of the partitions that are waited for.
+        # The run may make none of the partitions that the trigger waits for.
         satisfied = trigger.count == 1 and trigger.where is None
     elif isinstance(trigger, Run):
         satisfied = trigger.count == 1
@@ -177,7 +176,7 @@ def _sustaining(trigger: Trigger, location: str, made: Collection[EventKey]) -> 
 def _following(
     schedules: Sequence["Schedule"], location: str, job_assets: JobAssets
 ) -> dict[str, list[str]]:
-    """For each schedule that others of them sustain, those of these that its runs set off."""
+    """For each schedule that others sustain, the schedules that its runs sustain."""
     made = {schedule.name: _made_by(schedule, location, job_assets) for schedule in schedules}
     left = list(schedules)
     while True:
@@ -200,7 +199,7 @@ def _following(
 
 
 def _shortest(name: str, following: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The shortest way from a schedule back to itself; empty: there is none."""
+    """Returns the shortest path from a schedule back to itself; empty if there is none."""
     ways: dict[str, tuple[str, ...]] = {name: (name,)}
     waiting = [name]
     for at in waiting:
@@ -214,7 +213,7 @@ def _shortest(name: str, following: Mapping[str, Sequence[str]]) -> tuple[str, .
 
 
 def _is_spaced_out(schedule: "Schedule") -> bool:
-    """Whether a constraint keeps time between two runs."""
+    """Returns whether a constraint enforces time between two runs."""
     return any(
         isinstance(constraint, (Rate, Window))
         or (isinstance(constraint, (Delay, MinimumInterval)) and bool(constraint.duration))

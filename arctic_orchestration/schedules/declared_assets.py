@@ -37,16 +37,16 @@ _EMPTY: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredAsset:
-    """An asset, how it is partitioned, and the mapping on each asset it depends on."""
+    """An asset, its partitions, and the mapping to each asset it depends on."""
 
     partitions: "dg.PartitionsDefinition[Any] | None" = None
-    #: none: Dagster's default
+    #: None: Dagster's default
     deps: "Mapping[str, dg.PartitionMapping | None]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredAssets:
-    """What a file declares; nothing is known of other assets."""
+    """The assets and jobs that a file declares; other assets are unknown."""
 
     assets: Mapping[str, DeclaredAsset] = field(default_factory=dict)
     #: the assets that each job makes
@@ -56,7 +56,7 @@ class DeclaredAssets:
     _targets: "dict[str, PartitionedTarget | None]" = field(default_factory=dict)
 
     def with_those_of(self, others: "DeclaredAssets") -> "DeclaredAssets":
-        """What either declares; where both do, this."""
+        """Returns the union of both declarations; this one wins where both declare a name."""
         return DeclaredAssets(
             assets={**others.assets, **self.assets},
             jobs={**others.jobs, **self.jobs},
@@ -66,14 +66,14 @@ class DeclaredAssets:
     def partitions(
         self, target: Target, materialized: Callable[[str], Collection[str]]
     ) -> "PartitionedTarget | None":
-        """The partitions of a target; none: they are not declared."""
+        """Returns the partitions of a target, or None if they are not declared."""
         key = target.to_text()
         if key not in self._targets:
             self._targets[key] = self._find(target, materialized)
         return self._targets[key]
 
     def groups(self, asset: str, dimension: str) -> "DimensionMap":
-        """The keys of an asset by one of their dimensions.
+        """Returns the keys of an asset by one of their dimensions.
 
         Errors:
             InvalidInput: the asset's partitions have no such dimension.
@@ -89,7 +89,7 @@ class DeclaredAssets:
         return DimensionMap(found.partitions, dimension, self._keys_of)
 
     def ranges(self, target: Target, keys: Sequence[str]) -> list[list[str]] | None:
-        """The partitions of a target in contiguous ranges; none: they are not declared."""
+        """Returns the partitions of a target in contiguous ranges; None: they are not declared."""
         definition = self._definition(target)
         if definition is None:
             return None
@@ -98,7 +98,7 @@ class DeclaredAssets:
         return windows.ranges(definition, keys, self._keys_of)
 
     def problems(self, schedules: Sequence[Schedule]) -> list[InvalidInput]:
-        """What schedules say about partitions and the declared assets cannot do."""
+        """Returns partition settings of schedules that the declared assets do not support."""
         problems: list[InvalidInput] = []
         for schedule in schedules:
             problems += self._undeclared(schedule)
@@ -120,7 +120,7 @@ class DeclaredAssets:
         )
 
     def _undeclared(self, schedule: Schedule) -> Iterator[InvalidInput]:
-        """Triggers that need to know how a target is partitioned which is not declared."""
+        """Returns problems of triggers that require a target's undeclared partitions."""
         if schedule.partitions == "none" or self._definition(schedule.target) is not None:
             return
         target = schedule.target.job or ", ".join(schedule.target.assets)
@@ -178,7 +178,7 @@ class DeclaredAssets:
 
 
 def read_declared(document: object) -> DeclaredAssets:
-    """The ``assets:`` and ``jobs:`` of a loaded file; neither has to be there.
+    """Returns the ``assets:`` and ``jobs:`` of a loaded file; both are optional.
 
     Errors:
         InvalidDefinition: names every field, its value and what was expected.
@@ -218,10 +218,10 @@ def read_declared(document: object) -> DeclaredAssets:
 
 
 def problems_in(inventory: Inventory, schedule: Schedule) -> list[InvalidInput]:
-    """What a schedule says about partitions and the code location of an inventory cannot do.
+    """Returns partition settings that the code location of an inventory does not support.
 
-    Only what the inventory has is judged: of partitions and mappings of a class of the user's
-    own, and of those of other locations, nothing is known.
+    Only what the inventory has is judged. User-defined partitions and mappings, and those of other
+    locations, are unknown.
     """
     sources = {leaf.asset_of_partitions for leaf in schedule.trigger.leaves} - {None}
     grouped = any(leaf.source.per is not None for leaf in schedule.trigger.leaves)
@@ -235,10 +235,10 @@ def problems_in(inventory: Inventory, schedule: Schedule) -> list[InvalidInput]:
 
 
 def declared_by(inventory: Inventory) -> DeclaredAssets:
-    """The assets and jobs of a code location, as its inventory has them.
+    """Returns the assets and jobs of a code location from its inventory.
 
-    Dynamic partitions, and definitions and mappings of a class of the user's own, are not in it:
-    of such an asset nothing is known.
+    The inventory lacks dynamic partitions and user-defined definitions and mappings: assets with
+    these are unknown.
     """
     from arctic_orchestration.partitioning.mapping_forms import mapping_of
 
@@ -266,7 +266,7 @@ def declared_by(inventory: Inventory) -> DeclaredAssets:
 
 
 def _asset(form: object, place: str, dynamic: dict[str, Sequence[str]]) -> DeclaredAsset:
-    # Dagster takes a second to import, and most files declare no assets.
+    # Importing Dagster takes a second, and most files declare no assets.
     from arctic_orchestration.partitioning.forms import definition_of, dynamic_keys_of
     from arctic_orchestration.partitioning.mapping_forms import mapping_of
 

@@ -1,4 +1,4 @@
-"""Arrivals that no job has yet: they wait for the code location, a match, or a check."""
+"""Deferred arrivals: they wait for the code location, a match or a check."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -18,9 +18,9 @@ from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import events, job_events, jobs
 
 _REGROUPED = "its events are given to jobs of the target's partitions"
-#: arrivals that wait for the code location, taken in one transaction
+#: deferred arrivals for the code location that one transaction takes
 _TAKEN_AT_ONCE = 4_000
-#: arrivals without a partition that a deployment looks at again, the newest
+#: newest arrivals without a partition that a deployment maps again
 _TRIED_AGAIN = 10_000
 _WAITS_FOR_CODE = sa.select(
     sa.exists().where(
@@ -33,7 +33,7 @@ _WAITS_FOR_CODE = sa.select(
 def defer(
     tx: sa.Connection, location: Location, waiting: Sequence[tuple[Deferred, int]], now: datetime
 ) -> None:
-    """Keeps arrivals, each with its number, that no job gets yet."""
+    """Stores arrivals that no job gets yet, each with its number."""
     rows = [
         {
             "location_id": location.id,
@@ -54,7 +54,7 @@ def defer(
 
 
 def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
-    """The arrivals that waited for the code location, which are kept no longer."""
+    """Removes and returns the arrivals that waited for the code location."""
     # Queried at each tick, and nearly always empty.
     if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
         return []
@@ -65,7 +65,7 @@ def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -
 def take_checked(
     tx: sa.Connection, location: Location, store: ScheduleStore, assets: Iterable[str]
 ) -> list[Match]:
-    """The arrivals of some assets that waited for checks, which are kept no longer."""
+    """Removes and returns the arrivals of some assets that waited for checks."""
     query = _kept(location).where(
         deferred_arrivals.c.waits_for == "checks",
         dialect.among(tx, events.c.subject, sorted(set(assets))),
@@ -74,7 +74,7 @@ def take_checked(
 
 
 def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> set[str]:
-    """The partitions of which an arrival at a leaf waits for checks."""
+    """Returns the partitions that have an arrival at a leaf waiting for checks."""
     kept = deferred_arrivals.c
     same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     query = (
@@ -117,7 +117,7 @@ def _kept(location: Location) -> sa.Select[Any]:
 
 
 def try_again(tx: sa.Connection, location: Location) -> None:
-    """Lets the next tick look again at arrivals that mapped to nothing: the code may differ."""
+    """Makes the next tick map unmatched arrivals again: the code may differ."""
     here = deferred_arrivals.c.location_id == location.id
     newest = (
         sa.select(deferred_arrivals.c.id)
@@ -136,8 +136,8 @@ def regroup(
 ) -> None:
     """Takes the events of jobs that wait for a whole target which turns out to have partitions.
 
-    They were begun by an earlier version of the package, or before the target was partitioned.
-    The next tick gives the events to jobs of the partitions.
+    An earlier version of the package made these jobs, or the target was not partitioned then. The
+    next tick gives the events to jobs of the partitions.
     """
     waiting = queue.load(
         jobs.c.location_id == location.id,
@@ -182,6 +182,6 @@ def _has_partitions(targets: Targets, stored: StoredSchedule) -> bool:
 
 
 def forget(tx: sa.Connection, schedule_ids: Iterable[str]) -> None:
-    """Drops the arrivals of schedules that no job has yet, as their waiting jobs are discarded."""
+    """Drops the deferred arrivals of schedules whose waiting jobs are discarded."""
     these = dialect.among(tx, deferred_arrivals.c.schedule_id, list(schedule_ids))
     tx.execute(sa.delete(deferred_arrivals).where(these))

@@ -1,4 +1,4 @@
-"""What a schedule may be meant to do and seldom is: said where it is defined, never refused."""
+"""Warns about settings that are valid but rarely intended; never refuses them."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from arctic_orchestration.schedules.schedule import Schedule
 
 _HOUR = timedelta(hours=1)
-#: A Monday; a window's openings repeat each week, but for changes of clocks.
+#: A Monday; a window's openings repeat each week, apart from clock changes.
 _BEGIN = datetime(2027, 6, 7, tzinfo=UTC)
 _WEEK_OF_OPENINGS = 9
 
 
 def cautions(schedules: Iterable["Schedule"]) -> list[str]:
-    """Sentences for people, each beginning with the path of a field; empty: nothing is unusual.
+    """Returns warnings for people, each beginning with the path of a field.
 
-    The schedules must be as they were defined: whether one names a timeout is not stored. Cycles
-    are not among them, see :func:`.cycles.cycles`.
+    The schedules must be as they were defined, because a store does not keep whether a timeout was
+    given. Cycles are reported by :func:`.cycles.cycles`.
     """
     return [
         f"Schedule({schedule.name}).{text}"
@@ -75,7 +75,7 @@ def _of_timeout(schedule: "Schedule") -> Iterator[str]:
 
 
 def _longest_hold(constraint: Constraint) -> timedelta:
-    """How long a constraint alone may hold a job, as far as that can be told."""
+    """Returns how long a constraint alone may hold a job, as far as this is known."""
     if isinstance(constraint, MinimumInterval):
         return constraint.duration
     if isinstance(constraint, Rate):
@@ -91,7 +91,7 @@ def _longest_closed(window: Window) -> timedelta:
 
 
 def _accumulates(trigger: Trigger) -> bool:
-    """Whether more than one event may be needed."""
+    """Returns whether more than one event may be needed."""
     if isinstance(trigger, AnyOf):
         return any(map(_accumulates, trigger.of))
     if isinstance(trigger, (Partitions, Run)):

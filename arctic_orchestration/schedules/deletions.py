@@ -1,4 +1,4 @@
-"""Schedules of the code that a person deleted: they stay deleted until the code changes them."""
+"""Declared schedules that a person deleted: they stay deleted until the code changes them."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _deleted = deleted_schedules.c
 
 
 def note_declared(tx: sa.Connection, location: Location, declared: Iterable[Schedule]) -> None:
-    """Notes which definitions the code declares, on the schedules that are its own."""
+    """Records the declared definitions on the stored schedules that the code owns."""
     digests = {one.name: digest([one]) for one in declared}
     query = sa.select(schedules.c.id, schedules.c.name, schedules.c.declared_digest).where(
         schedules.c.location_id == location.id, schedules.c.origin == "code"
@@ -29,10 +29,10 @@ def note_declared(tx: sa.Connection, location: Location, declared: Iterable[Sche
 
 
 def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:
-    """Notes, before it is deleted, which definition of a schedule the code declared."""
+    """Records the declared definition of a schedule before it is deleted."""
     query = sa.select(schedules.c.name, schedules.c.declared_digest, schedules.c.spec)
     row = tx.execute(query.where(schedules.c.id == schedule_id)).one()
-    # Deployed before this was noted, it is taken for what the code declares.
+    # Deployed by a version that did not record it: the stored definition counts as declared.
     declared = row.declared_digest or digest_of_forms([json.loads(row.spec)])
     restored(tx, location, [row.name])
     values = {"location_id": location.id, "name": row.name, "declared_digest": declared}
@@ -42,7 +42,7 @@ def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:
 def still_deleted(
     tx: sa.Connection, location: Location, declared: Iterable[Schedule]
 ) -> frozenset[str]:
-    """The names of declared schedules that are not to be made; forgets those that changed."""
+    """Returns the names of declared schedules that stay deleted; forgets those that changed."""
     query = sa.select(_deleted.name, _deleted.declared_digest).where(_of(location))
     noted = {row.name: row.declared_digest for row in tx.execute(query)}
     if not noted:
@@ -55,7 +55,7 @@ def still_deleted(
 
 
 def restored(tx: sa.Connection, location: Location, names: Sequence[str]) -> frozenset[str]:
-    """Forgets that a person deleted these; returns those that were."""
+    """Forgets that a person deleted these schedules; returns the names that were deleted."""
     these = _of(location) & dialect.among(tx, _deleted.name, names)
     found = frozenset(tx.execute(sa.select(_deleted.name).where(these)).scalars())
     if found:

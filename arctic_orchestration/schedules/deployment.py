@@ -27,10 +27,10 @@ from arctic_orchestration.schedules.suspension import discard_waiting
 class Deployed:
     """What a deployment did."""
 
-    #: of schedules: ``created``, ``updated``, ``deleted``, ``name_taken``, and ``kept_deleted`` of
-    #: those that a person deleted
+    #: of schedules: ``created``, ``updated``, ``deleted``, ``name_taken``, and ``kept_deleted``
+    #: for those that a person deleted
     counts: Counter[str]
-    #: sentences for the log: what arrivals were lost
+    #: sentences for the log: which arrivals were lost
     remarks: tuple[str, ...]
 
 
@@ -45,28 +45,28 @@ def deploy(
     update_schedules: bool = True,
     exists: Callable[[Target], bool] | None = None,
 ) -> Deployed:
-    """Makes the store agree with the code, or with ``update_schedules`` false leaves it alone.
+    """Makes the store agree with the code; with ``update_schedules`` false leaves it alone.
 
-    True creates, updates and deletes what differs. The status of a schedule that is updated is
-    kept; its waiting job is discarded, since what it waited for is no longer asked for. A
-    schedule of the code that was changed by hand is set back.
+    True creates, updates and deletes what differs. An updated schedule keeps its status; its
+    waiting job is discarded, because its trigger has changed. A declared schedule that was changed
+    by hand is set back.
 
-    False changes nothing, except that schedules of the code whose target is gone, as
-    ``exists`` says, are deleted.
+    False changes nothing, except that it deletes declared schedules whose target is gone according
+    to ``exists``.
 
-    What a person deleted stays deleted for as long as the code declares it as it did then.
-    Schedules that were made by hand are not touched by either; a declared one whose name they
-    have is left out, and counted as ``name_taken``.
+    A schedule that a person deleted stays deleted until its declaration changes. Schedules made by
+    hand are never touched; a declared schedule with the same name is left out and counted as
+    ``name_taken``.
 
-    What arrived for a schedule that changed or went is lost with its waiting job: the schedule's
-    history, a notice and a remark say so, with counts.
+    The arrivals of a changed or deleted schedule are lost with its waiting job: its history, a
+    notice and a remark report the counts.
     """
     counts: Counter[str] = Counter()
     lost: dict[str, Discard] = {}
     statuses: dict[str, ScheduleStatus] = {}
     actor = location.owner or ""
     if update_schedules:
-        # What another version of the package wrote and this one cannot read is made anew.
+        # A schedule that this version of the package cannot read is created again.
         unreadable = store.unreadable(tx, location.id)
         why = "this version could not read it"
         lost.update(store.remove(tx, location, list(unreadable), now, reason=why, actor=actor))

@@ -1,4 +1,4 @@
-"""What is lost with the waiting jobs of schedules that are updated or deleted."""
+"""What is lost with the waiting jobs of updated or deleted schedules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from arctic_orchestration.state.tables import is_waiting, job_events, jobs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Discard:
-    """The waiting jobs of one schedule."""
+    """The discarded waiting jobs of one schedule."""
 
     jobs: int
-    #: different events that they had taken
+    #: different events that the jobs had
     events: int
 
     def __str__(self) -> str:
-        """As ``2 waiting jobs with 7 events were discarded``."""
+        """For example ``2 waiting jobs with 7 events were discarded``."""
         were = "was" if self.jobs == 1 else "were"
         plural = "" if self.jobs == 1 else "s", "" if self.events == 1 else "s"
         return (
@@ -28,7 +28,7 @@ class Discard:
 
 
 def waiting_of(tx: sa.Connection, schedule_ids: Sequence[str]) -> Mapping[str, Discard]:
-    """What would be discarded with each schedule; those without a waiting job are left out."""
+    """Returns what would be discarded, by schedule id; schedules without waiting jobs have none."""
     query = (
         sa.select(
             jobs.c.schedule_id,
@@ -43,5 +43,5 @@ def waiting_of(tx: sa.Connection, schedule_ids: Sequence[str]) -> Mapping[str, D
 
 
 def with_discard(reason: str, discard: Discard | None) -> str:
-    """The reason of a change, and what was lost with it."""
+    """Returns the reason of a change, with what was lost by it."""
     return reason if discard is None else f"{reason}; {discard}"

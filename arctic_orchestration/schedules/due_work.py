@@ -1,4 +1,4 @@
-"""What a tick has to do once it has read the events."""
+"""What a tick must do after it has read the events."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from arctic_orchestration.state.tables import in_state, is_launching, is_waiting
 
 
 class Work(NamedTuple):
-    """What there is to do once the events were taken."""
+    """The work that is due after the events were taken."""
 
-    #: runs are to be looked up: a job is launching, or an end event was missed
+    #: runs must be looked up: a job is launching, or an end event was missed
     runs: bool
     #: a waiting job is due
     jobs: bool
 
 
 def has_work(tx: sa.Connection, location: Location, now: datetime) -> Work:
-    """What there is to do for a locked location at a moment."""
+    """Returns the work of a locked location that is due at ``now``."""
     given = {"here": location.id, "now": now, "unheard": now - VERIFY_EVERY}
     row = tx.execute(_WORK, given).one()
     return Work(runs=bool(row.runs), jobs=bool(row.jobs))

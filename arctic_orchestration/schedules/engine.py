@@ -1,18 +1,18 @@
 """The engine: one tick turns events and time into jobs, and jobs into launch requests.
 
-A tick is four transactions, each of which locks the location's row first, so that two
-dispatchers of one location take turns:
+A tick is four transactions. Each locks the location's row first, so that two dispatchers of one
+location take turns:
 
-1. *deploy and subscribe*: the feed position moves with what was made of the events before it;
-2. *look up*: launches are confirmed, and active runs verified whose end nobody told;
-3. *check*: constraints are asked, and who is admitted holds its resources;
-4. *hand out*: the requests of admitted jobs, each to one tick of Dagster at a time.
+1. *deploy and subscribe*: the feed position moves together with the jobs made from the events;
+2. *look up*: confirms launches, and verifies active runs whose end event may have been missed;
+3. *check*: evaluates constraints; admitted jobs hold their resources from then on;
+4. *hand out*: gives each request of an admitted job to one tick of Dagster at a time.
 
-The second and third are apart because the second releases resources, which touches the jobs of
-other locations, and the third locks resources, for which other locations may be waiting.
+The second and third are separate because the second releases resources, which updates jobs of other
+locations, and the third locks resources, for which other locations may be waiting.
 
-A crash between them, or before Dagster has stored the requests, loses nothing: what was
-committed is found by the next tick, and a request handed out twice has the same run key.
+A crash between them, or before Dagster has stored the requests, loses nothing: the next tick
+continues from what was committed, and a request that is handed out twice has the same run key.
 """
 
 import gc
@@ -56,20 +56,20 @@ from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.unknown_names import take_inventory
 from arctic_orchestration.state.database import Database
 
-#: events set aside in one tick, so that a tick stays short
+#: events set aside in one tick, to keep a tick short
 _ASIDE_PER_TICK = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class TickResult:
-    """What one tick did: counts by name, and the launch requests for Dagster."""
+    """The result of a tick: counts by name, and the launch requests for Dagster."""
 
     counts: Counter[str]
     requests: Sequence[LaunchRequest]
     position: Position | None
-    #: what happened to jobs, in order
+    #: moves of jobs, in order
     moves: Sequence[JobMove] = ()
-    #: how long each event that was read was on its way
+    #: the delay between each event and its reading
     lags: Sequence[timedelta] = ()
     #: runs to terminate: their jobs were canceled before the run was seen
     unwanted: Sequence[str] = ()
@@ -79,10 +79,10 @@ class TickResult:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keeps Python's garbage collector from walking all parsed schedules again and again.
+    """Keeps Python's garbage collector from scanning all parsed schedules repeatedly.
 
-    Reading a batch of events makes many short-lived objects and few cycles; with thousands of
-    schedules in memory the collections that they set off were a fifth of the time.
+    Reading a batch of events makes many short-lived objects and few cycles. With thousands of
+    schedules in memory, the collections it triggered took a fifth of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -103,24 +103,24 @@ class Engine:
     feed: LookedUpFeed
     lookup: RunLookup
     targets: Targets
-    #: the code location and repository that declare the schedules; none: it is not checked
+    #: the code location and repository that declare the schedules; None: not checked
     owner: str | None = None
-    #: what the code has, for those who load none; none: it is not kept
+    #: the inventory of the code, for commands that load none; None: not stored
     inventory: Inventory | None = None
-    #: what the code declares; none: nothing is deployed
+    #: the declared schedules; None: nothing is deployed
     declared: Sequence[Schedule] | None = None
-    #: whether a deployment changes what is stored, or only deletes what has no target any more
+    #: whether a deployment changes what is stored, or only deletes schedules without a target
     update_schedules: bool = True
     surroundings: Surroundings = field(default_factory=Surroundings)
-    #: the tick of Dagster that requests are handed to, and those before it
+    #: the tick of Dagster that gets the requests, and the ticks before it
     ticks: Ticks = field(default_factory=NoTicks)
-    #: how often a tick also says that it lives, deletes what is past its retention, and settles
-    #: what silent locations left behind
+    #: how often a tick also records its heartbeat, deletes rows past their retention, and
+    #: reconciles what silent locations left behind
     keep_house_every: timedelta = timedelta(minutes=5)
     store: ScheduleStore = field(default_factory=ScheduleStore)
-    #: whether events that cannot be stored are set aside; false: the error stands
+    #: whether events that cannot be stored are set aside; false: the error is raised
     sets_aside: bool = True
-    #: transactions of events in one tick; the rest of a backlog waits for the next
+    #: transactions of events in one tick; the rest of a backlog is left to the next
     readings_per_tick: int = 5
     _digest: str | None = None
     _deployed: bool = False
@@ -129,15 +129,15 @@ class Engine:
     _unwanted: list[str] = field(default_factory=list)
     #: runs whose end this tick has read
     _ended: set[str] = field(default_factory=set)
-    #: jobs that the next tick knows more of
+    #: jobs that only the next tick can decide on
     _unsure: set[str] = field(default_factory=set)
 
     def tick(self, now: datetime) -> TickResult:
-        """One round at ``now``.
+        """Runs one round at ``now``.
 
         Errors:
-            DatabaseUnavailable: a database did not answer; what was committed stands, and the
-                next tick goes on from there.
+            DatabaseUnavailable: a database did not answer; what was committed stands, and the next
+                tick continues from there.
         """
         try:
             return self._tick(now)
@@ -173,15 +173,15 @@ class Engine:
                         raise
                     continue
                 reads += is_whole or last
-        # An idle tick is one transaction: the others have nothing to look at.
+        # An idle tick is one transaction: the others have no work.
         keeps_house = self._keeps_house(now)
-        # While a deployment waits for what came before it, nothing is launched as it was.
+        # While a deployment waits for earlier events, the old schedules launch nothing.
         waits = self.declared is not None and not self._deployed
         if not waits and (any(work) or keeps_house):
             ended: Collection[str] = ()
             if work.runs or keeps_house:
                 ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
-            # A trigger that fired at its moment has its constraints asked in the next round.
+            # The constraints of a job fired by time are evaluated in the next round.
             while True:
                 checked, fired = self._check(now, counts, moves, behind=more)
                 if checked < CHECKED_AT_ONCE and not fired:
@@ -211,7 +211,7 @@ class Engine:
         *,
         last: bool,
     ) -> tuple[Position, bool, Work]:
-        """Reads and stores events; returns the position, and whether there are more, and work."""
+        """Reads and stores events; returns the position, whether there are more, and the work."""
         done: Counter[str] = Counter()
         with self.database.begin() as tx:
             location = self._locked(tx)
@@ -219,11 +219,11 @@ class Engine:
                 clock_jumps.reset_moments(tx, location, self.store, now)
             deploys = self._is_to_deploy(location)
             if location.position is None:
-                # What arrived before anybody waited for it concerns nobody.
+                # Events from before the first tick are ignored.
                 reading = begin(tx, location, self.feed)
             else:
-                # What was there before a deployment counts for the schedules as they were; ticks
-                # of time are for those of now.
+                # Events from before a deployment count for the old schedules, ticks of time for the
+                # new ones.
                 ticks = not deploys
                 reading = read(
                     tx, location, self.feed, self.lookup, self.store, now, narrowing,
@@ -239,7 +239,7 @@ class Engine:
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = has_work(tx, location, now)
-            # The last thing before the commit: what fails is not counted.
+            # The last step before the commit: a failed transaction is not counted.
             counts.update(done)
         if not reading.more:
             self._deployed = True
@@ -250,17 +250,17 @@ class Engine:
         return reading.position, reading.more or deploys, work
 
     def _is_to_deploy(self, location: Location) -> bool:
-        """Whether what the code declares is not what was deployed last."""
+        """Returns whether the declared schedules differ from the last deployment."""
         if location.definitions_digest is None:
-            # The location is new, also where this process knew another one of its name.
+            # The location is new, even if this process knew another one of its name.
             self._deployed, self._kept_at = False, None
         if self.declared is None or self._deployed:
             return False
         if self._digest is None:
-            # What was declared while nothing was updated is yet to be deployed.
+            # A declaration recorded without updates is still to be deployed.
             mode = "" if self.update_schedules else "kept:"
             self._digest = mode + schedule.digest(self.declared)
-        # Without updates, a target may be gone though the schedules are declared as before.
+        # Without updates a target may be gone although the declaration is unchanged.
         return self._digest != location.definitions_digest or not self.update_schedules
 
     def _deploy(
@@ -282,7 +282,7 @@ class Engine:
         self._remarks = deployed.remarks
 
     def _keeps_house(self, now: datetime) -> bool:
-        # Never but for a short while: a clock may be set back.
+        # A clock may be set back: a moment in the future does not delay this.
         if self._kept_at is None:
             return True
         return not timedelta(0) <= now - self._kept_at < self.keep_house_every
@@ -294,7 +294,7 @@ class Engine:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
-            # Before runs are looked up: a run of a tick that has ended is then seen.
+            # Read before runs are looked up, so that the look-up sees every run of an ended tick.
             ended = self.ticks.ended(launch_requests.leased_ticks(tx, location))
             tracker = RunTracker(queue, location, self.lookup)
             self._unsure = tracker.confirm(self._ended)
@@ -345,7 +345,7 @@ class Engine:
         return requests
 
     def refuse(self, job_id: str, problem: str, now: datetime) -> None:
-        """Ends a launching job whose run Dagster turned out to refuse."""
+        """Ends a launching job whose run Dagster refused."""
         with self.database.begin() as tx:
             self._locked(tx)
             queue = JobQueue(tx, now)

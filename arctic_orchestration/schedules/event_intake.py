@@ -1,7 +1,7 @@
-"""Reads the event log on, and gives what it finds to jobs, within one transaction.
+"""Reads the event log and gives its events to jobs, within one transaction.
 
-A tick of the engine does it again and again. Whoever changes schedules does it first: then the
-change concerns what comes later, and everything before it counts for the schedules as they were.
+The engine repeats this in each tick. A command that changes schedules does it first: the change
+applies to later events, and earlier events count for the old schedules.
 """
 
 from collections import Counter
@@ -31,17 +31,17 @@ EVENTS_AT_ONCE = 4_000
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What one reading did: counts by name, and where it ended."""
+    """The result of one reading: counts by name, and the position it reached."""
 
     location: Location
     position: Position
-    #: whether reading again at once may find more
+    #: whether another reading may find more events
     more: bool
     counts: Counter[str] = field(default_factory=Counter)
     moves: Sequence[JobMove] = ()
-    #: how long each event was on its way
+    #: the delay between each event and its reading
     lags: Sequence[timedelta] = ()
-    #: runs to end: their jobs were canceled before they were seen
+    #: runs to terminate: their jobs were canceled before the run was seen
     unwanted: Sequence[str] = ()
     #: runs whose end was read
     ended: Collection[str] = ()
@@ -49,10 +49,10 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class CaughtUp:
-    """What followed from the events before a change."""
+    """The consequences of the events before a change."""
 
     moves: Sequence[JobMove] = ()
-    #: runs to end: their jobs were canceled before they were seen
+    #: runs to terminate: their jobs were canceled before the run was seen
     unwanted: Sequence[str] = ()
 
 
@@ -77,19 +77,19 @@ def read(
     ticks: bool = True,
     targets: Targets | None = None,
 ) -> Reading:
-    """Reads some events of a locked location that has a position, and stores what follows.
+    """Reads some events of a locked location that has a position, and stores the results.
 
     Args:
         tx: the transaction that locked the location.
-        location: it.
+        location: the locked location.
         feed: the event log.
-        lookup: where runs are looked up.
+        lookup: looks up runs.
         store: the schedules.
         now: the moment.
-        narrowing: how many at once.
-        last: ticks of time wait for what happened before them, but for this reading.
-        ticks: whether ticks of time that are due are given to jobs, too.
-        targets: the code location; none: what is to be mapped to partitions of a target waits
+        narrowing: limits the number of events.
+        last: the last reading of a tick: due ticks of time no longer wait for unread events.
+        ticks: whether due ticks of time are given to jobs, too.
+        targets: the code location; None: arrivals to be mapped to partitions of a target wait
             for the next tick that has it.
     """
     before = Position.from_json(location.position or "")
@@ -136,18 +136,18 @@ def catch_up(
 ) -> CaughtUp:
     """Reads the log to its end for a locked location.
 
-    What the same transaction then changes concerns only what comes later in the log, late
-    commits included. A location that never ticked has nothing to read.
+    Changes made later in the same transaction apply only to later events of the log, including late
+    commits. A location that never ticked has nothing to read.
 
     Args:
         tx: the transaction that locked the location.
-        location: it.
+        location: the locked location.
         feed: the event log.
-        lookup: where runs are looked up.
+        lookup: looks up runs.
         store: the schedules.
         now: the moment.
-        ticks: whether ticks of time that are due count, too: not before an update, whose new
-            version takes over the timers of leaves that stay.
+        ticks: whether due ticks of time count, too; false before an update, whose new version
+            takes over the timers of unchanged leaves.
         targets: as for :func:`read`.
 
     Errors:
@@ -178,16 +178,16 @@ def read_on(
     store: ScheduleStore,
     now: datetime,
 ) -> list[str]:
-    """Reads the log of a location to its end, in as many transactions as it takes.
+    """Reads the log of a location to its end, in as many transactions as needed.
 
     Ticks of time are left to the dispatcher. A location that never ticked has nothing to read.
 
     Returns:
-        runs to end: their jobs were canceled before they were seen.
+        runs to terminate: their jobs were canceled before the run was seen.
 
     Errors:
         ConfigurationError: the location follows another event log.
-        DatabaseUnavailable: a database did not answer; what was stored stands.
+        DatabaseUnavailable: a database did not answer; what was committed stands.
     """
     narrowing = Narrowing(most=EVENTS_AT_ONCE)
     unwanted: list[str] = []
@@ -212,7 +212,7 @@ def read_on(
 
 
 def _asked(location: Location, error: LogWentBack) -> LogWentBack:
-    """The error with what a person can do about it."""
+    """Returns the error, with the actions a person can take."""
     command = f"arctic feed restart {location.name}"
     return LogWentBack(
         error.why,

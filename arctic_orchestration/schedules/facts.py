@@ -1,6 +1,6 @@
-"""The facts that constraints ask for, gathered for all jobs that are checked at once.
+"""Gathers the facts that constraints need, for all jobs that are checked together.
 
-What changes under the feet of several dispatchers is locked before it is read, in one order.
+Facts that several dispatchers change are locked before they are read, in one order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,22 +20,22 @@ from arctic_orchestration.state.tables import jobs
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What constraints may ask of the world outside of the state database."""
+    """What constraints need from outside the state database."""
 
-    #: the load by the name of a probe, as a share of the capacity; none: not measured
+    #: the load of a probe, as a share of the capacity; None: not measured
     measure: Callable[[str], float | None] = lambda _: None
-    #: what one more run adds to that load, as far as it can be told before it has begun
+    #: an estimate of what one more run adds to that load before it has begun
     one_more: Callable[[str], float] = lambda _: 0.0
-    #: when each of some assets was materialized last; those that never were are left out
+    #: the last materialization of each of some assets; assets without one are left out
     materialized_at: Callable[[Sequence[str]], Mapping[str, datetime]] = lambda _: {}
-    #: the latest evaluation of each check of some assets, for a partition if one is given
+    #: the latest evaluation of each check of some assets, optionally for one partition
     latest_checks: Callable[
         [Sequence[str], str | None], Mapping[str, Mapping[str, Event | None]]
     ] = lambda _assets, _partition: {}
 
 
 class Gathered:
-    """Facts for a set of jobs: who holds what, what was launched, what ended, what is fresh."""
+    """Facts for a set of jobs: holders of resources, launches, ends, freshness."""
 
     def __init__(
         self, tx: sa.Connection, location: Location, surroundings: Surroundings, now: datetime
@@ -48,14 +48,14 @@ class Gathered:
         self._launches: dict[str, dict[str, datetime]] = {}
         self._ends: dict[tuple[str, str], datetime] = {}
         self._loads: dict[str, float | None] = {}
-        #: jobs whose runs no measurement has seen
+        #: jobs whose runs no measurement includes yet
         self._begun = 0
         self._fresh: dict[str, datetime] = {}
         self._trouble: Exception | None = None
         self._checks: dict[tuple[str, str | None], Mapping[str, Event | None]] = {}
 
     def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...]]]) -> None:
-        """Locks and reads what constraints ask for, each given with the targets of its job."""
+        """Locks and reads what constraints need; each is given with the targets of its job."""
         counted: set[str] = set()
         launched: set[str] = set()
         ended: set[str] = set()
@@ -72,7 +72,7 @@ class Gathered:
                 ended.update(names)
             probes.update(constraint.probes)
             parents.update(constraint.parents_needed)
-        # To ask the world takes its time, and others wait for what is locked.
+        # External queries take time, and other processes wait for the locked rows.
         if probes:
             self._measure(sorted(probes))
         if parents:
@@ -93,27 +93,27 @@ class Gathered:
             self._launches.setdefault(name, {})[job_id] = self._now
 
     def is_held(self, name: str) -> bool:
-        """Whether anybody holds a resource."""
+        """Returns whether a job or run holds a resource."""
         return bool(self._held.get(name))
 
     def active(self, names: tuple[str, ...]) -> int:
-        """How many runs hold one of the resources, or are on their way to."""
+        """Returns how many runs hold one of the resources, or are on their way to."""
         return len(set().union(*(self._held.get(name, set()) for name in names)))
 
     def launches(self, names: tuple[str, ...], since: datetime) -> list[datetime]:
-        """When holders of the resources were launched after ``since``, in order."""
+        """Returns when holders of the resources were launched after ``since``, in order."""
         holders: dict[str, datetime] = {}
         for name in names:
             holders.update(self._launches.get(name, {}))
         return sorted(at for at in holders.values() if at > since)
 
     def last_end(self, names: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
-        """When the last run of the resources ended in one of the statuses."""
+        """Returns when the last run of the resources ended in one of the statuses."""
         ends = (self._ends.get((name, status)) for name in names for status in statuses)
         return max((at for at in ends if at is not None), default=None)
 
     def load(self, probe: str) -> float | None:
-        """The load as it was measured, and what has begun since and was not seen yet."""
+        """Returns the measured load, plus runs begun since that it does not include."""
         load = self._loads[probe]
         return None if load is None else load + self._begun * self._surroundings.one_more(probe)
 
@@ -125,18 +125,18 @@ class Gathered:
         self._begun = self._tx.execute(launching).scalar_one()
 
     def fresh_at(self, parent: str) -> datetime | None:
-        """When an asset was materialized last or, if there is none, a job succeeded.
+        """Returns when an asset was last materialized or, without one, a job last succeeded.
 
-        Raises what was raised when it was asked for; the job waits then.
+        Raises the error of the look-up; the job then waits.
         """
         if self._trouble is not None:
             raise self._trouble
         return self._fresh.get(parent)
 
     def checks(self, asset: str, partition: str | None) -> Mapping[str, Event | None]:
-        """The latest evaluations of an asset's checks; each is looked up once.
+        """Returns the latest evaluations of an asset's checks; each is looked up once.
 
-        Raises what the look-up raised; the job waits then.
+        Raises the error of the look-up; the job then waits.
         """
         key = (asset, partition)
         if key not in self._checks:

@@ -14,15 +14,15 @@ from arctic_orchestration.state.partition_tables import schedule_partitions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fired:
-    """When a schedule fired last for a target partition."""
+    """The last firing of a schedule for a target partition."""
 
     at: datetime
-    #: the last of the common events that were counted for it
+    #: the number of the last common event counted for it
     common_number: int
 
 
 def fired(tx: sa.Connection, scopes: Collection[tuple[str, str]]) -> dict[tuple[str, str], Fired]:
-    """The firings for scopes, each given with its schedule; those that never fired are left out."""
+    """Returns the firings of scopes, each given with its schedule; some may never have fired."""
     if not scopes:
         return {}
     given = {
@@ -36,7 +36,7 @@ def fired(tx: sa.Connection, scopes: Collection[tuple[str, str]]) -> dict[tuple[
 
 
 def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, datetime, int]]) -> None:
-    """Notes for schedules and scopes the job that fired, when, and the last common event."""
+    """Records for schedules and scopes the job that fired, the time and the last common event."""
     rows = [
         {
             "schedule_id": schedule_id,
@@ -48,7 +48,7 @@ def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, dateti
         for (schedule_id, scope), (job_id, at, number) in of.items()
     ]
     new = dialect.insert(tx, schedule_partitions)
-    # A job that fired without common events leaves those counted that earlier ones have used up.
+    # A job that fired without common events keeps the number of those already used.
     used, used_before = new.excluded.common_number, schedule_partitions.c.common_number
     changed = {
         "fired_at": new.excluded.fired_at,

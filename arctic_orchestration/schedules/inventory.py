@@ -1,8 +1,8 @@
 """The inventory of a code location: the jobs, assets and partitions that schedules may name.
 
-The dispatcher stores it with its first tick, so that commands, which load no code, can tell a
-typo from a name. A location whose dispatcher has not ticked with this version has none: then
-nothing is checked.
+The dispatcher stores it with its first tick, so that commands, which load no code, can detect
+typos. A location whose dispatcher has not ticked with this version has no inventory, and its names
+are not checked.
 """
 
 import json
@@ -22,24 +22,24 @@ from arctic_orchestration.state.tables import location_inventories, locations
 if TYPE_CHECKING:
     from arctic_orchestration.partitioning.key_space import KeySpace
 
-#: of the JSON form; another one is not read
+#: the version of the JSON form; other versions are not read
 _FORM = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Partitioning:
-    """Which partition keys an asset can have, as far as that is told without loading the code."""
+    """The partition keys that an asset can have, as far as known without loading the code."""
 
-    #: all of them; none: they are not listed
+    #: all keys; None: not listed
     keys: tuple[str, ...] | None = None
-    #: as ``%Y-%m-%d``, of keys that are moments
+    #: the ``%Y-%m-%d`` format of keys that are moments
     format: str | None = None
     #: the definition as JSON, in the form of :mod:`arctic_orchestration.partitioning.forms`;
-    #: none: it has no such form, or all keys are listed
+    #: None: it has no such form, or all keys are listed
     form: str | None = None
 
     def problem(self, key: str) -> str | None:
-        """What was expected in place of a key that the asset cannot have; none: it can."""
+        """Returns what was expected instead of an impossible key; None: the key is possible."""
         if self.keys is not None and key not in self.keys:
             return "one of its partitions" + near(key, self.keys)
         if self.format is not None and not _is_moment(key, self.format):
@@ -55,7 +55,7 @@ class Partitioning:
         return f"one of its partitions ({described(space.definition)}){end}"
 
     def key_space(self) -> "KeySpace | None":
-        """The keys of the definition; none: it is not known. Imports Dagster."""
+        """Returns the keys of the definition, or None if it is unknown. Imports Dagster."""
         form = {"static": list(self.keys)} if self.keys is not None else None
         if form is None and self.form is not None:
             form = json.loads(self.form)
@@ -69,23 +69,23 @@ class Partitioning:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """What a code location has."""
+    """The contents of a code location."""
 
     jobs: frozenset[str] = frozenset()
-    #: all assets, and how each is partitioned; none: it is not, or its keys come as they come
+    #: all assets and their partitions; None: unpartitioned, or keys are not known in advance
     assets: Mapping[str, Partitioning | None] = field(default_factory=dict)
-    #: those that a run can make
+    #: the assets that a run can make
     executable: frozenset[str] = frozenset()
     #: the assets that each job makes; jobs that make none are left out
     job_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: how runs of each job are partitioned; jobs that are not are left out
+    #: the partitions of each job; unpartitioned jobs are left out
     job_partitions: Mapping[str, Partitioning] = field(default_factory=dict)
-    #: the mappings that assets declare on what they depend on, as JSON; ``null``: of a class of
-    #: the user's own
+    #: the mappings that assets declare on their dependencies, as JSON; ``null``: of a
+    #: user-defined class
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
-        """How a target is partitioned; none: it is not, or its parts differ, or are not known."""
+        """Returns the partitions of a target; None: it has none, several kinds, or unknown ones."""
         if target.job is not None and target.job in self.job_partitions:
             return self.job_partitions[target.job]
         names = target.assets if target.job is None else self.job_assets.get(target.job, ())
@@ -93,7 +93,7 @@ class Inventory:
         return found.pop() if len(found) == 1 else None
 
     def to_json(self) -> str:
-        """A compact text; :meth:`from_json` reads it back. Equal inventories have equal texts."""
+        """Returns a compact text for :meth:`from_json`. Equal inventories have equal texts."""
         partitionings: dict[Partitioning, int] = {}
         for found in (*self.assets.values(), *self.job_partitions.values()):
             if found is not None:
@@ -121,7 +121,7 @@ class Inventory:
 
     @classmethod
     def from_json(cls, text: str) -> "Inventory | None":
-        """The inventory that a text holds; none: another version of the package wrote it."""
+        """Reads the JSON text; None: another version of the package wrote it."""
         form: dict[str, Any] = json.loads(text)
         if form.get("form") != _FORM:
             return None
@@ -156,7 +156,7 @@ class Inventory:
 
 
 def store(tx: sa.Connection, location: Location, inventory: Inventory, now: datetime) -> None:
-    """Keeps the inventory of a locked location in place of the one before."""
+    """Replaces the stored inventory of a locked location."""
     new = dialect.insert(tx, location_inventories).values(
         location_id=location.id, inventory=inventory.to_json(), at=now
     )
@@ -165,7 +165,7 @@ def store(tx: sa.Connection, location: Location, inventory: Inventory, now: date
 
 
 def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
-    """The inventories of a cluster by the name of the location; those without one are left out."""
+    """Returns the inventories of a cluster by location name; locations without one are left out."""
     query = (
         sa.select(locations.c.name, location_inventories.c.inventory)
         .join(locations, locations.c.id == location_inventories.c.location_id)
@@ -176,19 +176,19 @@ def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
 
 
 def job_assets(tx: sa.Connection, location: Location) -> Mapping[str, tuple[str, ...]]:
-    """The assets that each job of a location makes, as far as its inventory says."""
+    """Returns the assets that each job of a location makes, according to its inventory."""
     known = inventories(tx, location.cluster).get(location.name)
     return known.job_assets if known is not None else {}
 
 
 def assets_of(known: Mapping[str, Inventory]) -> Sequence[str]:
-    """The assets of several locations, by name."""
+    """Returns the assets of several locations, by name."""
     return sorted({asset for inventory in known.values() for asset in inventory.assets})
 
 
 def _is_moment(key: str, written: str) -> bool:
     try:
-        # Compared as it is written; in which zone makes no difference.
+        # Compared in written form; the zone makes no difference.
         return datetime.strptime(key, written).replace(tzinfo=UTC).strftime(written) == key
     except ValueError:
         return False

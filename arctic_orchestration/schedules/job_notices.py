@@ -12,7 +12,7 @@ from arctic_orchestration.state.tables import schedules
 
 
 def of_moves(tx: sa.Connection, moves: Iterable[tuple[JobMove, Notice]]) -> list[News]:
-    """The news that moves of jobs are, with the names and tags of their schedules."""
+    """Turns moves of jobs into news with the names and tags of their schedules."""
     pairs = list(moves)
     if not pairs:
         return []

@@ -30,28 +30,28 @@ def _by_ids(backend: str) -> sa.Select[Any]:
 class JobQueue:
     """Jobs as one transaction sees and changes them.
 
-    Changes are kept in memory until :meth:`flush`, so that a thousand events for one job are
-    one update, and so that whoever asks for a job in between sees them.
+    Changes stay in memory until :meth:`flush`, so that a thousand events for one job become one
+    update, and reads in between see them.
     """
 
     def __init__(self, tx: sa.Connection, now: datetime, *, actor: str = "") -> None:
-        """``actor`` is the person whose transaction it is; empty: the scheduler's own."""
+        """``actor`` is the person who began the transaction; empty: the scheduler."""
         self.tx = tx
         self._actor = actor
         self.now = now
-        #: what happened to jobs, in order; true only when the transaction is committed
+        #: moves of jobs, in order; valid only once the transaction is committed
         self.moves: list[JobMove] = []
         self._jobs: dict[str, Job] = {}
         self._new: dict[str, Job] = {}
-        #: the fields that changed, for jobs that are in the database already
+        #: the changed fields of jobs that are in the database already
         self._changed: dict[str, set[str]] = defaultdict(set)
         self._history: list[dict[str, Any]] = []
         self._events: list[tuple[str, int, int, int, str]] = []
         self._notices: list[tuple[JobMove, Notice]] = []
-        #: target partitions for which schedules fired: the job, when, the last common event
+        #: target partitions that fired: the job, the time and the last common event
         self._fired: dict[tuple[str, str], tuple[str, datetime, int]] = {}
         self._released: set[str] = set()
-        #: how, and when, the runs of those that are released ended
+        #: the end status and time of the runs of released jobs
         self._ended: dict[str, tuple[str, datetime]] = {}
 
     def load(
@@ -60,9 +60,9 @@ class JobQueue:
         query: sa.Select[Any] | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> list[Job]:
-        """The jobs for which ``where`` holds, as this transaction has left them.
+        """Returns the jobs for which ``where`` holds, with the changes of this transaction.
 
-        A ``query`` of all columns of jobs may stand in its place, with its parameters ``given``.
+        A ``query`` of all job columns may replace it, with its parameters ``given``.
         """
         statement = sa.select(jobs).where(*where) if query is None else query
         found = []
@@ -76,7 +76,7 @@ class JobQueue:
         return found
 
     def by_ids(self, ids: Iterable[str]) -> dict[str, Job]:
-        """The jobs with these ids; those that are gone are left out."""
+        """Returns the jobs with these ids; deleted jobs are left out."""
         wanted = set(ids)
         missing = wanted - self._jobs.keys()
         if missing:
@@ -85,20 +85,20 @@ class JobQueue:
         return {id: self._jobs[id] for id in wanted if id in self._jobs}
 
     def current(self, job: Job) -> Job:
-        """The job as this transaction has left it."""
+        """Returns the job with the changes of this transaction."""
         return self._jobs[job.id]
 
     def add(self, job: Job) -> Job:
-        """A new job, written with the next flush."""
+        """Adds a new job; the next flush writes it."""
         self._jobs[job.id] = self._new[job.id] = job
         return job
 
     def is_new(self, job: Job) -> bool:
-        """Whether a job was made in this transaction, and is not written yet."""
+        """Returns whether a job was made in this transaction and is not written yet."""
         return job.id in self._new
 
     def change(self, job: Job, **values: Any) -> Job:
-        """Gives fields of a job other values; its state stays."""
+        """Changes fields of a job, but not its state."""
         changed = replace(self._jobs[job.id], **values)
         self._jobs[job.id] = changed
         if job.id in self._new:
@@ -117,14 +117,14 @@ class JobQueue:
         notice: Notice | None = None,
         **values: Any,
     ) -> Job:
-        """Gives a job another state, with a line of history.
+        """Moves a job to another state, with a line of history.
 
         Args:
-            job: what moves.
+            job: the job that moves.
             to: its new state.
             reason: why, for people.
             run_end: how and when its run ended.
-            notice: what people are told of it.
+            notice: the kind of notice that people get.
             values: other fields of the job.
 
         Errors:
@@ -145,7 +145,7 @@ class JobQueue:
         return moved
 
     def wait(self, job: Job, reason: str, **values: Any) -> Job:
-        """Notes for what reason a job goes on waiting."""
+        """Records the reason for which a job goes on waiting."""
         before = self._jobs[job.id]
         waiting = self.change(job, reason=reason, **values)
         if before.reason != reason:
@@ -153,12 +153,12 @@ class JobQueue:
         return waiting
 
     def remark(self, job: Job, text: str) -> None:
-        """Adds a line to the job's history that is no move: something worth knowing."""
+        """Adds a line to the job's history that is no move."""
         state = self._jobs[job.id].state
         self._note(job, state, state, text)
 
     def _note(self, job: Job, before: JobState, to: JobState, reason: str) -> None:
-        """A line of the job's history, written with the next flush."""
+        """Adds a line to the job's history; the next flush writes it."""
         self._history.append(
             {
                 "job_id": job.id,
@@ -171,17 +171,17 @@ class JobQueue:
         )
 
     def attach(self, job: Job, leaf: int, number: int, partition: str) -> None:
-        """Gives an event, by its number, to a leaf of the job's trigger."""
+        """Adds an event, by its number, to a leaf of the job's trigger."""
         self._events.append((job.id, leaf, number, job.location_id, partition))
 
     def note_fired(self, job: Job, at: datetime, number: int) -> None:
-        """Notes that a schedule fired for a job's scope, counting common events to a number."""
+        """Records that a job's scope fired, with the number of the last common event counted."""
         if job.scope is not None:
             self._fired[job.schedule_id, job.scope] = job.id, at, number
 
     def flush(self) -> None:
-        """Writes everything; what jobs held that have ended is released."""
-        # Changes first: a job that takes no more events makes room for the one that does.
+        """Writes all changes and releases the resources of jobs that have ended."""
+        # Updates come first: a job that stops taking events makes room for the next one.
         self._update()
         if self._new:
             self.tx.execute(_NEW_JOBS, [job.to_row() for job in self._new.values()])
@@ -203,7 +203,7 @@ class JobQueue:
         self._events, self._history, self._notices = [], [], []
 
     def _update(self) -> None:
-        """One statement for each set of fields that changed together."""
+        """Writes one statement for each set of fields that changed together."""
         rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
         for id, fields in sorted(self._changed.items()):
             names = tuple(sorted(fields))

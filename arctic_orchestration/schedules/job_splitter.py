@@ -1,6 +1,6 @@
 """Splits a job whose trigger is satisfied: one for each partition, or for each range of them.
 
-What is about no partition, as a tick of time in an ``any_of``, goes to every part.
+Events about no partition, such as a tick of time in an ``any_of``, go to every part.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from arctic_orchestration.state.tables import is_waiting, job_events, jobs
 
 
 def partitions_of(queue: JobQueue, job: Job) -> list[str]:
-    """The different partitions of a job's events, in the order of their first arrival."""
+    """Returns the different partitions of a job's events, in the order of their first arrival."""
     queue.flush()
     query = (
         sa.select(job_events.c.partition)
@@ -31,7 +31,7 @@ def partitions_of(queue: JobQueue, job: Job) -> list[str]:
 def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
     """Splits a job into one for each of its partitions.
 
-    With ``coalesce`` a partition joins the job that waits for it already, if there is one.
+    With ``coalesce`` a partition joins an existing job that waits for it.
     """
     partitions = partitions_of(queue, job)
     slots = {_slot(partition): partition for partition in partitions or [""]}
@@ -63,7 +63,7 @@ def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
 
 
 def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
-    """Splits a job into one for each contiguous range, and returns the one for the first."""
+    """Splits a job into one for each contiguous range; returns the job of the first range."""
     first, *others = ranges
     own = queue.change(job, partition_start=first[0], partition_end=first[-1])
     parts: list[tuple[Job, Sequence[str]]] = [(own, first)]
@@ -74,7 +74,7 @@ def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
 
 
 def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) -> Job:
-    """Makes one job of the jobs of adjacent partitions; ``keys`` are all of them, in order."""
+    """Merges the jobs of adjacent partitions into one; ``keys`` are all partitions, in order."""
     if not others:
         return job
     queue.flush()
@@ -94,7 +94,7 @@ def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) 
 
 
 def joined_text(start: str, end: str) -> str:
-    """The reason of a job that joined the run of a range."""
+    """Returns the reason of a job that joined the run of a range."""
     return f"it joined the run of {start} to {end}"
 
 
@@ -103,7 +103,7 @@ def _slot(partition: str) -> str:
 
 
 def _part(queue: JobQueue, job: Job, start: str | None, end: str | None, slot: str | None) -> Job:
-    """A new job beside ``job``, which waits for its constraints from now on."""
+    """Adds a new job beside ``job`` that waits for its constraints."""
     return queue.add(
         replace(
             queue.current(job),
@@ -117,7 +117,7 @@ def _part(queue: JobQueue, job: Job, start: str | None, end: str | None, slot: s
 
 
 def _share(queue: JobQueue, job: Job, parts: Sequence[tuple[Job, Sequence[str]]]) -> None:
-    """Gives each part the job's events that are about its partitions, or about none."""
+    """Gives each part the events about its partitions, or about none."""
     queue.flush()
     query = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
     rows = queue.tx.execute(query.where(job_events.c.job_id == job.id)).all()

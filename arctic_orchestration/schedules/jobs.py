@@ -7,10 +7,10 @@
           └──────▶ discarded ◀──┘                 └──┘  │         └──────▶ canceled
                                               attempts  └─▶ succeeded | failed | canceled
 
-``launching`` and ``launched`` hold the resources of the target. A job is ``launching`` from
-the moment it was admitted until its run is seen in Dagster's storage; until then its request
-belongs to one tick of Dagster's sensor at a time, always under the same run key.
-A job may end from ``launching``, when its run was so short that its end is seen first.
+``launching`` and ``launched`` hold the resources of the target. A job is ``launching`` from its
+admission until its run is seen in Dagster's storage. Until then its request belongs to one tick of
+Dagster's sensor at a time, always under the same run key. A job may end from ``launching`` when the
+end of a short run is seen first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from arctic_orchestration.schedules.triggers import Arrivals
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
-    #: it has events, and its trigger wants more
+    #: it has events, and its trigger needs more
     WAITING_TRIGGER = "waiting_trigger"
     #: its trigger is satisfied, and a constraint holds it
     WAITING_CONSTRAINTS = "waiting_constraints"
@@ -40,9 +40,9 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     #: its run failed, or could not be started
     FAILED = "failed"
-    #: a person canceled its run, or the job itself before its run was seen
+    #: a person canceled its run, or the job before its run was seen
     CANCELED = "canceled"
-    #: it gave up before it was launched; the reason says why
+    #: it ended before it was launched; the reason says why
     DISCARDED = "discarded"
 
 
@@ -50,11 +50,11 @@ WAITING = (JobState.WAITING_TRIGGER, JobState.WAITING_CONSTRAINTS)
 ACTIVE = (JobState.LAUNCHING, JobState.LAUNCHED)
 ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED, JobState.DISCARDED)
 
-#: Why a job is launched past its constraints, as :attr:`Job.forced` says.
+#: Values of :attr:`Job.forced`: why a job is launched past its constraints.
 TIMED_OUT = "timed out"
 LAUNCHED_BY_HAND = "launched by hand"
 
-#: the scope of the job that keeps what concerns every partition of the target
+#: the scope of the job that keeps common events for every partition of the target
 COMMON: Final = "*"
 
 _RUN_ENDS = {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}
@@ -72,10 +72,10 @@ TRANSITIONS: dict[JobState, set[JobState]] = {
 
 
 def check_move(state: JobState, to: JobState) -> None:
-    """Lets a move pass that the table above has.
+    """Accepts a move of the table above.
 
     Errors:
-        TransitionRefused: any other.
+        TransitionRefused: the table has no such move.
     """
     if to not in TRANSITIONS[state]:
         raise TransitionRefused(f"A job that is {state} cannot become {to}")
@@ -116,24 +116,24 @@ class Job:
 
     @property
     def partition(self) -> str | None:
-        """The target partition, or the group, that it is for; none: several, or none."""
+        """Its target partition, or group; None: it has several, or none."""
         if self.partition_start is not None:
             return self.partition_start if self.partition_start == self.partition_end else None
         return None if self.scope == COMMON else self.scope
 
     @property
     def run_key(self) -> str:
-        """The key under which Dagster makes one run of this attempt, however often it is asked."""
+        """The run key of this attempt; Dagster makes one run for a key, however often asked."""
         return f"{self.id}-{self.attempt}"
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Job":
-        """The job that a row of ``arctic_jobs`` holds."""
+        """Reads a job from a row of ``arctic_jobs``."""
         arrivals = tuple(map(Arrivals.from_json, from_json(row["arrivals"])))
         return cls(**{**row, "state": JobState(row["state"]), "arrivals": arrivals})
 
     def to_row(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The row of ``arctic_jobs`` that holds this job, or some of its columns."""
+        """Returns the row of ``arctic_jobs`` for this job, or some of its columns."""
         row = {name: getattr(self, name) for name in names or self.__slots__}
         if "arrivals" in row:
             row["arrivals"] = arrivals_to_text(self.arrivals)
@@ -142,20 +142,20 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobMove:
-    """What happened to a job: a move to another state, or a new reason for which it waits."""
+    """A move of a job to another state, or a new reason for which it waits."""
 
-    #: the job as it was left
+    #: the job after the move
     job: Job
-    #: the state it was in before
+    #: the state before the move
     before: JobState
     reason: str
 
     @property
     def is_launch(self) -> bool:
-        """The run of a request was seen."""
+        """Whether the run of a launch request was seen."""
         return self.before is JobState.LAUNCHING and self.job.state is not JobState.LAUNCHING
 
 
 def arrivals_to_text(arrivals: Sequence[Arrivals]) -> str:
-    """The arrivals of a job's leaves, as its row holds them."""
+    """Returns the arrivals of a job's leaves, in the form of its row."""
     return to_json([leaf.to_json() for leaf in arrivals]).decode()

@@ -1,7 +1,7 @@
-"""The JSON Schema of a file of schedules, made from the models that read one.
+"""The JSON Schema of a file of schedules, generated from the models that read it.
 
-A trigger or constraint that is registered appears by itself. Editors complete and check with
-it, and show the texts: the docstring of a model, and the ``#:`` comment above a field.
+Registered triggers and constraints appear automatically. Editors complete and check with it, and
+show its texts: the docstring of a model, and the ``#:`` comment above a field.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from arctic_orchestration.specification import Tagged
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-#: What a value that is read by one of these functions looks like in a file.
+#: The form in a file of values that these functions read.
 _LOOKS: dict[object, JsonSchemaValue] = {
     parse_duration: {
         "type": "string",
@@ -40,11 +40,11 @@ _COMMENTED_FIELD = re.compile(r"^((?: {4}#: .*\n)+) {4}(\w+):", re.MULTILINE)
 
 
 def schedules_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12) of what ``schedules:`` of a YAML or JSON file holds.
+    """Returns the schema (draft 2020-12) of ``schedules:`` in a YAML or JSON file.
 
-    It refuses wrong names, nesting, types, enums and what does not look like a duration or a
-    size. What needs more than the look of one value, as whether a time zone exists or two fields
-    contradict each other, is left to reading the file.
+    It refuses wrong names, nesting, types and enums, and malformed durations and sizes. Checks that
+    need more than the form of one value are left to reading the file: for example whether a time
+    zone exists, or whether two fields contradict each other.
     """
     made = TypeAdapter(list[Schedule]).json_schema(schema_generator=_FileForm)
     definitions = made["$defs"]
@@ -72,11 +72,11 @@ class _FileForm(GenerateJsonSchema):
     """pydantic's schemas, in the form that people write: ``{kind: {fields}}``, ``90s``."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        """As they are: editors offer fields in this order."""
+        """Keeps the order: editors offer fields in it."""
         return value
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        """An object with exactly one key, which editors can complete, and name in a message."""
+        """Returns an object with exactly one key, which editors can complete and name."""
         choices = schema["choices"].items()
         return {
             "type": "object",
@@ -116,7 +116,7 @@ class _FileForm(GenerateJsonSchema):
 
 
 def _target(fields: Mapping[str, JsonSchemaValue]) -> JsonSchemaValue:
-    """Either a job or assets; a text is a job."""
+    """Returns the schema of a target: a job or assets; a plain string is a job."""
     name = {"type": "string", "minLength": 1}
     assets = {key: value for key, value in fields["assets"].items() if key != "default"}
     either = {
@@ -130,7 +130,7 @@ def _target(fields: Mapping[str, JsonSchemaValue]) -> JsonSchemaValue:
 
 
 def _with_reference(value: Any, whole: JsonSchemaValue, reference: str) -> Any:
-    """``value`` with a reference wherever it repeats ``whole``."""
+    """``value`` with a reference in place of each copy of ``whole``."""
     if isinstance(value, dict):
         if value.items() >= whole.items():
             rest = {key: item for key, item in value.items() if key not in whole}
@@ -143,7 +143,7 @@ def _with_reference(value: Any, whole: JsonSchemaValue, reference: str) -> Any:
 
 @cache
 def _comments(model: type[BaseModel]) -> Mapping[str, str]:
-    """The ``#:`` comments above the fields of a model and of its bases."""
+    """Returns the ``#:`` comments above the fields of a model and of its bases."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, BaseModel) or base is BaseModel:
@@ -160,6 +160,6 @@ def _comments(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def _plain(text: str) -> str:
-    """A text for an editor: paragraphs without the marks of a docstring, and what it raises."""
+    """Returns a text for an editor: plain paragraphs, without docstring markup and errors."""
     text = re.sub(r"``([^`]*)``", r"`\1`", inspect.cleandoc(text).partition("\n\nErrors:")[0])
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)

@@ -1,10 +1,9 @@
-"""Hands out the launch requests of admitted jobs, until their run is seen.
+"""Hands out the launch requests of admitted jobs until their run is seen.
 
 A request names job and attempt in its run key, so one daemon makes one run of it however often it
-is handed out. It is handed to one tick at a time, so that two daemons do not make two; see
-``hand_out_leases``. The request of a second attempt waits for the tick of the first. What is
-asked for was written down when the job was admitted, and does not change with
-the schedule.
+is handed out. It is handed to one tick at a time, so that two daemons do not make two runs; see
+``hand_out_leases``. The request of a second attempt waits for the tick of the first. The content of
+a request is stored when the job is admitted, and does not change with the schedule.
 """
 
 import json
@@ -28,7 +27,7 @@ from arctic_orchestration.state.tables import is_launching, jobs
 #: Dagster stores all requests of a tick in one row, and creates their runs one by one.
 REQUESTED_AT_ONCE = 100
 
-#: how long a tick keeps a request without launching any of its runs; each run begins it anew
+#: how long a tick keeps a request without launching any of its runs; each run renews the lease
 LEASE = timedelta(minutes=2)
 
 SCHEDULE_TAG = "arctic/schedule"
@@ -37,7 +36,7 @@ TRIGGER_TAG = "arctic/trigger"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchRequest:
-    """What Dagster is asked for on behalf of a job."""
+    """A request to Dagster for the run of a job."""
 
     run_key: str
     job_id: str
@@ -49,7 +48,7 @@ class LaunchRequest:
 
 
 def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
-    """The ticks to which requests were handed whose run is not seen yet."""
+    """Returns the ticks that have requests whose run is not seen yet."""
     here = jobs.c.location_id == location.id
     ticks = sa.select(jobs.c.requested_tick).where(
         here, is_launching, jobs.c.requested_tick.is_not(None)
@@ -58,7 +57,7 @@ def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
 
 
 def renew(tx: sa.Connection, location: Location, ticks: Collection[str]) -> None:
-    """Begins the leases of ticks anew that have launched a run: a daemon works on them."""
+    """Renews the leases of ticks that have launched a run: a daemon works on them."""
     if not ticks:
         return
     here = jobs.c.location_id == location.id
@@ -79,17 +78,17 @@ def hand_out(
     *,
     later: Collection[str] = (),
 ) -> list[LaunchRequest]:
-    """The requests of launching jobs that no tick has, those that waited longest for one first.
+    """Returns the requests of launching jobs that no tick has, longest wait first.
 
-    A job whose run Dagster would refuse by now fails with the reason, once no earlier request
-    for it can be out: one request that is refused fails all of a tick.
+    A job whose run Dagster would refuse fails with the reason, once no earlier request for it can
+    still become a run: one refused request fails all others of its tick.
 
     Args:
         queue: the jobs of this transaction.
-        location: whose row is locked.
-        targets: what exists.
-        tick: the one that is given the requests.
-        ended: ticks whose leases are over, read before runs were looked up.
+        location: the location, whose row is locked.
+        targets: the existing targets.
+        tick: the tick that gets the requests.
+        ended: ticks whose leases have ended, read before runs were looked up.
         later: jobs that wait for the next tick.
     """
     requests = []
@@ -100,7 +99,7 @@ def hand_out(
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
-            # What was handed out before may still become a run: the job must not end before it.
+            # An earlier hand-out may still become a run: the job must not end before it.
             if problem.lasting and not _is_out(queue, job, ended, now):
                 fail_launch(queue, job, problem.text)
             else:
@@ -122,7 +121,7 @@ def hand_out(
 
 
 def _is_out(queue: JobQueue, job: Job, ended: Collection[str], now: datetime) -> bool:
-    """Whether a request that was handed out may still become a run."""
+    """Returns whether an earlier hand-out may still become a run."""
     if job.requested_tick is None:
         # No daemon evaluated the sensor: there is no record, and the engine's time counts.
         return job.requested_at is not None and queue.now - job.requested_at < LEASE

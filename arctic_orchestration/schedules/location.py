@@ -1,4 +1,4 @@
-"""A code location of a cluster, and its row: the lock under which its dispatcher works."""
+"""A code location of a cluster, and its row: the lock of its dispatcher."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ import sqlalchemy as sa
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import locations
 
-#: A dispatcher notes every few minutes that it ticks.
+#: A dispatcher records every few minutes that it ticks.
 SILENT = timedelta(minutes=15)
 
 
 def is_alive(ticked_at: datetime | None, now: datetime) -> bool:
-    """Whether the dispatcher of a location that noted a tick then is taken to run."""
+    """Returns whether a dispatcher with its last recorded tick at ``ticked_at`` is alive."""
     return ticked_at is not None and ticked_at >= now - SILENT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Location:
-    """The row of a location, as the transaction that locked it sees it."""
+    """The row of a location, as read by the transaction that locked it."""
 
     id: int
     cluster: str
@@ -36,15 +36,15 @@ class Location:
 
     @property
     def place(self) -> str:
-        """Cluster and name, as resources are named."""
+        """Cluster and name, as in the names of resources."""
         return f"{self.cluster}/{self.name}"
 
 
 def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
-    """Locks the row of a location until the transaction ends, making it when there is none.
+    """Locks the row of a location until the transaction ends; creates it if there is none.
 
-    Two dispatchers of one location wait for each other here, so that what one has read from
-    the feed the other does not read again.
+    Two dispatchers of one location wait for each other at this lock, so that no event is read from
+    the feed twice.
     """
     this = {"of_cluster": cluster, "of_name": name}
     row = tx.execute(_LOCKED, this).mappings().one_or_none()
@@ -56,7 +56,7 @@ def locked(tx: sa.Connection, cluster: str, name: str) -> Location:
 
 
 def from_row(row: Mapping[Any, Any]) -> Location:
-    """The location that a row of ``arctic_locations`` holds."""
+    """Reads a location from a row of ``arctic_locations``."""
     return Location(**{field: row[field] for field in Location.__slots__})
 
 

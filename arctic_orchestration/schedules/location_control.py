@@ -1,7 +1,7 @@
-"""What a person may do to a location: unbind it from its code location, rename it, delete it.
+"""Manual changes of a location: unbind it from its code location, rename it, delete it.
 
-Each is one transaction of the caller. A dispatcher that goes on under a name that was renamed or
-deleted begins anew there, as at its first tick.
+Each is one transaction of the caller. A dispatcher that continues under a renamed or deleted name
+starts anew there, as with its first tick.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ from arctic_orchestration.state.tables import (
     timers,
 )
 
-#: What is deleted with a location; jobs, and what belongs to them, go with their schedules.
+#: Rows that are deleted with a location; jobs and their rows go with their schedules.
 OF_LOCATION = (
     location_inventories,
     deferred_arrivals,
@@ -50,14 +50,14 @@ OF_LOCATION = (
 
 
 def unbind(tx: sa.Connection, location: Location) -> None:
-    """Lets the next code location that ticks under the name deploy there, and only that one."""
+    """Unbinds the location: the next code location that ticks under its name binds it again."""
     rows.update(tx, location, owner=None)
 
 
 def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
     """Deletes a locked location with its schedules, jobs and history.
 
-    Its active runs go on, and count in no group any more.
+    Its active runs continue and no longer count in any group.
     """
     held = sa.select(holders.c.holder).where(holders.c.location_id == location.id)
     resources.release(tx, list(tx.execute(held).scalars()), now, {})
@@ -73,14 +73,14 @@ def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
 def rename(
     tx: sa.Connection, store: ScheduleStore, location: Location, name: str, now: datetime
 ) -> None:
-    """Gives a locked location another name; schedules, jobs and the feed position stay.
+    """Renames a locked location; its schedules, jobs and feed position stay.
 
-    A location that has the name already is deleted first, unless its jobs were launched. Whoever
-    ticks first under the new name is bound to it.
+    An existing location of that name is deleted first, unless its jobs were launched. The first
+    code location that ticks under the new name is bound to it.
 
     Errors:
-        InvalidInput: it has that name already.
-        TransitionRefused: the location that has the name launched jobs; nothing was changed.
+        InvalidInput: the location has that name already.
+        TransitionRefused: the location of that name launched jobs; nothing was changed.
     """
     if name == location.name or not name:
         raise InvalidInput("NEW", name, f"another name than {location.name}")
@@ -104,7 +104,7 @@ def rename(
 
 
 def listeners(tx: sa.Connection, location: Location) -> list[tuple[str, str]]:
-    """The schedules of other locations that listen to runs of this one: location and schedule."""
+    """Returns the schedules elsewhere that listen to runs of this location, with their location."""
     query = (
         sa.select(locations.c.name, schedules.c.name)
         .join(schedules, schedules.c.id == schedule_keys.c.schedule_id)
@@ -118,18 +118,18 @@ def listeners(tx: sa.Connection, location: Location) -> list[tuple[str, str]]:
 
 
 def active_jobs(tx: sa.Connection, location: Location) -> int:
-    """How many jobs of a location are launching or launched."""
+    """Returns how many jobs of a location are launching or launched."""
     here = sa.select(sa.func.count()).where(jobs.c.location_id == location.id, is_active)
     return int(tx.execute(here).scalar_one())
 
 
 def _prefixes(cluster: str, name: str) -> tuple[str, ...]:
-    """How the names of a location's targets begin, as resources."""
+    """Returns the prefixes of the resource names of a location's targets."""
     return tuple(f"{kind}:{cluster}/{name}/" for kind in ("job", "asset"))
 
 
 def _rename_resources(tx: sa.Connection, location: Location, name: str) -> None:
-    """Jobs and runs hold, and rates and intervals remember, targets by the new name."""
+    """Renames the location's targets in held resources, launches and ends."""
     pairs: Iterable[tuple[str, str]] = zip(
         _prefixes(location.cluster, location.name), _prefixes(location.cluster, name), strict=True
     )
@@ -137,7 +137,7 @@ def _rename_resources(tx: sa.Connection, location: Location, name: str) -> None:
         for table in (holders, launches, run_ends):
             resource = table.c.resource
             mine = resource.startswith(old, autoescape=True)
-            # What a location that had the name left behind.
+            # Left behind by an earlier location of that name.
             tx.execute(sa.delete(table).where(resource.startswith(new, autoescape=True)))
             rest = sa.func.substr(resource, len(old) + 1, type_=sa.Text)
             tx.execute(sa.update(table).where(mine).values(resource=sa.literal(new) + rest))

@@ -1,4 +1,4 @@
-"""Finds what a person names: a location, a schedule, a job by a part of its id."""
+"""Finds a location or a schedule by its name, and a job by a part of its id."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from arctic_orchestration.schedules.location import Location, from_row, is_alive
 from arctic_orchestration.schedules.store import Origin, ScheduleStatus
 from arctic_orchestration.state.tables import jobs, locations, schedule_history, schedules
 
-#: the shortest part of a job's id that is taken for one
+#: the shortest part of a job's id that is accepted
 SHORTEST_PART = 4
 #: how many names a message lists
 _LISTED = 8
@@ -21,7 +21,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleRow:
-    """What the store knows of a schedule, whether or not this version can read its spec."""
+    """The stored row of a schedule, even if this version cannot read its spec."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class ScheduleRow:
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "ScheduleRow":
-        """The schedule that a row of ``arctic_schedules`` holds."""
+        """Reads a schedule from a row of ``arctic_schedules``."""
         values = {name: row[name] for name in cls.__slots__}
         origin, status = Origin(values["origin"]), ScheduleStatus(values["status"])
         return cls(**{**values, "origin": origin, "status": status})
@@ -44,12 +44,12 @@ class ScheduleRow:
 def location_by_name(
     tx: sa.Connection, cluster: str, name: str | None, now: datetime | None = None
 ) -> Location:
-    """The location of a cluster with a name; not locked.
+    """Returns the location of a cluster with a name; not locked.
 
-    Without a name it is the only one there is or, given ``now``, the only one that still ticks.
+    Without a name: the only location or, given ``now``, the only one that still ticks.
 
     Errors:
-        NotFound: no such location; lists those there are.
+        NotFound: no such location; lists the existing ones.
         InvalidInput: no name, and several locations.
     """
     query = sa.select(locations).where(locations.c.cluster == cluster)
@@ -74,7 +74,7 @@ def location_by_name(
 
 
 def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]:
-    """All schedules of a location by name, in the order of their names."""
+    """Returns all schedules of a location by name, sorted by name."""
     columns = [schedules.c[name] for name in ScheduleRow.__slots__]
     query = sa.select(*columns).where(schedules.c.location_id == location_id)
     rows = [ScheduleRow.from_row(row) for row in tx.execute(query).mappings()]
@@ -82,10 +82,10 @@ def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]
 
 
 def schedule_by_name(tx: sa.Connection, location: Location, name: str) -> ScheduleRow:
-    """The schedule with a name.
+    """Returns the schedule with a name.
 
     Errors:
-        NotFound: no such schedule; lists names that are near.
+        NotFound: no such schedule; lists similar names.
     """
     row = schedule_if_there(tx, location, name)
     if row is None:
@@ -99,7 +99,7 @@ def schedule_by_name(tx: sa.Connection, location: Location, name: str) -> Schedu
 
 
 def schedule_if_there(tx: sa.Connection, location: Location, name: str) -> ScheduleRow | None:
-    """The schedule with a name, if there is one."""
+    """Returns the schedule with a name, or None."""
     columns = [schedules.c[column] for column in ScheduleRow.__slots__]
     here = (schedules.c.location_id == location.id) & (schedules.c.name == name)
     row = tx.execute(sa.select(*columns).where(here)).mappings().one_or_none()
@@ -107,7 +107,7 @@ def schedule_if_there(tx: sa.Connection, location: Location, name: str) -> Sched
 
 
 def near(name: str, names: Sequence[str]) -> str:
-    """The end of a message that lists the names most like ``name``, or what there is."""
+    """Returns the end of a message: the names most similar to ``name``, or the existing ones."""
     alike = get_close_matches(name, names, n=3, cutoff=0.5)
     if alike:
         return f"; did you mean {' or '.join(alike)}?"
@@ -119,9 +119,9 @@ def near(name: str, names: Sequence[str]) -> str:
 
 
 def job_by_id_part(tx: sa.Connection, location: Location, part: str) -> str:
-    """The id of the job of a location that a part of its id stands for.
+    """Returns the id of the job of a location that contains ``part``.
 
-    Ids that were made in one millisecond begin alike, so any part that is unique will do.
+    Ids made in the same millisecond have the same beginning, so any unique part is accepted.
 
     Errors:
         NotFound: no job has it.

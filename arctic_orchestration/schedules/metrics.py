@@ -1,8 +1,8 @@
-"""What the engine does, as counters and histograms for Prometheus.
+"""Counters and histograms of the engine, for Prometheus.
 
-A pure consumer: it is told what a tick did, and whatever goes wrong here stops no tick. Labels
-are cluster, location, state, kind of constraint and cause, never a schedule: there are thousands
-of those, and each would be a series of its own.
+A pure consumer: it gets the result of each tick, and its errors never stop a tick. Labels are
+cluster, location, state, kind of constraint and cause, never a schedule: each of the thousands of
+schedules would be a series of its own.
 
 ======================================  =====================================================
 ``arctic_events_read_total``            events read from Dagster's event log
@@ -10,7 +10,7 @@ of those, and each would be a series of its own.
 ``arctic_events_matched_total``         times that a schedule took an event
 ``arctic_event_lag_seconds``            from an event's own moment to the tick that took it
 ``arctic_job_moves_total``              moves of jobs, by the ``state`` they came to
-``arctic_jobs_admitted_total``          jobs whose constraints let them through
+``arctic_jobs_admitted_total``          jobs that their constraints admitted
 ``arctic_jobs_held_total``              times that a ``constraint`` began to hold a job
 ``arctic_job_wait_seconds``             from the trigger to the admission, by the ``constraint``
                                         that held last; ``none``: it was admitted at once;
@@ -18,10 +18,10 @@ of those, and each would be a series of its own.
                                         a person launched it
 ``arctic_jobs_discarded_total``         by ``cause``: timed_out, canceled or withdrawn
 ``arctic_runs_requested_total``         run requests given to Dagster, repeated ones too
-``arctic_tick_seconds``                 how long ticks took
+``arctic_tick_seconds``                 duration of ticks
 ``arctic_ticks_failed_total``           ticks that ended with an error
-``arctic_run_stage_seconds``            how long each ``stage`` of a run took that has ended, from
-                                        its event; of each tick, some of the runs
+``arctic_run_stage_seconds``            duration of each ``stage`` of an ended run, from its event
+                                        on; a sample of the runs of each tick
 ``arctic_jobs``                         jobs that have not ended, by ``state``
 ``arctic_oldest_wait_seconds``          how long constraints have held the oldest held job
 ``arctic_deferred_arrivals``            arrivals that no job has yet, by what each ``waits_for``:
@@ -60,9 +60,9 @@ _PLACE = ("cluster", "location")
 _TICKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAITS = (1, 5, 15, 60, 300, 900, 3_600, 4 * 3_600, 12 * 3_600, 86_400, 7 * 86_400)
 _LAGS = (0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400)
-#: how old the numbers from the database may be
+#: the maximum age of the numbers from the database
 _COUNT_EVERY = timedelta(seconds=15)
-#: held jobs whose constraints are remembered; the oldest are forgotten
+#: held jobs whose constraints are kept in memory; the oldest are dropped
 _REMEMBERED = 100_000
 
 
@@ -70,16 +70,16 @@ class Metrics:
     """The metrics of the engines of one process.
 
     Args:
-        registry: where they are found; a registry takes one ``Metrics``.
+        registry: registers the metrics; a registry takes one ``Metrics``.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._lock = threading.Lock()
-        #: the kinds that hold a job, by its id
+        #: the kinds of constraints that hold a job, by its id
         self._held: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._counted_at: dict[tuple[str, str], datetime] = {}
         self._registry = registry
-        #: the ports that were asked for, and whether they could be had
+        #: the requested ports, and whether they are served
         self._serves: dict[int, bool] = {}
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -128,15 +128,15 @@ class Metrics:
         seconds: float,
         lags: Iterable[timedelta] = (),
     ) -> None:
-        """Takes what a tick did; never raises.
+        """Records the result of a tick; never raises.
 
         Args:
-            result: what it did.
+            result: the result of the tick.
             cluster: of the engine.
             location: of the engine.
             now: the tick's own moment.
-            seconds: how long it took.
-            lags: how old each event was that it read.
+            seconds: the duration of the tick.
+            lags: the age of each event that it read.
         """
         try:
             self._observe(result, (cluster, location), now, seconds, lags)
@@ -160,7 +160,7 @@ class Metrics:
         self._requested.labels(*place).inc(len(result.requests))
         lag = self._lag.labels(*place)
         for each in lags:
-            # Clocks of different hosts differ: an event of the future is one of now.
+            # Clocks of different hosts differ: an event of the future counts as one of now.
             lag.observe(max(each.total_seconds(), 0))
         for move in result.moves:
             self._note(move, place, now)
@@ -196,17 +196,17 @@ class Metrics:
                 self._holds.labels(*place, kind).inc()
 
     def run_ended(self, reached: Iterable[Stage], *, cluster: str, location: str) -> None:
-        """Takes the stages of a run that has ended; the first one has no length."""
+        """Records the stages of a run that has ended; the first one has no length."""
         for stage in list(reached)[1:]:
             self._stages.labels(cluster, location, stage.name).observe(stage.seconds)
 
     def failed(self, *, cluster: str, location: str, seconds: float) -> None:
-        """Takes that a tick ended with an error."""
+        """Records that a tick ended with an error."""
         self._ticks.labels(cluster, location).observe(seconds)
         self._failed.labels(cluster, location).inc()
 
     def count(self, database: Database, *, cluster: str, location: str, now: datetime) -> None:
-        """Counts the location's jobs in the database, if that was not done just now.
+        """Counts the location's jobs in the database, unless that was done recently.
 
         Never raises.
         """
@@ -230,10 +230,10 @@ class Metrics:
             _log.warning("the jobs could not be counted for the metrics", exc_info=True)
 
     def serve(self, port: int) -> None:
-        """Answers ``GET /metrics`` on loopback from now on; does nothing where it does already.
+        """Serves ``GET /metrics`` on loopback; does nothing if it does already.
 
-        A port that is in use is a warning, once: of several code servers of a host the first has
-        it. Called again, it takes the port once that one is gone.
+        A port in use is a warning, once: the first of several code servers on a host has it. A
+        later call takes the port once that server is gone.
         """
         with self._lock:
             if self._serves.get(port):
@@ -250,12 +250,12 @@ class Metrics:
 
 @cache
 def process_metrics() -> Metrics:
-    """The metrics of this process, in prometheus_client's own registry."""
+    """Returns the metrics of this process, in prometheus_client's own registry."""
     return Metrics()
 
 
 def _deciding(job: Job, decision: Decision) -> tuple[str, ...]:
-    """The kinds of the constraints whose last verdict was this, in the schedule's order."""
+    """Returns the kinds of the constraints with this last verdict, in the schedule's order."""
     verdicts = json.loads(job.verdicts) if job.verdicts else []
     return tuple(v["constraint"] for v in verdicts if v["decision"] == decision.value)
 

@@ -1,4 +1,4 @@
-"""Counts what is missing where a trigger waits for all partitions that belong together."""
+"""Counts missing partitions for triggers that wait for all partitions that belong together."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -15,20 +15,20 @@ from arctic_orchestration.schedules.target_partitions import Placing
 from arctic_orchestration.schedules.triggers import Arrivals
 from arctic_orchestration.state.tables import job_events
 
-#: as long as more are missing, a reason only says how many
+#: with more missing partitions, a reason gives their number only
 _NAMED = 5
 
 
 class Arrived(Protocol):
-    """Which partitions had arrived before the events of a transaction."""
+    """The partitions that had arrived before the events of a transaction."""
 
     def __call__(self, asset: str, partitions: Collection[str]) -> Set[str]:
-        """Those of some partitions of an asset that were materialized, or observed from outside."""
+        """The partitions among these that were materialized, or observed from outside."""
         ...
 
 
 class MissingPartitions:
-    """Looks up, for leaves that wait for all, how many partitions are to come, and which."""
+    """Computes, for leaves that wait for all, how many partitions are missing, and which."""
 
     def __init__(self, queue: JobQueue, placing: Placing, arrived: Arrived) -> None:
         self._queue = queue
@@ -38,7 +38,7 @@ class MissingPartitions:
         self._new: dict[tuple[str, int], set[str]] = defaultdict(set)
 
     def note(self, stored: StoredSchedule, leaf: int, partition: str) -> None:
-        """Notes that a partition arrives, for whichever job."""
+        """Records that a partition arrives, for every job."""
         self._new[stored.id, leaf].add(partition)
 
     def noted(
@@ -48,9 +48,9 @@ class MissingPartitions:
         arrivals: Sequence[Arrivals],
         seen: Mapping[tuple[str, int], Set[str]],
     ) -> tuple[Arrivals, ...]:
-        """The arrivals of a job with scope, with what is missing at each leaf that waits for all.
+        """Returns the arrivals of a job with scope, with the missing partitions of each such leaf.
 
-        ``seen`` are partitions that leaves of open jobs have, beside those in the database.
+        ``seen`` are partitions that leaves of open jobs have, in addition to those in the database.
         """
         if not any(leaf.needs_all for leaf in stored.leaves):
             return tuple(arrivals)
@@ -63,7 +63,7 @@ class MissingPartitions:
             if given.required is not None and not leaf.source.complete:
                 lacking = given.required - given.partitions
                 if lacking > _NAMED:
-                    # To say which ones costs more than everything else.
+                    # Listing the partitions costs more than everything else.
                     noted[number] = replace(given, lacking=lacking, missing=())
                     continue
             if before is None:
@@ -80,7 +80,7 @@ class MissingPartitions:
         if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
             return given
         asset = leaf.asset_of_partitions
-        # A mapping of the user's own may raise anything, and others wait.
+        # A user-defined mapping may raise anything; other schedules must go on.
         try:
             sources = mapping.sources_of(job.scope, self._queue.now)
         except Exception:
@@ -89,7 +89,7 @@ class MissingPartitions:
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
             before = self._arrived(asset, missing) | self._new[stored.id, number]
-            # What waits for a check has arrived, and does not count.
+            # An arrival that waits for a check does not count.
             before -= unchecked(self._queue.tx, stored.id, number)
             missing = [key for key in missing if key not in before]
         return replace(
@@ -100,7 +100,7 @@ class MissingPartitions:
         )
 
     def _partitions_of(self, job: Job) -> dict[int, set[str]]:
-        """The partitions that each leaf of a job has in the database."""
+        """Returns the partitions that each leaf of a job has in the database."""
         found: dict[int, set[str]] = defaultdict(set)
         if self._queue.is_new(job):
             return found

@@ -19,14 +19,14 @@ from arctic_orchestration.state.tables import events, is_waiting, job_events, jo
 
 
 def slot_of(scope: str | None) -> str:
-    """What the waiting job of a scope has in ``waiting_for``."""
+    """Returns the value of ``waiting_for`` of the waiting job of a scope."""
     if scope is None:
         return ""
     return COMMON if scope == COMMON else f"{_SLOT}{scope}"
 
 
 class OpenJobs:
-    """The waiting jobs of schedules by their scope, and what was counted for each scope before."""
+    """The waiting jobs of schedules by scope, and the events counted for each scope before."""
 
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
@@ -35,7 +35,7 @@ class OpenJobs:
         self._jobs: dict[str, dict[str | None, Job]] = defaultdict(dict)
         self._fired: dict[tuple[str, str], Fired] = {}
         self._kept: dict[str, list[tuple[int, int, Event]]] = {}
-        #: partitions each leaf of an open job has, as far as this transaction asked
+        #: partitions of each leaf of an open job, as far as this transaction has read them
         self.seen: dict[tuple[str, int], set[str]] = defaultdict(set)
 
     def load(self, matches: Sequence[Match]) -> None:
@@ -60,13 +60,13 @@ class OpenJobs:
                 "schedules": dialect.given(self._tx, sorted({id for id, _ in scopes})),
                 "slots": dialect.given(self._tx, sorted({slot_of(scope) for _, scope in scopes})),
             }
-            # Those that were split from another job know their partition by their slot only.
+            # Jobs split from another job know their partition only by their slot.
             found += [
                 job if job.scope else self._queue.change(job, scope=str(job.partition_start))
                 for job in self._queue.load(query=_slots(backend), given=given)
             ]
             self._fired = fired_partitions.fired(self._tx, scopes)
-            # A partition that begins to wait takes over what was kept for all.
+            # A partition that begins to wait takes over the common events.
             pools = {job.schedule_id: job for job in found if job.scope == COMMON}
             self._kept = self._events_of(pools.values())
         for job in found:
@@ -81,25 +81,25 @@ class OpenJobs:
                 self.seen[row.job_id, row.leaf].add(row.partition)
 
     def get(self, stored: StoredSchedule, scope: str | None) -> Job | None:
-        """The job of a scope that takes events, if there is one."""
+        """Returns the job of a scope that takes events, or None."""
         return self._jobs[stored.id].get(scope)
 
     def scoped(self, stored: StoredSchedule) -> list[Job]:
-        """The waiting jobs of all target partitions."""
+        """Returns the waiting jobs of all target partitions."""
         found = self._jobs[stored.id]
         return [job for scope, job in found.items() if scope is not None and scope != COMMON]
 
     def add(self, job: Job) -> Job:
-        """A job that begins."""
+        """Adds a new job."""
         self._jobs[job.schedule_id][job.scope] = job
         return self._queue.add(job)
 
     def renew(self, job: Job) -> None:
-        """Takes a job as the transaction has left it."""
+        """Replaces a job by the transaction's current version of it."""
         self._jobs[job.schedule_id][job.scope] = self._queue.current(job)
 
     def close(self, job: Job, fired: Job, stored: StoredSchedule) -> None:
-        """Notes that a job has fired, and takes no more events unless it says so."""
+        """Records that a job has fired; it takes no more events unless its schedule says so."""
         del self._jobs[job.schedule_id][job.scope]
         if job.scope is not None:
             earlier = self._fired.get((job.schedule_id, job.scope))
@@ -112,15 +112,15 @@ class OpenJobs:
                 self._jobs[job.schedule_id][job.scope] = fired
 
     def fired(self, stored: StoredSchedule, scope: str) -> Fired | None:
-        """When the schedule fired last for a scope."""
+        """Returns the last firing of the schedule for a scope."""
         return self._fired.get((stored.id, scope))
 
     def kept(self, stored: StoredSchedule) -> Sequence[tuple[int, int, Event]]:
-        """Leaf, number and event of what concerns every partition of the target."""
+        """Returns the common events, for every partition of the target: leaf, number and event."""
         return self._kept.get(stored.id, ())
 
     def keep(self, stored: StoredSchedule, leaf: int, number: int, event: Event) -> None:
-        """Notes one more event that concerns every partition."""
+        """Adds a common event, for every partition of the target."""
         self._kept.setdefault(stored.id, []).append((leaf, number, event))
 
     def _load(self, query: sa.Select[Any], schedules: Iterable[str]) -> list[Job]:
@@ -151,7 +151,7 @@ _SLOT = "partition:"
 
 @cache
 def _whole(backend: str) -> sa.Select[Any]:
-    """The waiting jobs of some schedules that are about no partition of the target."""
+    """Returns the waiting jobs of some schedules without a target partition."""
     return sa.select(jobs).where(
         dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
         jobs.c.waiting_for.in_(["", COMMON]),
@@ -161,7 +161,7 @@ def _whole(backend: str) -> sa.Select[Any]:
 
 @cache
 def _scoped(backend: str) -> sa.Select[Any]:
-    """The waiting jobs of the partitions of the targets of some schedules."""
+    """Returns the waiting jobs of the target partitions of some schedules."""
     return sa.select(jobs).where(
         dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
         jobs.c.waiting_for.startswith(_SLOT, autoescape=True),
@@ -171,7 +171,7 @@ def _scoped(backend: str) -> sa.Select[Any]:
 
 @cache
 def _slots(backend: str) -> sa.Select[Any]:
-    """The waiting jobs of some scopes of some schedules."""
+    """Returns the waiting jobs of some scopes of some schedules."""
     return sa.select(jobs).where(
         dialect.among_given(backend, jobs.c.schedule_id, "schedules"),
         dialect.among_given(backend, jobs.c.waiting_for, "slots"),
@@ -181,7 +181,7 @@ def _slots(backend: str) -> sa.Select[Any]:
 
 @cache
 def _partitions_seen(backend: str) -> sa.Select[Any]:
-    """Which of some partitions the leaves of jobs have seen."""
+    """Returns the partitions among some that the leaves of jobs have."""
     return sa.select(job_events.c.job_id, job_events.c.leaf, job_events.c.partition).where(
         dialect.among_given(backend, job_events.c.job_id, "jobs"),
         dialect.among_given(backend, job_events.c.partition, "partitions"),

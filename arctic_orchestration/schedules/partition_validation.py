@@ -1,4 +1,4 @@
-"""Finds schedules that say of partitions what their target, or an asset, cannot do."""
+"""Finds partition settings that a schedule's target, or an asset, does not support."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -23,14 +23,14 @@ def partition_problems(
     mappings: Callable[[str], Sequence[dg.PartitionMapping]],
     knows_all: bool = True,
 ) -> Iterator[InvalidInput]:
-    """What a schedule says about partitions and its target, or an asset, cannot do.
+    """Yields partition settings of a schedule that its target, or an asset, does not support.
 
     Args:
         schedule: with a target that exists.
-        definitions: the different ways in which parts of the target are partitioned.
-        upstream: how an asset is partitioned; None: it is not, or is not known.
-        mappings: those on the target's dependencies on an asset.
-        knows_all: whether an asset that ``upstream`` does not know has no partitions.
+        definitions: the different partitions definitions of the target's parts.
+        upstream: the partitions of an asset; None: it has none, or is unknown.
+        mappings: the mappings of the target's dependencies on an asset.
+        knows_all: whether an asset unknown to ``upstream`` has no partitions.
     """
     field = f"Schedule({schedule.name}).trigger"
     leaves = list(schedule.trigger.places(field))
@@ -156,7 +156,7 @@ def _count(place: str, leaf: Partitions, target: PartitionedTarget) -> Iterator[
         return
     first = next(iter(existing_keys(target.definition, None, lambda _: ())), None)
     sources = len(target.map_of(leaf.asset, leaf.source).sources_of(first)) if first else 0
-    # A day may have an hour more than the first.
+    # A day may be an hour longer than the first.
     if sources and isinstance(leaf.count, int) and leaf.count > sources + sources // 20:
         expected = f"at most {sources}: so many partitions of {leaf.asset} make one of the target"
         yield InvalidInput(f"{place}.count", leaf.count, expected)

@@ -1,9 +1,9 @@
 """Requests at which Dagster's daemon fails, for whatever reason.
 
-What is known to be refused is not handed out: a target that is gone, a wrong configuration. The
-daemon may fail at a request all the same, for example if the code was deployed anew between the
-sensor's answer and the daemon's submission. Then the daemon fails the whole tick, and submits no
-request after that one. The tick's record shows which one it was: the first whose run was not made.
+Known refusals are not handed out: a target that is gone, a wrong configuration. The daemon may
+still fail at a request, for example if the code was deployed between the sensor's answer and the
+daemon's submission. Then the daemon fails the whole tick and submits no request after that one. The
+tick's record shows which one it was: the first without a run.
 
 Such a request is handed out again, as the last of its tick, so that it stops no other. After
 :data:`FAILURES` ticks its job fails with the daemon's error.
@@ -20,14 +20,14 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_launching, jobs
 
-#: requests of a job, after which it fails if Dagster failed at the last one
+#: requests of a job after which it fails if Dagster failed at the last one
 FAILURES = 3
 
 
 def fail_refused(queue: JobQueue, location: Location, ticks: Ticks) -> Mapping[str, str]:
-    """Fails jobs at which Dagster failed too often; the others by id, with Dagster's error.
+    """Fails jobs at which Dagster failed too often; returns the others by id, with Dagster's error.
 
-    Reads the records of ticks whose lease is over and whose end did not show by itself.
+    Reads the records of ticks whose lease has expired.
 
     Errors:
         DatabaseUnavailable: Dagster's storage did not answer.
@@ -53,7 +53,7 @@ def fail_refused(queue: JobQueue, location: Location, ticks: Ticks) -> Mapping[s
 def put_last(
     queue: JobQueue, requests: Sequence[LaunchRequest], refused: Mapping[str, str]
 ) -> list[LaunchRequest]:
-    """The requests, with those at which Dagster failed behind all others; their jobs say so."""
+    """Returns the requests, with those that Dagster failed at last; their jobs record it."""
     again = {request.job_id for request in requests} & refused.keys()
     for id, job in queue.by_ids(again).items():
         queue.wait(job, f"{job.reason}; Dagster failed at the last request: {refused[id]}")

@@ -1,7 +1,7 @@
-"""What runs hold while they are active: their targets and groups.
+"""The resources that active runs hold: their targets and groups.
 
-Nothing is counted up or down. Who holds a resource is asked of the rows of jobs and runs that
-live, under the lock of the resource's row, so a permit can neither leak nor be given back twice.
+Nothing is counted up or down. The holders of a resource are read from the rows of live jobs and
+runs, under the lock of the resource's row, so a permit can neither leak nor be released twice.
 """
 
 from collections import defaultdict
@@ -24,15 +24,15 @@ from arctic_orchestration.state.tables import (
     runs,
 )
 
-#: The most urgent jobs that a release wakes; thousands may wait for one slot, and look again
-#: by themselves.
+#: The most urgent jobs that a release wakes. Thousands may wait for one slot; the others are
+#: checked again at their next check.
 _WOKEN_AT_ONCE = 100
-#: Names of groups begin with it; all other resources are targets.
+#: The prefix of group names; all other resources are targets.
 GROUP = "group:"
 
 
 def lock(tx: sa.Connection, names: Iterable[str]) -> None:
-    """Locks the rows of resources until the transaction ends, in one order for everybody."""
+    """Locks the rows of resources until the transaction ends, always in the same order."""
     ordered = sorted(set(names))
     if not ordered or not dialect.has_row_locks(tx):
         return
@@ -44,7 +44,7 @@ def lock(tx: sa.Connection, names: Iterable[str]) -> None:
 
 
 def holders_of(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
-    """The live jobs and runs that hold each of the resources."""
+    """Returns the live jobs and runs that hold each of the resources."""
     wanted = {"names": dialect.given(tx, sorted(set(names)))}
     held = defaultdict(set)
     for resource, holder in tx.execute(_holders(tx.dialect.name), wanted):
@@ -55,7 +55,7 @@ def holders_of(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:
 def launches_of(
     tx: sa.Connection, names: Iterable[str], since: datetime
 ) -> dict[str, dict[str, datetime]]:
-    """When the holders of each resource were launched, as far as that was after ``since``."""
+    """Returns the launches of the holders of each resource after ``since``."""
     query = sa.select(launches.c.resource, launches.c.holder, launches.c.at).where(
         dialect.among(tx, launches.c.resource, sorted(set(names))), launches.c.at > since
     )
@@ -66,10 +66,10 @@ def launches_of(
 
 
 def last_ends(tx: sa.Connection, names: Iterable[str]) -> dict[tuple[str, str], datetime]:
-    """When the last run of each resource ended, by resource and status of the run.
+    """Returns when the last run of each resource ended, by resource and status of the run.
 
-    Asked after :func:`holders_of`: a run that ends in between is then seen as active or as ended,
-    never as neither.
+    Read after :func:`holders_of`: a run that ends in between is then active or ended, never
+    neither.
     """
     wanted = dialect.among(tx, run_ends.c.resource, sorted(set(names)))
     query = sa.select(run_ends.c.resource, run_ends.c.status, run_ends.c.ended_at).where(wanted)
@@ -81,9 +81,9 @@ def acquire(
     location_id: int,
     rows: Iterable[tuple[str, str, datetime | None]],
 ) -> None:
-    """Notes that holders have resources: resource, holder, and when it was launched.
+    """Records that holders have resources: resource, holder and launch time.
 
-    Without a moment it is not noted as a launch; nor is one that was known before.
+    Without a launch time, or for a known one, no launch is recorded.
     """
     given = list(rows)
     if not given:
@@ -103,10 +103,10 @@ def acquire(
 
 
 def hand_over(tx: sa.Connection, location_id: int, to: Mapping[str, str], now: datetime) -> None:
-    """Gives what some holders have to runs, which from now on are active runs of nobody's job.
+    """Gives the resources of some holders to runs, which then are active runs without a job.
 
-    ``to`` names the run for each holder. Holders that have nothing, or are of another location,
-    are passed over.
+    ``to`` gives the run of each holder. Holders without resources, or of another location, are
+    skipped.
     """
     query = sa.select(holders.c.resource, holders.c.holder).where(
         dialect.among(tx, holders.c.holder, sorted(to)), holders.c.location_id == location_id
@@ -131,10 +131,10 @@ def release(
     now: datetime,
     ended: Mapping[str, tuple[str, datetime]],
 ) -> int:
-    """Takes all resources from holders, and wakes the jobs that wait for one of them.
+    """Releases all resources of holders and wakes the jobs that wait for one of them.
 
-    ``ended`` says of the holders that were runs how they ended, and when. Returns how many jobs
-    were woken.
+    ``ended`` gives the end status and time of holders that were runs. Returns how many jobs were
+    woken.
     """
     backend = tx.dialect.name
     these = {"holders": dialect.given(tx, sorted(set(held_by)))}
@@ -144,8 +144,8 @@ def release(
         return 0
     tx.execute(_let_go(backend), these)
     _note_ends(tx, [(row.resource, *ended[row.holder]) for row in held if row.holder in ended])
-    # A job that another location's dispatcher is working on is left to its next look: two
-    # dispatchers that wake each other's jobs would wait for each other.
+    # A job locked by another location's dispatcher is left to its next check: two dispatchers that
+    # wake each other's jobs would wait for each other.
     wanted = {"names": dialect.given(tx, sorted(freed))}
     ids = list(tx.execute(_waiting_for(backend), wanted).scalars())
     if ids:
@@ -157,8 +157,8 @@ def release(
 def _note_ends(tx: sa.Connection, ends: Iterable[tuple[str, str, datetime]]) -> None:
     """Keeps the newest end of each resource and status.
 
-    Of targets only, which belong to one location: the dispatchers of several locations would
-    wait for each other's rows of a group.
+    Only for targets, which belong to one location: dispatchers of several locations would wait for
+    each other's rows of a group.
     """
     newest: dict[tuple[str, str], datetime] = {}
     for resource, status, at in ends:
@@ -190,7 +190,7 @@ def _newer_end(backend: str) -> sa.Insert:
 
 @cache
 def _holders(backend: str) -> sa.Select[Any]:
-    """The live jobs and runs that hold resources."""
+    """Returns the live jobs and runs that hold resources."""
     live_job = is_active
     return (
         sa.select(holders.c.resource, holders.c.holder)
@@ -207,7 +207,7 @@ def _holders(backend: str) -> sa.Select[Any]:
 
 @cache
 def _held_by(backend: str) -> sa.Select[Any]:
-    """What holders hold."""
+    """Returns the resources of holders."""
     these = dialect.among_given(backend, holders.c.holder, "holders")
     return sa.select(holders.c.resource, holders.c.holder).where(these)
 
@@ -219,7 +219,7 @@ def _let_go(backend: str) -> sa.Delete:
 
 @cache
 def _waiting_for(backend: str) -> sa.Select[Any]:
-    """The jobs that wait for resources, and that nobody else works on."""
+    """Returns the jobs that wait for resources and that no other transaction has locked."""
     return (
         sa.select(jobs.c.id)
         .where(dialect.among_given(backend, jobs.c.held_by, "names"))

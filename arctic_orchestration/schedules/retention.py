@@ -1,4 +1,4 @@
-"""Deletes jobs that ended long ago, and the events that no job has any more."""
+"""Deletes jobs that ended long ago, and events that belong to no job any more."""
 
 from datetime import datetime, timedelta
 
@@ -11,14 +11,14 @@ from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs, launches
 
 KEEP = timedelta(days=30)
-#: events that are kept for all partitions of one schedule's target
+#: common events that are kept for one schedule
 _KEPT_FOR_ALL = 1_000
 #: rows of each kind that one tick deletes, so that a tick stays short
 _AT_ONCE = 500
 
 
 def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta = KEEP) -> int:
-    """Deletes some of what ended before ``now - keep``; returns how many jobs went."""
+    """Deletes some rows that ended before ``now - keep``; returns the number of jobs."""
     old = (
         sa.select(jobs.c.id)
         .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - keep)
@@ -53,7 +53,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
         here = events.c.location_id == location.id
         tx.execute(sa.delete(events).where(here, dialect.among(tx, events.c.number, numbers)))
     unreadable_events.prune(tx, location.cluster, now - keep)
-    # No rate looks further back.
+    # No rate needs launches from further back.
     forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)
     tx.execute(
         sa.delete(launches).where(launches.c.at < now - KEEP, launches.c.holder.in_(forgotten))
@@ -62,7 +62,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
 
 
 def _prune_kept(tx: sa.Connection, location: Location) -> None:
-    """Lets go of the oldest of many events that are kept for all partitions of a target."""
+    """Deletes the oldest of many common events of a schedule."""
     kept = jobs.c.location_id == location.id, jobs.c.scope == COMMON, is_waiting
     for id in list(tx.execute(sa.select(jobs.c.id).where(*kept)).scalars()):
         of_job = job_events.c.job_id == id

@@ -1,14 +1,14 @@
-"""Which run of a job counts: the first one that begins.
+"""Decides which run of a job counts: the first one that begins.
 
-A job can have more than one run in Dagster's storage. Run monitoring fails a run that is only
-slow, the job's next attempt gets a run of its own, and then the slow run is enqueued after all. Or
-a paused daemon creates a run after its lease on the request is over. None of this can be excluded
-before a run begins, so it is decided there: between "the process is up" and its first step, a run
-claims the job's row by compare-and-set. One claim succeeds. A run that did not get it ends before
-its first step, and the job goes on with the run that did.
+A job can have more than one run in Dagster's storage. Run monitoring fails a run that is only slow,
+the job's next attempt gets a run of its own, and then the slow run is enqueued after all. Or a
+paused daemon creates a run after its lease on the request has expired. None of this can be excluded
+before a run begins. So a run claims the job's row by compare-and-set after its process is up and
+before its first step. One claim succeeds. A run without the claim ends before its first step, and
+the job goes on with the run that has it.
 
-A claim is final. A run that claimed its job and failed has begun, and no other attempt is made:
-the job ends with it. A run that failed without a claim never begins later than another attempt.
+A claim is final. A run that claimed its job and failed has begun, and no other attempt is made: the
+job ends with it. A run that failed without a claim cannot begin once another attempt has.
 """
 
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class Refusal:
 def claim(
     tx: sa.Connection, job_id: str, run_id: str, *, instead_of: str | None = None
 ) -> Refusal | None:
-    """Makes ``run_id`` the run that counts for its job; none: it does.
+    """Claims a job for ``run_id``; returns None on success.
 
-    A job that was deleted with its schedule refuses nothing.
+    A job that was deleted with its schedule refuses no claim.
 
     Args:
         tx: a transaction that may write.

@@ -1,7 +1,7 @@
-"""What a schedule says of its runs to the run queue, as tags.
+"""The tags of a run by which its schedule addresses the run queue.
 
 The run coordinator of ``arctic_orchestration.coordinator`` reads them when the run is submitted;
-any other lets them be.
+any other ignores them.
 """
 
 import re
@@ -12,15 +12,15 @@ from arctic_orchestration.schedules.schedule import Schedule
 
 _LEVEL = "arctic/level"
 _GROUP = "arctic/group"
-#: what a tag's key can hold, and a group of the run queue may be called
+#: valid characters of a tag's key and of a group of the run queue
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
 def queue_tags(schedule: Schedule) -> Mapping[str, str]:
-    """The tags: its own, its priority as the level, its concurrency groups as groups.
+    """Returns the schedule's tags, its priority as the level, and its concurrency groups.
 
-    So a group that is configured for the run queue, too, counts the runs of the schedule together
-    with runs by hand and backfills.
+    A group that is also configured for the run queue counts the schedule's runs together with
+    manual runs and backfills.
     """
     tags: dict[str, str] = {}
     for constraint in schedule.constraints:

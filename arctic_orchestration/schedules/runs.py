@@ -1,9 +1,9 @@
-"""What Dagster's runs mean for jobs and for the resources that runs hold.
+"""Applies Dagster's runs to jobs and to the resources that runs hold.
 
-A run that a job asked for carries the job's id as a tag: it confirms the launch and ends the
-job. When Dagster retries a failed run, the job goes on with the retry. When more than one run was
-made for a job, it goes on with the run that began; see :mod:`.claims`. Any other run,
-started by hand or as a backfill, is noted while it is active, so that limits count it too.
+A run requested by a job carries the job's id as a tag: it confirms the launch and ends the job.
+When Dagster retries a failed run, the job goes on with the retry. When more than one run was made
+for a job, it goes on with the run that began; see :mod:`.run_claims`. Any other run, started
+manually or by a backfill, is recorded while it is active, so that limits count it too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,17 +25,17 @@ from arctic_orchestration.schedules.schedule import asset_resource, job_resource
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import in_state, is_launching, jobs, runs
 
-#: Dagster's: set on a failed run that it retries itself, and on the retry
+#: Dagster's tags: set on a failed run that it retries itself, and on the retry
 _WILL_RETRY_TAG = "dagster/will_retry"
 _PARENT_TAG = "dagster/parent_run_id"
 
-#: how long Dagster is given to retry a run that failed, or to say that it does not; how often asked
+#: how long Dagster gets to retry a failed run or to decline; how often this is polled
 _RETRY_UNKNOWN = timedelta(minutes=10)
 _LOOK_AGAIN = timedelta(seconds=15)
 
-#: attempts to get a run beyond the queue, the first one counted
+#: attempts to get a run beyond the queue, including the first one
 LAUNCH_ATTEMPTS = 3
-#: how often an active run is looked up, in case its end was never told
+#: how often an active run is looked up, in case its end event was missed
 VERIFY_EVERY = timedelta(minutes=5)
 _VERIFIED_AT_ONCE = 200
 
@@ -64,7 +64,7 @@ _OTHERS_UNHEARD_OF = (
 
 
 class RunView(Protocol):
-    """What is known of a run in Dagster's storage."""
+    """A run in Dagster's storage."""
 
     @property
     def run_id(self) -> str: ...
@@ -78,30 +78,30 @@ class RunView(Protocol):
     def ended_at(self) -> datetime | None: ...
     @property
     def submitted(self) -> bool:
-        """It was handed to the run coordinator; until then only a request for it goes on."""
+        """Whether it was handed to the run coordinator; before that only its request exists."""
         ...
 
 
 class RunLookup(Protocol):
-    """Where runs are looked up."""
+    """Looks up runs."""
 
     @property
     def retries_enabled(self) -> bool:
-        """Whether Dagster may retry failed runs itself; it then says so in a tag of the run."""
+        """Whether Dagster may retry failed runs itself; a tag of the run then says so."""
         ...
 
     def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
-        """The runs with these ids; those that are gone are left out."""
+        """Returns the runs with these ids; deleted runs are left out."""
         ...
 
     def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
-        """The runs that carry a tag with one of the values, by value."""
+        """Returns the runs that carry a tag with one of the values, by value."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seen:
-    """A status of a run, by event or by look-up."""
+    """A status of a run, from an event or a look-up."""
 
     run_id: str
     status: RunStatus
@@ -111,7 +111,7 @@ class _Seen:
 
 
 class RunTracker:
-    """Applies what is seen of runs to the jobs and resources of one location."""
+    """Applies events and look-ups of runs to the jobs and resources of one location."""
 
     def __init__(self, queue: JobQueue, location: Location, lookup: RunLookup) -> None:
         self._queue = queue
@@ -119,7 +119,7 @@ class RunTracker:
         self._lookup = lookup
         #: the runs of jobs that were canceled before their run was seen
         self.unwanted: list[str] = []
-        #: runs whose last event says that they have ended
+        #: runs whose last event is an end event
         self.ended: set[str] = set()
 
     def note(self, found: Sequence[Event]) -> None:
@@ -157,7 +157,7 @@ class RunTracker:
                 )
                 self._apply(job, seen)
                 if not event.status.ended:
-                    # A job of Dagster makes assets: whoever counts those counts it.
+                    # A run of a Dagster job makes assets, so it counts for their limits too.
                     resources_of = _resources(event, self._location.place)
                     begun_at = not_in_future(event.at, self._queue.now)
                     held.extend((name, job.id, begun_at) for name in resources_of)
@@ -167,7 +167,7 @@ class RunTracker:
         self._note_others(others.values())
 
     def _adopt(self, events: Sequence[Event], known: Mapping[str, Job]) -> None:
-        """Gives runs what their job held that was deleted before its run was seen."""
+        """Transfers the resources of a deleted job to its run, which was not seen yet."""
         runs_of = {
             event.tags[JOB_TAG]: event.run_id
             for event in events
@@ -177,18 +177,18 @@ class RunTracker:
             resources.hand_over(self._queue.tx, self._location.id, runs_of, self._queue.now)
 
     def confirm(self, just_ended: Collection[str] = ()) -> set[str]:
-        """Looks for the runs of jobs that are launching and whose request was handed out.
+        """Looks up the runs of launching jobs whose request was handed out.
 
-        Before a further attempt is requested, this also finds the run of an earlier one that was
-        failed too early and lives after all: its job goes on with it.
+        Before a further attempt is requested, this also finds the run of an earlier attempt that
+        was failed too early and still lives: the job goes on with that run.
 
         Args:
-            just_ended: runs whose end was just read. Dagster stores the event before it changes
-                the run's record: one that says that such a run lives may be late, or the run
+            just_ended: runs whose end was just read. Dagster stores the event before it changes the
+                run's record. If the record says that such a run lives, it may be late, or the run
                 may have been enqueued after it was failed.
 
         Returns:
-            the jobs for which the next tick knows more: nothing is to be requested before.
+            the jobs that only the next tick can decide on: nothing is requested before.
         """
         unsure: set[str] = set()
         launching = self._queue.load(query=_REQUESTED, given={"here": self._location.id})
@@ -206,7 +206,7 @@ class RunTracker:
         return unsure
 
     def verify_jobs(self) -> None:
-        """Looks up the runs of launched jobs that are due, in case their end was never told."""
+        """Looks up the runs of launched jobs that are due, in case their end event was missed."""
         given = {"here": self._location.id, "now": self._queue.now}
         due = self._queue.load(query=_UNHEARD_OF, given=given)
         if not due:
@@ -232,7 +232,7 @@ class RunTracker:
                 self._queue.change(job, next_check_at=self._queue.now + VERIFY_EVERY)
 
     def verify_others(self) -> None:
-        """Forgets runs that ended, or were deleted, without an event that said so."""
+        """Forgets runs that ended, or were deleted, without an end event."""
         tx, now = self._queue.tx, self._queue.now
         given = {"here": self._location.id, "unheard": now - VERIFY_EVERY}
         ids = list(tx.execute(_OTHERS_UNHEARD_OF, given).scalars())
@@ -300,7 +300,7 @@ class RunTracker:
         )
 
     def _waits_for_retry(self, job: Job, seen: _Seen) -> bool:
-        """Keeps a job that Dagster retries, or may retry: it says so shortly after the failure."""
+        """Keeps a job that Dagster retries or may retry: a tag says so soon after the failure."""
         now = self._queue.now
         retried = seen.tags.get(_WILL_RETRY_TAG)
         if retried == "true":
@@ -319,29 +319,29 @@ class RunTracker:
         return True
 
     def _retry_of(self, job: Job, run_id: str) -> RunView | None:
-        """The run by which Dagster retries another one, if it was made."""
+        """Returns the run with which Dagster retries another one, or None."""
         for run in self._lookup.runs_by_tag(JOB_TAG, [job.id]).get(job.id, ()):
             if run.tags.get(_PARENT_TAG) == run_id:
                 return run
         return None
 
     def _note_others(self, events: Iterable[Event]) -> None:
-        """Notes the last thing heard of each run that no job of ours asked for."""
+        """Records the latest status of each run that no job of this location requested."""
         tx, location, now = self._queue.tx, self._location, self._queue.now
         begun: list[str] = []
         ends: dict[str, tuple[RunStatus, datetime]] = {}
         held: list[tuple[str, str, datetime | None]] = []
         for event in events:
             assert event.run_id is not None and event.status is not None
-            # The launch of a run that a job asked for was noted when the job was admitted; what
-            # a person runs again has the tags of the first run.
+            # The launch of a job's run was recorded at its admission. A run that a person executes
+            # again has the tags of the first run.
             own = JOB_TAG in event.tags and _PARENT_TAG not in event.tags
             begun_at = None if own else not_in_future(event.at, now)
             if event.status.ended:
                 ends[event.run_id] = (event.status, not_in_future(event.at, now))
             else:
                 begun.append(event.run_id)
-            # A run that began and ended between two readings was never held, but it did end.
+            # A run that began and ended between two readings held nothing, but its end counts.
             names = _resources(event, location.place)
             held.extend((name, event.run_id, begun_at) for name in names)
         if begun:
@@ -367,7 +367,7 @@ def _has_ended(run: RunView) -> bool:
 
 
 def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
-    """How and when a run ended."""
+    """Returns how and when a run ended."""
     return run.status or RunStatus.FAILURE, not_in_future(run.ended_at or now, now)
 
 
@@ -382,7 +382,7 @@ def _seen(run: RunView) -> _Seen:
 
 
 def _is_run_of(job: Job, event: Event) -> bool:
-    """Whether the run is the one the job goes on with, or Dagster's retry of that one."""
+    """Returns whether it is the run of the job, or Dagster's retry of that run."""
     parent = event.tags.get(_PARENT_TAG)
     if job.begun_run_id is not None and parent is None:
         return event.run_id == job.begun_run_id
@@ -392,7 +392,7 @@ def _is_run_of(job: Job, event: Event) -> bool:
 
 
 def _is_unwanted(job: Job, event: Event) -> bool:
-    """Whether a run is active that was requested before its job was canceled."""
+    """Returns whether an active run was requested before its job was canceled."""
     was_canceled = job.state is JobState.CANCELED and job.run_id is None
     is_request = RUN_KEY_TAG in event.tags and _PARENT_TAG not in event.tags
     is_active = event.status is not None and not event.status.ended
@@ -400,7 +400,7 @@ def _is_unwanted(job: Job, event: Event) -> bool:
 
 
 def _launches(job: Job, run: RunView) -> bool:
-    """Whether a job that is launching goes on with the run."""
+    """Returns whether a launching job goes on with the run."""
     if job.begun_run_id is not None:
         return run.run_id == job.begun_run_id
     key = run.tags.get(RUN_KEY_TAG, "")

@@ -1,4 +1,4 @@
-"""What a user writes: a schedule is a target, a trigger, constraints and a timeout."""
+"""The definition of a schedule: a target, a trigger, constraints and a timeout."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.contradictions import contradictions
 from arctic_orchestration.schedules.triggers import AnyTrigger
 from arctic_orchestration.specification import Specification, problems_of, unwritable
 
-#: Tags that say which run is whose, and for what: what they say is not the schedule's to say.
+#: Tags that identify a run and its cause: a schedule cannot set them.
 _TAKEN_TAGS = (
     "arctic/",
     ".dagster/",
@@ -36,7 +36,7 @@ _TAKEN_TAGS = (
     "dagster/tick",
     "dagster/will_retry",
 )
-#: But for these, by which a run stands under rules of the run queue.
+#: Exceptions: tags by which rules of the run queue apply to a run.
 _QUEUE_TAG = re.compile(r"arctic/(queue|level|(group|window|rate|interval)(\.[A-Za-z0-9_-]+)?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
@@ -46,7 +46,7 @@ class Target(Specification):
 
     job: str | None = Field(default=None, min_length=1)
     assets: tuple[str, ...] = ()
-    #: the Dagster object it was made from, when it was not written as names
+    #: the Dagster object it was made from, unless it was written as names
     given: Any = Field(default=None, exclude=True, repr=False)
 
     @model_validator(mode="before")
@@ -81,16 +81,16 @@ class Target(Specification):
         return {"job": self.job} if self.job is not None else {"assets": list(self.assets)}
 
     def to_text(self) -> str:
-        """The target as one text that identifies it."""
+        """Returns the target as one text that identifies it."""
         return json.dumps(self._to_form())
 
     @property
     def is_selection(self) -> bool:
-        """Whether it is a selection that stands for assets not looked up yet."""
+        """Whether it is a selection whose assets are not resolved yet."""
         return self.job is None and not self.assets
 
     def resources(self, cluster: str, location: str) -> tuple[str, ...]:
-        """The names under which runs of this target are counted."""
+        """Returns the resource names under which runs of this target are counted."""
         place = f"{cluster}/{location}"
         if self.job is not None:
             return (job_resource(place, self.job),)
@@ -98,12 +98,12 @@ class Target(Specification):
 
 
 def job_resource(place: str, job: str) -> str:
-    """The name under which runs of a Dagster job are counted."""
+    """Returns the resource name under which runs of a Dagster job are counted."""
     return f"job:{place}/{job}"
 
 
 def asset_resource(place: str, asset: str) -> str:
-    """The name under which runs that make an asset are counted."""
+    """Returns the resource name under which runs that make an asset are counted."""
     return f"asset:{place}/{asset}"
 
 
@@ -121,10 +121,10 @@ class Schedule(Specification):
     constraints: tuple[AnyConstraint, ...] = ()
     #: how long a job waits, from its first event
     timeout: Duration = timedelta(days=1)
-    #: at the end of the timeout: give up, or launch whatever constraints but concurrency say
+    #: at the end of the timeout: discard, or launch past all constraints but concurrency
     on_timeout: Literal["discard", "launch"] = "discard"
-    #: suspended: ignore events and discard the waiting job (drop), finish what waits (drain),
-    #: or go on taking events: a job for each firing (backlog), or all in one (collect)
+    #: while suspended: ignore events and discard the waiting job (drop) or finish it (drain), or
+    #: go on taking events into a job for each firing (backlog) or one job (collect)
     suspend_mode: Literal["drop", "drain", "backlog", "collect"] = "drop"
     priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000)
     #: whether events join the waiting job; false: a job for each firing
@@ -134,7 +134,7 @@ class Schedule(Specification):
     properties: Mapping[str, Any] = Field(default_factory=dict)
     tags: Mapping[str, str] = Field(default_factory=dict)
     run_config: Mapping[str, Any] = Field(default_factory=dict)
-    #: a new schedule is suspended unless it says so
+    #: a new schedule is suspended unless this is set
     enabled: bool = Field(default=False, strict=True)
 
     def __init__(self, /, *, _field: str = "", _checked: bool = False, **data: Any) -> None:
@@ -147,14 +147,14 @@ class Schedule(Specification):
             super().__init__(**data)
         except ValidationError as error:
             raise InvalidDefinition(problems_of(error, field)) from error
-        # What the database holds was checked when somebody defined it.
+        # A definition in the database was checked when it was defined.
         problems = [] if _checked else contradictions(self, field=_field)
         if problems:
             raise InvalidDefinition(problems)
 
     @classmethod
     def parse(cls, form: object, *, field: str = "") -> Self:
-        """Reads the YAML or JSON form, already loaded into dicts and lists.
+        """Parses the YAML or JSON form, already loaded into dicts and lists.
 
         Errors:
             InvalidDefinition: names every field, its value and what was expected.
@@ -171,10 +171,10 @@ class Schedule(Specification):
 
     @classmethod
     def stored(cls, form: Mapping[str, Any]) -> Self:
-        """Reads the form that the database holds, which was checked when it was defined.
+        """Parses the form in the database, which was checked when it was defined.
 
         Errors:
-            InvalidDefinition: it was written by a version of the package that knew other fields.
+            InvalidDefinition: a version of the package with other fields wrote it.
         """
         return cls(_field="spec", _checked=True, **form)
 
@@ -188,7 +188,7 @@ class Schedule(Specification):
     @field_validator("constraints", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        # pydantic would go through the fields of a single one.
+        # pydantic would iterate over the fields of a single one.
         if isinstance(value, Specification):
             raise ValueError("a list")
         return value
@@ -211,27 +211,27 @@ class Schedule(Specification):
             text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"values that JSON can hold ({error})") from None
-        # As it will be read back: a schedule that was stored must equal the one that was declared.
+        # The form as it will be parsed again: a stored schedule must equal the declared one.
         return dict(json.loads(text))
 
     @property
     def trigger_assets(self) -> tuple[str, ...]:
-        """The assets that the trigger names, each once."""
+        """The assets in the trigger's fields, each once."""
         leaves = self.trigger.leaves
         named = (asset for leaf in leaves for asset in leaf.asset_fields().values())
         return tuple(dict.fromkeys(named))
 
     def to_form(self) -> dict[str, Any]:
-        """The form that YAML, REST and the database hold; :meth:`parse` reads it back."""
+        """Returns the form for YAML, REST and the database; :meth:`parse` reads it."""
         return self.model_dump(mode="json", exclude_defaults=False)
 
 
 def digest(schedules: Iterable[Schedule]) -> str:
-    """A text that changes when one of the schedules does."""
+    """Returns a text that changes when one of the schedules does."""
     return digest_of_forms(schedule.to_form() for schedule in schedules)
 
 
 def digest_of_forms(forms: Iterable[Mapping[str, Any]]) -> str:
-    """As :func:`digest`, of what :meth:`Schedule.to_form` made."""
+    """As :func:`digest`, for forms made by :meth:`Schedule.to_form`."""
     texts = sorted(json.dumps(form, sort_keys=True) for form in forms)
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()

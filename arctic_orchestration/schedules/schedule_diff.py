@@ -1,4 +1,4 @@
-"""The difference between the schedules that are stored and those that somebody wants."""
+"""The difference between the stored schedules and the wanted ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from arctic_orchestration.schedules.store import Origin, StoredSchedule
 
 
 class _Absent:
-    """Stands where one side has no value: the field has its default, or the item is not there."""
+    """Marks a side without a value: the field has its default, or the item does not exist."""
 
     def __repr__(self) -> str:
         return "(none)"
@@ -24,12 +24,12 @@ class FieldChange:
     """One field that differs, by its path in the YAML form."""
 
     path: str
-    #: :data:`ABSENT` where it is not written
+    #: :data:`ABSENT` if the form lacks it
     old: Any
     new: Any
 
     def to_json(self) -> dict[str, Any]:
-        """``path``, ``old`` and ``new``; a side that is absent is left out."""
+        """``path``, ``old`` and ``new``; an absent side is left out."""
         form = {"path": self.path, "old": self.old, "new": self.new}
         return {key: value for key, value in form.items() if value is not ABSENT}
 
@@ -39,15 +39,15 @@ class ScheduleChange:
     """A schedule that would get a new version."""
 
     name: str
-    #: the version that is stored
+    #: the stored version
     version: int
     origin: Origin
     fields: tuple[FieldChange, ...]
-    #: why the stored one cannot be read: it is made anew, with its jobs deleted
+    #: why the stored one cannot be read: it is created again, and its jobs are deleted
     problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         return {
             "name": self.name,
             "version": self.version,
@@ -59,7 +59,7 @@ class ScheduleChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """What must be done so that the store has the wanted schedules, in the order of names."""
+    """The changes that turn the stored schedules into the wanted ones, sorted by name."""
 
     created: tuple[Schedule, ...]
     updated: tuple[ScheduleChange, ...]
@@ -68,11 +68,11 @@ class Difference:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has to be done."""
+        """Whether there are no changes."""
         return not (self.created or self.updated or self.deleted)
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         return {
             "created": [schedule.to_form() for schedule in self.created],
             "updated": [change.to_json() for change in self.updated],
@@ -88,14 +88,14 @@ def differences(
     unreadable: Sequence[ScheduleRow] = (),
     prune: bool = False,
 ) -> Difference:
-    """Compares by name.
+    """Compares schedules by name.
 
     Args:
-        stored: what a location has.
-        wanted: what it is to have; names occur once.
-        unreadable: what it has, too, but this version of the package cannot read.
-        prune: whether schedules that were made by hand and are not wanted are deleted. Those
-            that the code declares never are.
+        stored: the schedules of a location.
+        wanted: the schedules it is to have; names are unique.
+        unreadable: its schedules that this version of the package cannot read.
+        prune: whether to delete schedules that were made by hand and are not wanted. Declared
+            schedules are never deleted.
     """
     have = {old.name: old for old in stored}
     broken = {row.name: row for row in unreadable}
@@ -145,10 +145,10 @@ def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
             after = new[place] if place < len(new) else ABSENT
             yield from _changes(f"{path}[{place}]", before, after)
     elif old != new or type(old) is not type(new):
-        # To Python 1 is true, and 1.0 is 1; to what reads a property they are not.
+        # In Python 1 equals true and 1.0; for code that reads a property they differ.
         yield FieldChange(path=path, old=old, new=new)
 
 
 def _other_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two triggers or constraints, written ``{kind: fields}``, have nothing in common."""
+    """Returns whether two triggers or constraints, as ``{kind: fields}``, share nothing."""
     return len(old) == len(new) == 1 and old.keys() != new.keys()

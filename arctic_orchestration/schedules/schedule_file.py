@@ -1,4 +1,4 @@
-"""Reads files of schedules: YAML or JSON, the list ``schedules:`` at the top."""
+"""Reads files of schedules: YAML or JSON with a list ``schedules:`` at the top."""
 
 from collections.abc import Mapping
 
@@ -6,22 +6,22 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.yaml_file import load
 
-#: what else a file may hold: how things are partitioned, for a simulation
+#: other keys of a file: partitions, for a simulation
 DECLARATIONS = ("assets", "jobs")
 _EXPECTED = "a mapping with the list schedules"
 
 
 def read_schedules(text: str, *, name: str) -> list[Schedule]:
-    """The schedules of a file, in its order.
+    """Returns the schedules of a file, in its order.
 
     Args:
         text: YAML or JSON.
-        name: what the file is called in messages about its syntax.
+        name: the file's name in messages about its syntax.
 
     Errors:
         InvalidInput: no YAML or JSON; names the line.
-        InvalidDefinition: names every field of every schedule that cannot be used, as
-            ``schedules[3].trigger.cron.expression``, and names that occur twice.
+        InvalidDefinition: names every invalid field of every schedule, as
+            ``schedules[3].trigger.cron.expression``, and duplicate names.
     """
     document = load(text, name=name)
     if not isinstance(document, Mapping) or "schedules" not in document:
@@ -53,16 +53,16 @@ def read_schedules(text: str, *, name: str) -> list[Schedule]:
 
 
 def read_schedule(text: str, *, name: str, schedule: str) -> Schedule:
-    """One schedule of a file: its fields alone, or the one of that name in ``schedules:``.
+    """Returns one schedule of a file: the file is its fields, or lists it in ``schedules:``.
 
     Args:
         text: YAML or JSON.
-        name: what the file is called in messages about its syntax.
+        name: the file's name in messages about its syntax.
         schedule: the name it must have.
 
     Errors:
         InvalidInput: no YAML or JSON, or no schedule of that name.
-        InvalidDefinition: names every field of the file that cannot be used.
+        InvalidDefinition: names every invalid field of the file.
     """
     document = load(text, name=name)
     if isinstance(document, Mapping) and "schedules" in document:
@@ -77,6 +77,6 @@ def read_schedule(text: str, *, name: str, schedule: str) -> Schedule:
 
 
 def _short(value: object) -> object:
-    """The value, or its beginning where it is long."""
+    """Returns the value, shortened if it is long."""
     shown = repr(value)
     return value if len(shown) <= 80 else f"{shown[:77]}..."

@@ -1,4 +1,4 @@
-"""What was done to schedules, those that are deleted too."""
+"""The history of schedules, including deleted ones."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from arctic_orchestration.state.tables import schedule_history
 
 
 class Action(StrEnum):
-    """What was done to a schedule."""
+    """A change of a schedule."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -35,8 +35,8 @@ def record(
 ) -> None:
     """Writes a line for each schedule, given by id, name and version.
 
-    ``actor`` is the person, or the code location whose deployment it was. ``lost`` is what was
-    discarded with some of them, by id.
+    ``actor`` is the person, or the code location that deployed. ``lost`` says by id what was
+    discarded with a schedule.
     """
     discards = lost or {}
     rows = [
@@ -59,7 +59,7 @@ def record(
 def history_of(
     tx: sa.Connection, location: Location, name: str | None = None, *, limit: int = 1_000
 ) -> list[dict[str, Any]]:
-    """The newest lines of a location, or of those that had a name, in the order of time.
+    """Returns the newest lines of a location, or of schedules of that name, in order of time.
 
     Each has at, name, action, version, actor and reason.
     """

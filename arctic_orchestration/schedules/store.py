@@ -1,4 +1,4 @@
-"""Schedules in the database, with the index by which events find them."""
+"""Stores schedules in the database, with the index by which events find them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.triggers import Arrivals, Leaf, kept_for_all
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_active, jobs, schedule_keys, schedules
 
-#: how many parsed schedules a process keeps
+#: how many parsed schedules a process caches
 _KEPT = 200_000
 
 
@@ -34,11 +34,11 @@ class ScheduleStatus(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who made a schedule, and so whose deployments may change it."""
+    """Where a schedule comes from, which decides whose deployments may change it."""
 
     #: declared in the code location
     CODE = "code"
-    #: made over REST or the command; no deployment touches it
+    #: made over REST or by command; no deployment changes it
     API = "api"
 
 
@@ -48,7 +48,7 @@ _COLLECTING = ("backlog", "collect")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSchedule:
-    """A schedule and what the store knows of it."""
+    """A schedule with its stored state."""
 
     id: str
     name: str
@@ -57,26 +57,26 @@ class StoredSchedule:
     status: ScheduleStatus
     schedule: Schedule
     leaves: tuple[Leaf, ...]
-    #: whether its trigger must know when each leaf was first satisfied
+    #: whether its trigger needs to know when each leaf was first satisfied
     notes_firings: bool
     #: whether events may belong to partitions or groups, each with a job of its own
     is_scoped: bool
-    #: the leaves whose events without a partition are kept for partitions that begin later
+    #: leaves whose events without a partition are kept for partitions that begin later
     kept: tuple[int, ...]
-    #: the leaves whose timer begins anew with each launch
+    #: leaves whose timer restarts at each launch
     restarted: tuple[int, ...]
     status_at: datetime
-    #: earlier events are not taken; none: their place in the log has decided
+    #: earlier events are not taken; None: their position in the log decides
     counts_from: datetime | None
 
     @property
     def suspended(self) -> bool:
-        """Whether somebody suspended it, or never enabled it."""
+        """Whether it was suspended, or never enabled."""
         return self.status is ScheduleStatus.SUSPENDED
 
     @property
     def takes_events(self) -> bool:
-        """Whether events and ticks are given to it."""
+        """Whether it gets events and ticks."""
         return takes_events(self.status, self.schedule)
 
     @property
@@ -87,22 +87,22 @@ class StoredSchedule:
         return self.schedule.coalesce
 
     def common_number(self, arrivals: Sequence[Arrivals]) -> int:
-        """The number of the last event among arrivals that is kept for all partitions."""
+        """Returns the number of the last event in arrivals that is kept for all partitions."""
         return max((arrivals[leaf].number for leaf in self.kept), default=0)
 
     @property
     def launches(self) -> bool:
-        """Whether its jobs may be launched: not while it collects for the day it is resumed."""
+        """Whether its jobs may be launched: not while it collects until it is resumed."""
         return not self.suspended or self.schedule.suspend_mode == "drain"
 
 
 def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
-    """Whether a schedule of this status takes events."""
+    """Returns whether a schedule of this status takes events."""
     return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
 
 
 def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
-    """Where each old leaf stands among the new ones, for those that are still there."""
+    """Maps each old leaf that remains to its number among the new leaves."""
     same: dict[int, int] = {}
     for number, leaf in enumerate(old):
         places = [n for n, other in enumerate(new) if other == leaf and n not in same.values()]
@@ -125,7 +125,7 @@ def _frozen(schedule: Schedule) -> str:
 
 @cache
 def _light(backend: str) -> sa.Select[Any]:
-    """What tells whether a schedule that was parsed is still the one that is stored."""
+    """Returns the columns that show whether a parsed schedule is still current."""
     return sa.select(
         schedules.c.id,
         schedules.c.name,
@@ -142,19 +142,19 @@ def _first_status(schedule: Schedule) -> ScheduleStatus:
 
 
 class ScheduleStore:
-    """Reads and writes schedules; parsed ones are kept."""
+    """Reads and writes schedules; caches parsed ones."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], StoredSchedule] = {}
         self._launches: dict[tuple[str, int], str] = {}
 
     def forget(self) -> None:
-        """Drops what was kept: after a transaction that failed, it may never have been stored."""
+        """Clears the cache: after a failed transaction its schedules may not be stored."""
         self._known.clear()
         self._launches.clear()
 
     def by_ids(self, tx: sa.Connection, ids: Iterable[str]) -> dict[str, StoredSchedule]:
-        """The schedules with these ids; those that are gone or cannot be read are left out."""
+        """Returns the schedules with these ids; deleted and unreadable ones are left out."""
         wanted = {"ids": dialect.given(tx, sorted(set(ids)))}
         rows = [tuple(row) for row in tx.execute(_light(tx.dialect.name), wanted)]
         missing = {row[0]: row for row in rows if row not in self._known}
@@ -163,7 +163,7 @@ class ScheduleStore:
         return {row[0]: self._known[row] for row in rows if row in self._known}
 
     def launch_of(self, stored: StoredSchedule) -> str:
-        """What a run of the schedule is given, as its jobs hold it from their admission on."""
+        """Returns what a run of the schedule gets, stored with each job at its admission."""
         key = (stored.id, stored.version)
         if key not in self._launches:
             if len(self._launches) > _KEPT:
@@ -172,7 +172,7 @@ class ScheduleStore:
         return self._launches[key]
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
-        """All schedules of a location, by name."""
+        """Returns all schedules of a location, by name."""
         query = sa.select(schedules.c.id).where(schedules.c.location_id == location_id)
         found = self.by_ids(tx, tx.execute(query).scalars())
         return sorted(found.values(), key=lambda stored: stored.name)
@@ -180,7 +180,7 @@ class ScheduleStore:
     def unreadable(
         self, tx: sa.Connection, location_id: int
     ) -> dict[str, tuple[str, ScheduleStatus]]:
-        """The declared schedules that this version cannot read: name and status by id."""
+        """Returns the declared schedules that this version cannot read: name and status by id."""
         here = (schedules.c.location_id == location_id) & (schedules.c.origin == Origin.CODE.value)
         query = sa.select(schedules.c.id, schedules.c.name, schedules.c.status).where(here)
         found = {id: (name, ScheduleStatus(status)) for id, name, status in tx.execute(query)}
@@ -203,7 +203,7 @@ class ScheduleStore:
 
         ``reason`` and ``actor`` go into their history.
 
-        ``statuses`` are those of names that were stored before, and keep them.
+        ``statuses`` has the status of names that were stored before and keep it.
         """
         kept = statuses or {}
         with_ids = [(new_id(now), schedule) for schedule in new]
@@ -252,10 +252,10 @@ class ScheduleStore:
         reason: str = "",
         actor: str = "",
     ) -> None:
-        """Gives a schedule a new version: new index, status kept.
+        """Gives a schedule a new version with a new index; its status stays.
 
-        A time leaf that stays what it was keeps its timer, so that a tick missed while the new
-        version was on its way is still made up.
+        An unchanged time leaf keeps its timer, so that a tick missed during the change is still
+        made up.
         """
         tx.execute(
             sa.update(schedules)
@@ -282,7 +282,7 @@ class ScheduleStore:
         reason: str = "",
         actor: str = "",
     ) -> Mapping[str, Discard]:
-        """Deletes schedules with their jobs; runs that are active go on, and still count.
+        """Deletes schedules with their jobs; active runs go on and still count.
 
         Returns what was lost with waiting jobs, by the name of the schedule.
         """
@@ -300,7 +300,7 @@ class ScheduleStore:
             .where(dialect.among(tx, jobs.c.schedule_id, ids))
             .where(is_active)
         ).all()
-        # A run that is not seen yet goes by the name of its job until it is, or is given up.
+        # A run that is not seen yet counts under its job until it is seen or given up.
         to = {job_id: run_id or job_id for job_id, run_id in active}
         resources.hand_over(tx, location.id, to, now)
         tx.execute(sa.delete(schedules).where(dialect.among(tx, schedules.c.id, ids)))
@@ -328,7 +328,7 @@ class ScheduleStore:
         schedule_history.record(tx, location, [this], action, reason, now, actor=actor)
 
     def index_again(self, tx: sa.Connection, location: Location) -> None:
-        """Writes the index of a location that has another name now."""
+        """Rewrites the index of a location that was renamed."""
         stored = self.in_location(tx, location.id)
         mine = dialect.among(tx, schedule_keys.c.schedule_id, [old.id for old in stored])
         tx.execute(sa.delete(schedule_keys).where(mine))
@@ -337,7 +337,7 @@ class ScheduleStore:
     def count_from(
         self, tx: sa.Connection, location: Location, names: Sequence[str], at: datetime | None
     ) -> None:
-        """Lets schedules take no event from before a moment; none: any that is read from now on."""
+        """Makes schedules take no event from before a moment; None: any event read from now on."""
         here = schedules.c
         these = (here.location_id == location.id) & dialect.among(tx, here.name, names)
         differ = here.counts_from.is_distinct_from(at)

@@ -1,4 +1,4 @@
-"""Finds cycles among the schedules that a location has stored, see :mod:`.cycles`."""
+"""Finds cycles among the stored schedules of a location; see :mod:`.cycles`."""
 
 import json
 from collections import defaultdict
@@ -18,9 +18,9 @@ _READ_AT_ONCE = 500
 def stored_cycles(
     tx: sa.Connection, store: ScheduleStore, location: Location, *, through: Collection[str] = ()
 ) -> list[Cycle]:
-    """The cycles of a location's schedules; ``through`` as of :func:`.cycles.cycles`.
+    """Returns the cycles of a location's schedules; ``through`` as in :func:`.cycles.cycles`.
 
-    Reads the index and the forms; parses only what may be part of a cycle.
+    Reads the index and the forms; parses only schedules that may be part of a cycle.
     """
     made = job_assets(tx, location)
     suspects = store.by_ids(tx, _suspects(tx, location, made)).values()
@@ -29,7 +29,7 @@ def stored_cycles(
 
 
 def _suspects(tx: sa.Connection, location: Location, made: JobAssets) -> set[str]:
-    """The ids of schedules that hear of each other's runs, satisfied by them or not."""
+    """Returns the ids of schedules that listen to each other's runs, satisfied by them or not."""
     heard: dict[str, set[str]] = defaultdict(set)
     index = sa.select(schedule_keys.c.schedule_id, schedule_keys.c.event_key)
     for row in tx.execute(index.where(schedule_keys.c.location_id == location.id)):

@@ -1,9 +1,9 @@
 """Turns events and ticks of time into jobs, in the transaction that moves the feed position.
 
-One event finds its schedules through the reverse index and joins the one job of each that
-still takes events, or begins one. With ``partitions: each`` or ``range`` that is one job for each
-partition of the target that the event maps to, see :mod:`.placing`. When a job's trigger is
-satisfied it goes on to its constraints.
+An event finds its schedules through the reverse index. In each schedule it joins the job that still
+takes events, or starts one. With ``partitions: each`` or ``range`` that is one job for each target
+partition that the event maps to; see :mod:`.target_partitions`. A job whose trigger is satisfied
+goes on to its constraints.
 """
 
 import itertools
@@ -40,7 +40,7 @@ from arctic_orchestration.state.tables import events as event_rows
 from arctic_orchestration.state.tables import schedule_keys
 
 _KEPT = "it keeps what concerns every partition of the target, for those that begin later"
-#: the least that two moments differ by
+#: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
 _EVENT_COLUMNS = (
     "location_id",
@@ -67,17 +67,17 @@ class Subscriber:
         before: Position,
         targets: Targets | None = None,
     ) -> None:
-        """Begins with what the location's row says.
+        """Starts from the state in the location's row.
 
         Args:
             tx: the transaction that locked the location.
-            location: it.
+            location: the locked location.
             store: the schedules.
             queue: the jobs of this transaction.
-            arrivals: what is known of arrivals beyond their events.
+            arrivals: looks up facts about arrivals that their events lack.
             before: the position before these events.
-            targets: the code location; none: arrivals that are to be mapped to partitions of
-                a target wait for the next tick that has it.
+            targets: the code location; None: arrivals to be mapped to partitions of a target wait
+                for the next tick that has it.
         """
         self._tx = tx
         self._location = location
@@ -89,12 +89,12 @@ class Subscriber:
         self._counted = CountedArrivals(arrivals, targets)
         arrived = partial(arrivals.arrived, position=before)
         self._missing = MissingPartitions(queue, self._placing, arrived)
-        #: the arrivals of open jobs with those of this transaction
+        #: the arrivals of open jobs, including those of this transaction
         self._arrivals: dict[str, list[Arrivals]] = {}
-        #: schedules and leaves whose timers an event let begin anew
+        #: schedules and leaves whose timers an event restarts
         self._restarted: dict[tuple[str, int], tuple[StoredSchedule, datetime]] = {}
         self._given = False
-        #: the event, schedule and scope that were given last
+        #: the last event, schedule and scope
         self._before: tuple[int, str, str | None] | None = None
         self._matched = 0
         self._fired = 0
@@ -107,13 +107,13 @@ class Subscriber:
 
         Args:
             found: the events, in their order.
-            more: these are not the last before now: time is then judged as of the last of them,
-                and ticks wait until all were read;
-            last: but not for ever: this is the last reading of a tick.
+            more: events from before now are still unread: time is then evaluated as of the last
+                event given, and ticks wait until all were read.
+            last: this is the last reading of a tick: ticks no longer wait.
         """
         until = not_in_future(found[-1].at, self._now) if more and found else self._now
         if self._placing.is_loaded:
-            # What a command read, which has no code, came before.
+            # A command, which has no code, read these events earlier.
             self._give_all(take_deferred(self._tx, self._location, self._store), until)
         matches = self._match(found)
         checked = [event.subject for event in found if event.kind is EventKind.CHECK]
@@ -122,7 +122,7 @@ class Subscriber:
         self._give_all(matches, until)
         if more and not last:
             return self._counts
-        # An event may have let a timer begin anew that was due.
+        # An event may have restarted a timer that was due.
         due = timers.due(self._tx, self._location, self._store, self._now, self._placing)
         if due:
             ticks = [
@@ -145,7 +145,7 @@ class Subscriber:
         if not matches:
             return
         if self._given:
-            # The jobs of those before are read again.
+            # Jobs of the earlier events are read again.
             self._queue.flush()
         self._given = True
         counted, waiting = self._counted.sort(matches)
@@ -236,11 +236,11 @@ class Subscriber:
         return numbers
 
     def _give_one(self, match: Match, following: Match | None, number: int) -> None:
-        """Gives an event to the jobs of its scope; asks triggers where each firing is a job."""
+        """Gives an event to the jobs of its scope; evaluates triggers if each firing is a job."""
         stored, scope, at = match.stored, match.scope, not_in_future(match.event.at, self._now)
         this = (id(match.event), stored.id, scope)
         if not stored.takes_more and this != self._before:
-            # It may have fired by time alone before this event came.
+            # Time alone may have fired it before this event came.
             self._settle_all(stored, scope, at - _INSTANT)
         if scope == COMMON:
             if match.leaf in stored.kept:
@@ -253,7 +253,7 @@ class Subscriber:
             job = self._waiting.get(stored, scope) or self._begin(stored, scope)
             self._add(job, match, number, at)
         self._before = this
-        # Where each firing is a job, each event is asked about once all leaves have it.
+        # If each firing is a job, an event is evaluated once all leaves have it.
         same = following is not None and this == (
             id(following.event), following.stored.id, following.scope
         )  # fmt: skip
@@ -261,7 +261,7 @@ class Subscriber:
             self._settle_all(stored, scope, at)
 
     def _is_over(self, match: Match) -> bool:
-        """Whether an event comes too late for a target partition that has run."""
+        """Returns whether an event is too late for a target partition that has run."""
         if match.scope is None or self._waiting.fired(match.stored, match.scope) is None:
             return False
         leaf = match.stored.leaves[match.leaf]
@@ -271,14 +271,14 @@ class Subscriber:
         return ended or (leaf.source.ignores_late and not joins)
 
     def _add(self, job: Job, match: Match, number: int, at: datetime) -> None:
-        """Adds an event to what a job has."""
+        """Adds an event to a job."""
         event = match.event
         arrivals = self._arrivals.setdefault(job.id, list(job.arrivals))
         partition, seen = partition_of(event), self._waiting.seen[job.id, match.leaf]
         before = arrivals[match.leaf]
-        # What is about no partition counts each time. Ticks of time are no partitions.
+        # An event about no partition counts each time. Ticks of time are no partitions.
         is_new = not partition or partition not in seen
-        # What happened while nothing ticked counts from when it happened.
+        # An event from a time without ticks counts from its own moment.
         scoped, late = match.scope is not None, False
         if match.scope is not None and match.scope != COMMON:
             fired = self._waiting.fired(match.stored, match.scope)
@@ -295,29 +295,29 @@ class Subscriber:
         self._matched += 1
 
     def _noted(self, match: Match, before: Arrivals, taken: Arrivals, at: datetime) -> Arrivals:
-        """The arrivals of a leaf, with what its own answer to them is needed for."""
+        """Returns the arrivals of a leaf, with the facts that its evaluation needs."""
         stored, leaf = match.stored, match.stored.leaves[match.leaf]
         try:
             if match.event.kind is not EventKind.TICK and leaf.restarts_at(taken, at):
-                # An event that is told late does not set the time back.
+                # A late event does not move the time back.
                 self._restarted[stored.id, match.leaf] = stored, taken.last_at or at
             if stored.notes_firings and taken.fired_at is None:
-                # It may have fired by time alone before this event came.
+                # Time alone may have fired it before this event came.
                 earlier = leaf.evaluate((before,), at) if before.events else None
                 if earlier is not None and earlier.satisfied:
                     return replace(taken, fired_at=earlier.first_at or at)
                 if leaf.evaluate((taken,), at).satisfied:
                     return replace(taken, fired_at=at)
         except Exception:
-            # What cannot be decided is said when the whole trigger is asked.
+            # An error is reported when the whole trigger is evaluated.
             return taken
         return taken
 
     def _begin(self, stored: StoredSchedule, scope: str | None) -> Job:
-        """A new waiting job; one of a target partition has the common events kept for it."""
+        """Starts a waiting job; one of a target partition gets the common events."""
         is_group = stored.schedule.partitions == "none"
         own = None if scope is None or scope == COMMON else scope
-        # A partition waits for what belongs to its window at least until that is over.
+        # A partition waits for arrivals of its window at least until the window ends.
         ends_at = None if own is None else self._placing.ends_at(stored, own)
         deadline = None
         if scope != COMMON:
@@ -350,7 +350,7 @@ class Subscriber:
         return job
 
     def _settle_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:
-        """Asks the triggers of the jobs that an event concerned."""
+        """Evaluates the triggers of the jobs that an event concerned."""
         if scope != COMMON:
             self._settle(stored, self._waiting.get(stored, scope), at)
             return
@@ -362,7 +362,7 @@ class Subscriber:
             self._settle(stored, job, at)
 
     def _settle(self, stored: StoredSchedule, job: Job | None, at: datetime) -> None:
-        """Asks the trigger of an open job that has new events, as of a moment."""
+        """Evaluates the trigger of an open job with new events, as of a moment."""
         if job is None:
             return
         given = self._arrivals.pop(job.id, None)
@@ -384,7 +384,7 @@ class Subscriber:
 
 @cache
 def _takers(backend: str) -> sa.Select[Any]:
-    """Schedules and leaves that take events with one of the keys."""
+    """Returns the schedules and leaves that take events with one of the keys."""
     return sa.select(
         schedule_keys.c.event_key, schedule_keys.c.schedule_id, schedule_keys.c.leaf
     ).where(
@@ -394,7 +394,7 @@ def _takers(backend: str) -> sa.Select[Any]:
 
 
 def _takes(stored: StoredSchedule, leaf: int, event: Event) -> bool:
-    # One schedule's bad rule must not stop the others; and an arrival is not lost by it.
+    # A broken rule of one schedule must not stop the others, and must not lose an arrival.
     try:
         return stored.leaves[leaf].takes(event)
     except Exception:

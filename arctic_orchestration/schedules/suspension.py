@@ -1,15 +1,15 @@
 """Suspends and resumes schedules.
 
-What happens meanwhile is the schedule's ``suspend_mode``:
+The schedule's ``suspend_mode`` decides what happens meanwhile:
 
-===========  ==============================================================================
-``drop``     events are ignored, what waits is discarded, and what was requested in vain canceled
-``drain``    events are ignored; what waits goes on, and is launched as usual
+===========  ===============================================================================
+``drop``     events are ignored, waiting jobs discarded, and requests without a run canceled
+``drain``    events are ignored; waiting jobs go on and are launched as usual
 ``backlog``  events are taken; each firing is a job of its own, launched after the resume
 ``collect``  events are taken; all firings fill one job, launched after the resume
-===========  ==============================================================================
+===========  ===============================================================================
 
-The timeouts of waiting jobs stand still while a schedule is suspended.
+The timeouts of waiting jobs do not run while a schedule is suspended.
 """
 
 from datetime import datetime, timedelta
@@ -37,7 +37,7 @@ def suspend(
     reason: str = "",
     actor: str = "",
 ) -> bool:
-    """Suspends a schedule as its mode says; what was admitted runs on.
+    """Suspends a schedule according to its mode; admitted jobs go on.
 
     ``location`` is the schedule's, locked by the caller. Returns whether it was enabled.
     """
@@ -58,7 +58,7 @@ def suspend(
         return True
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
-        # Their next look says how they stand now, and is no longer at their timeout.
+        # Their next check updates the reason; their timeout no longer decides when.
         queue.change(job, next_check_at=now)
         takes_more = job.scope is not None or not job.waiting_for
         if mode == "backlog" and job.state is JobState.WAITING_CONSTRAINTS and takes_more:
@@ -79,7 +79,7 @@ def resume(
 ) -> bool:
     """Enables a schedule; ``location`` is locked by the caller. Returns whether it was suspended.
 
-    What it collected is launched as its constraints admit.
+    Its collected jobs are launched as its constraints admit.
     """
     if not stored.suspended:
         return False
@@ -104,7 +104,7 @@ def resume(
 def discard_waiting(
     tx: sa.Connection, schedule_id: str, reason: str, now: datetime, *, actor: str = ""
 ) -> Discard | None:
-    """Discards the jobs of a schedule that wait; returns what was lost, if anything was."""
+    """Discards the waiting jobs of a schedule; returns what was lost, or None."""
     lost = waiting_of(tx, [schedule_id]).get(schedule_id)
     deferred_arrivals.forget(tx, [schedule_id])
     queue = JobQueue(tx, now, actor=actor)
@@ -116,7 +116,7 @@ def discard_waiting(
 
 
 def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor: str) -> None:
-    """Cancels jobs for which no run comes; a job that was requested once has its run soon."""
+    """Cancels jobs that get no run; a job with one request gets its run soon."""
     queue = JobQueue(tx, now, actor=actor)
     has_no_run = jobs.c.run_id.is_(None) & jobs.c.begun_run_id.is_(None)
     in_vain = is_launching & has_no_run & (jobs.c.requests != 1)
@@ -127,7 +127,7 @@ def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor:
 
 
 def _waited_for(queue: JobQueue, stored: StoredSchedule) -> list[int]:
-    """The leaves whose timer a waiting job began with an event, and still waits for."""
+    """Returns the leaves whose timer an event in a waiting job started and that still wait."""
     return [
         number
         for job in _waiting(queue, stored)

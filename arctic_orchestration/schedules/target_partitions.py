@@ -1,8 +1,8 @@
 """Finds the target partitions that an event concerns.
 
 In a schedule with ``partitions: each`` or ``range`` every event belongs to partitions of the
-target, each of which has a waiting job of its own; what is about no partition is *common* and
-concerns all of them. With ``per`` it belongs to a group of the asset's partitions.
+target, each of which has a waiting job of its own. An event about no partition is *common* and
+concerns all of them. With ``per`` an event belongs to a group of the asset's partitions.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from arctic_orchestration.schedules.targets import PartitionMap, TargetPartition
 from arctic_orchestration.schedules.triggers import Leaf, Ticks
 from arctic_orchestration.schedules.triggers.base import PartitionSource
 
-#: the least that two moments differ by
+#: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -31,14 +31,14 @@ class Match:
     event: Event
     stored: StoredSchedule
     leaf: int
-    #: the target partition, or the group; none: the schedule's one job takes it
+    #: the target partition, or the group; None: the schedule's single job takes it
     scope: str | None = None
-    #: of an event that was stored before
+    #: of an event that was stored earlier
     number: int | None = None
 
     @property
     def source(self) -> PartitionSource:
-        """What its leaf says about the partitions of its asset."""
+        """The partition settings of the leaf for its asset."""
         return self.stored.leaves[self.leaf].source
 
 
@@ -63,7 +63,7 @@ class Placing:
         self._maps: dict[tuple[str, int], PartitionMap | None] = {}
 
     def place(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
-        """The matches with their scopes, in their order, and those that have none."""
+        """Returns the matches with their scopes, in their order, and the deferred ones."""
         if not any(match.stored.is_scoped for match in matches):
             return list(matches), []
         deferred: list[Deferred] = []
@@ -80,7 +80,7 @@ class Placing:
     def _scopes(
         self, matches: Sequence[Match], deferred: list[Deferred]
     ) -> dict[int, Sequence[str]]:
-        """The scopes of matches by identity; those of schedules without scopes are left out."""
+        """Returns the scopes of matches by identity; schedules without scopes are left out."""
         scopes: dict[int, Sequence[str]] = {}
         mapped: dict[tuple[str, int], list[Match]] = defaultdict(list)
         for match in matches:
@@ -105,7 +105,7 @@ class Placing:
         return scopes
 
     def _named_by(self, match: Match) -> Sequence[str] | None:
-        """The scopes that need no map of partitions; none: a map says it."""
+        """Returns the scopes that are known without a partition map; None: a map is needed."""
         stored, leaf = match.stored, match.stored.leaves[match.leaf]
         if stored.schedule.partitions == "none":
             if leaf.source.per is None:
@@ -156,13 +156,13 @@ class Placing:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the code location is there to ask."""
+        """Whether the code location is loaded."""
         return self._targets is not None
 
     def ends(
         self, stored: StoredSchedule, after: timedelta, due_at: datetime, now: datetime
     ) -> Ticks:
-        """The moments in ``[due_at, now]`` that lie ``after`` the end of a window of the target."""
+        """Returns the moments in ``[due_at, now]`` that are ``after`` past the end of a window."""
         if self._targets is None:
             return Ticks(deliver=(), next_at=due_at)
         partitions = self._partitions_of(stored)
@@ -176,10 +176,10 @@ class Placing:
         )
 
     def ends_at(self, stored: StoredSchedule, scope: str) -> datetime | None:
-        """When the window of a target partition ends; none: it is none, or not known."""
+        """Returns when the window of a target partition ends; None: it has none, or is unknown."""
         if not self.is_loaded or stored.schedule.partitions == "none":
             return None
-        # A class of the user's own may raise anything, and others wait.
+        # A user-defined class may raise anything; other schedules must go on.
         try:
             partitions = self._partitions_of(stored)
             return None if partitions is None else partitions.ends_at(scope)
@@ -187,7 +187,7 @@ class Placing:
             return None
 
     def map_of(self, stored: StoredSchedule, leaf: int) -> PartitionMap | None:
-        """How partitions of a leaf's asset map to scopes; none: they do not."""
+        """Returns the map from partitions of a leaf's asset to scopes, or None if there is none."""
         key = (stored.id, leaf)
         if key not in self._maps:
             self._maps[key] = self._find_map(stored, stored.leaves[leaf])
@@ -214,11 +214,11 @@ class Placing:
 def _mapped(
     mapping: PartitionMap, keys: Collection[str], at: datetime
 ) -> tuple[Mapping[str, tuple[str, ...]], dict[str, str]]:
-    """The target partitions of keys, and why some could not be mapped."""
+    """Returns the target partitions of keys, and the reasons why some could not be mapped."""
     try:
         return mapping.targets_of(keys, at), {}
     except Exception:
-        # One key must not take the others with it.
+        # A key that fails must not affect the others.
         found: dict[str, tuple[str, ...]] = {}
         problems: dict[str, str] = {}
         for key in keys:
@@ -229,31 +229,31 @@ def _mapped(
         return found, problems
 
 
-#: of a schedule whose target has no partitions that are known
+#: of a schedule whose target has no known partitions
 _UNSCOPED: Final = ("",)
 _EDGES: Final = ("start", "end")
 
 
 def partition_of(event: Event) -> str:
-    """The partition an event is about; of a run, the one it was for; empty: none."""
+    """Returns the partition of an event; for a run, its own partition; empty if there is none."""
     return event.partition or event.tags.get("dagster/partition", "")
 
 
 def _range_of(event: Event) -> tuple[str, str] | None:
-    """The first and the last partition of a run that is for a range of them."""
+    """Returns the first and the last partition of a run of a range."""
     start, end = (event.tags.get(f"dagster/asset_partition_range_{edge}") for edge in _EDGES)
     return (start, end) if start and end else None
 
 
 def _key_of(event: Event) -> str:
-    """The partition, or the range of partitions, that an event is about."""
+    """Returns the partition, or the range of partitions, of an event."""
     return partition_of(event) or "...".join(_range_of(event) or ())
 
 
 def _ranges(
     mapping: PartitionMap, matches: Sequence[Match], problems: dict[str, str]
 ) -> dict[str, Sequence[str]]:
-    """The partitions of each range that events are about; what cannot be listed is a problem."""
+    """Returns the partitions of each event's range; a range that cannot be listed is a problem."""
     found: dict[str, Sequence[str]] = {}
     for match in matches:
         edges = None if partition_of(match.event) else _range_of(match.event)
@@ -268,5 +268,5 @@ def _ranges(
 
 
 def target_name(schedule: Schedule) -> str:
-    """A target, for people."""
+    """Returns the target's name, for people."""
     return schedule.target.job or ", ".join(schedule.target.assets)

@@ -1,4 +1,4 @@
-"""What the scheduler asks about targets; the code location answers."""
+"""The scheduler's questions about targets, which the code location answers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from arctic_orchestration.schedules.triggers.base import PartitionClock, Partiti
 
 
 class PartitionMap(Protocol):
-    """How the partitions of an asset belong to those of a target, or to groups."""
+    """Maps the partitions of an asset to those of a target, or to groups."""
 
     def targets_of(self, keys: Collection[str], at: datetime) -> Mapping[str, tuple[str, ...]]:
-        """The target partitions of each key of the asset.
+        """Returns the target partitions of each key of the asset.
 
-        Empty: it maps to none. A key that is left out is no partition of the asset. ``at`` is the
-        moment whose partitions are meant by *all* of them and the *last*.
+        Empty: the key maps to none. A key that is left out is no partition of the asset. ``at`` is
+        the moment at which *all* partitions and the *last* one are evaluated.
         """
         ...
 
     def sources_of(self, target: str, at: datetime) -> tuple[str, ...]:
-        """All partitions of the asset that map to a target partition, in order."""
+        """Returns all partitions of the asset that map to a target partition, in order."""
         ...
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """The partitions of the asset in a contiguous range."""
+        """Returns the partitions of the asset in a contiguous range."""
         ...
 
 
@@ -33,55 +33,55 @@ class TargetPartitions(Protocol):
     """The partitions of one target."""
 
     def map_of(self, asset: str, source: PartitionSource) -> PartitionMap | None:
-        """How partitions of an asset map to these; none: the asset has no partitions."""
+        """Returns the map from partitions of an asset to these; None: the asset has none."""
         ...
 
     def keys_at(self, clock: PartitionClock, at: datetime) -> Sequence[str]:
-        """The partitions that a moment names; empty: there are none (yet)."""
+        """Returns the partitions that a clock selects at a moment; empty: there are none (yet)."""
         ...
 
     def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
-        """When windows of time end in ``(after, until]``, the newest thousand at most."""
+        """Returns the ends of time windows in ``(after, until]``, the newest thousand at most."""
         ...
 
     def next_end(self, after: datetime) -> datetime | None:
-        """When the next window ends; none: the partitions are no windows, or there is none."""
+        """Returns the next end of a window; None: no windows, or none follows."""
         ...
 
     def ends_at(self, key: str) -> datetime | None:
-        """When the window of a partition ends; none: it is no window of time."""
+        """Returns when the window of a partition ends, or None if it is no time window."""
         ...
 
     def exists_from(self, key: str) -> datetime | None:
-        """When Dagster begins to have a partition; none: it has it, or will never have it."""
+        """Returns when a partition begins to exist in Dagster; None: it exists, or never will."""
         ...
 
 
 class Targets(Protocol):
-    """What the code location knows of its targets."""
+    """The targets of a code location."""
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
-        """Why a run of the target, for these partitions, could not be made; none: it can."""
+        """Returns why a run of the target for these partitions could not be made; None: it can."""
         ...
 
     def exists(self, target: Target) -> bool:
-        """Whether the location has the target: the job, or at least one of the assets."""
+        """Returns whether the location has the target: the job, or at least one of the assets."""
         ...
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
-        """The partitions in contiguous ranges of the target, each in the target's order."""
+        """Returns the partitions in contiguous ranges of the target, each in the target's order."""
         ...
 
     def partitions(self, target: Target) -> TargetPartitions | None:
-        """The partitions of a target; none: it has none, or they are not known."""
+        """Returns the partitions of a target; None: it has none, or they are unknown."""
         ...
 
     def blocking_checks(self, asset: str) -> Collection[str] | None:
-        """The asset's checks that block what comes after it; none: the asset is not known."""
+        """Returns the asset's checks that block downstream assets; None: unknown asset."""
         ...
 
     def groups(self, asset: str, dimension: str) -> PartitionMap:
-        """The keys of an asset by one of their dimensions.
+        """Returns the keys of an asset by one of their dimensions.
 
         Errors:
             InvalidInput: the asset's partitions have no such dimension.
@@ -94,14 +94,14 @@ class Problem:
     """Why a run cannot be made at the moment."""
 
     text: str
-    #: whether it will be the same the next time: it was not the looking that failed
+    #: whether it will persist: the check itself did not fail
     lasting: bool
 
 
 def problem_of(
     targets: Targets, target: Target, start: str | None, end: str | None
 ) -> Problem | None:
-    """The problem of a run, where looking for one may itself fail."""
+    """Returns the problem of a run; a failed check is a problem too."""
     try:
         text = targets.problem(target, start, end)
     except Exception as error:
@@ -110,5 +110,5 @@ def problem_of(
 
 
 def not_looked_up(error: Exception) -> Problem:
-    """The problem of a target about which the code location gave no answer."""
+    """Returns the problem of a target that the code location could not check."""
     return Problem(text=f"its target could not be looked up: {error!r}", lasting=False)

@@ -1,4 +1,4 @@
-"""The timers of leaves that fire by time: one row for each, with the next tick to deliver."""
+"""The timers of leaves that fire by time: a row for each, with the next tick to deliver."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ _END = sa.delete(timers).where(_THIS)
 def start(
     tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]], now: datetime
 ) -> None:
-    """Sets the timers that are not running to the next tick; schedules are given with their ids."""
+    """Sets stopped timers to the next tick; schedules are given with their ids."""
     rows = [
         {"schedule_id": id, "leaf": number, "location_id": location.id, "due_at": due_at}
         for id, schedule in of
@@ -42,7 +42,7 @@ def start(
 
 
 def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetime]]) -> None:
-    """Sets running timers anew, as if they began at the moment that is given with each leaf."""
+    """Restarts running timers, as if they began at the moment given with each leaf."""
     rows = [
         {"of": stored.id, "at_leaf": leaf, "next_at": due_at}
         for stored, leaf, at in of
@@ -53,7 +53,7 @@ def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetim
 
 
 def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> None:
-    """Forgets the timers of a schedule, but for those of some leaves."""
+    """Deletes the timers of a schedule, except those of some leaves."""
     these = (timers.c.schedule_id == schedule_id) & timers.c.leaf.not_in(but)
     tx.execute(sa.delete(timers).where(these))
 
@@ -61,7 +61,7 @@ def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> Non
 def carry_over(
     tx: sa.Connection, location: Location, schedule_id: str, to: Mapping[int, int]
 ) -> None:
-    """Gives the timers of leaves to others, as ``to`` says by their numbers; the rest stops."""
+    """Transfers the timers of leaves to others, from old to new numbers; deletes the rest."""
     query = sa.select(timers.c.leaf, timers.c.due_at, timers.c.last_at)
     running = tx.execute(query.where(timers.c.schedule_id == schedule_id)).all()
     stop(tx, schedule_id)
@@ -81,7 +81,7 @@ def carry_over(
 
 
 def set_right(tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime) -> None:
-    """Brings timers forward whose next tick after now is before the one they wait for."""
+    """Moves timers to the next tick after now if that is earlier than the one they wait for."""
     ahead = (timers.c.location_id == location.id) & (timers.c.due_at > now)
     rows = tx.execute(sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at).where(ahead))
     waiting = rows.all()
@@ -103,7 +103,7 @@ def due(
     now: datetime,
     windows: "Placing",
 ) -> list[tuple["StoredSchedule", int, datetime]]:
-    """The ticks to deliver, each with schedule and leaf; their timers move on to the next."""
+    """Returns the ticks to deliver, each with schedule and leaf; advances their timers."""
     rows = tx.execute(_DUE, {"here": location.id, "now": now}).all()
     if not rows:
         return []
@@ -116,11 +116,11 @@ def due(
         if schedule is None:
             continue
         ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
-        # Where a clock was set back, the newest tick that was delivered comes again.
+        # After a clock was set back, the newest delivered tick would come again.
         deliver = [at for at in ticks.deliver if at != row.last_at]
         found.extend((schedule, row.leaf, at) for at in deliver)
         this = {"of": row.schedule_id, "at_leaf": row.leaf}
-        # While it drains, a timer was kept for one job, which has its tick now.
+        # A draining schedule kept the timer for one job, which now has its tick.
         if ticks.next_at is None or not schedule.takes_events:
             ended.append(this)
         else:
@@ -136,12 +136,12 @@ def due(
 def _ticks(
     stored: "StoredSchedule", leaf: int, due_at: datetime, now: datetime, windows: "Placing"
 ) -> Ticks:
-    # One schedule's bad rule must not stop the others.
+    # A broken rule of one schedule must not stop the others.
     try:
         clock = stored.leaves[leaf].clock
         if clock is not None and clock.after is not None:
             return windows.ends(stored, clock.after, due_at, now)
         return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
     except Exception:
-        # Asked again a minute later, with the same tick still due.
+        # Evaluated again a minute later, with the same tick still due.
         return Ticks(deliver=(), next_at=now + timedelta(minutes=1))

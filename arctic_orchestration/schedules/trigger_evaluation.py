@@ -1,4 +1,4 @@
-"""Asks the trigger of a job that waits for it, when events came or a moment it named has come."""
+"""Evaluates the trigger of a waiting job after new events or at its recheck time."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,20 +17,20 @@ def ask_trigger(
     arrivals: Sequence[Arrivals],
     at: datetime | None = None,
 ) -> bool:
-    """Moves a job on to its constraints when its trigger is satisfied; else notes what is missing.
+    """Moves a job on to its constraints if its trigger is satisfied; else records what is missing.
 
-    The trigger is asked as of ``at``, while more that happened before now is still to be read;
-    else as of now. Returns whether it fired.
+    The trigger is evaluated as of ``at`` while earlier events are still unread, else as of now.
+    Returns whether it fired.
     """
     try:
         firing = stored.schedule.trigger.evaluate(arrivals, at or queue.now)
     except Exception as error:
-        # One schedule's bad rule must not stop the others: its job waits, and says why.
+        # A broken rule of one schedule must not stop the others: its job waits and shows why.
         firing = Firing(satisfied=False, reason=f"its trigger could not be decided: {error!r}")
     if firing.satisfied:
         fire(queue, job, stored, arrivals, firing.reason)
         return True
-    # The timeout stands still while the schedule is suspended.
+    # The timeout does not run while the schedule is suspended.
     deadline = None if stored.suspended else job.deadline_at
     looks = [at for at in (firing.recheck_at, deadline) if at]
     queue.change(
@@ -51,7 +51,7 @@ def fire(
     *,
     forced: str | None = None,
 ) -> None:
-    """Moves a job on to its constraints, or past them where ``forced`` says why.
+    """Moves a job on to its constraints, or past them if ``forced`` gives a reason.
 
     With ``partitions: each`` it becomes a job for each partition, unless it is one already.
     """
@@ -75,5 +75,5 @@ def fire(
 def note_fired(
     queue: JobQueue, job: Job, stored: StoredSchedule, arrivals: Sequence[Arrivals], at: datetime
 ) -> None:
-    """Notes that a schedule fired for a job's target partition, and what it counted for it."""
+    """Records that a schedule fired for a job's target partition, and what it counted."""
     queue.note_fired(job, at, stored.common_number(arrivals))

@@ -1,8 +1,8 @@
-"""Finds what schedules name and no code location has: typos, and what has left the code.
+"""Finds names in schedules that no code location has: typos, and names removed from the code.
 
-A target that is not there can never run, and a job or asset of the own location that has no runs
-lets a trigger wait for ever: both are refused. An asset may be one that nothing defines and that
-is announced from outside, and another location may be deployed later: these are remarks.
+A missing target can never run. A missing job or asset of the own location has no runs, so a trigger
+on them waits forever. Both are refused. An asset may be reported from outside without a definition,
+and another location may be deployed later: these only get remarks.
 """
 
 import json
@@ -30,7 +30,7 @@ _READ_AT_ONCE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownName:
-    """A name that no inventory has, or what the partitions in an inventory cannot do."""
+    """A name that no inventory has, or a partition setting that the inventory does not support."""
 
     problem: InvalidInput
     #: whether a schedule that names it is refused
@@ -40,9 +40,9 @@ class UnknownName:
 def unknown_names(
     schedule: Schedule, location: str, known: Mapping[str, Inventory]
 ) -> Iterator[UnknownName]:
-    """What a schedule of ``location`` names and is not there; nothing without an inventory.
+    """Yields the unknown names of a schedule of ``location``; none without an inventory.
 
-    ``known`` are the inventories of the cluster by location.
+    ``known`` has the inventories of the cluster by location.
     """
     own = known.get(location)
     if own is None:
@@ -82,9 +82,9 @@ def take_inventory(
     inventory: Inventory,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Stores what the code has.
+    """Stores the inventory of the code.
 
-    Returns remarks on schedules that wait for what it does not have, and on those in cycles.
+    Returns remarks on schedules that wait for names it lacks, and on schedules in cycles.
     """
     keep(tx, location, inventory, now)
     unknown = remarks_of_location(tx, store, location)
@@ -95,9 +95,9 @@ def take_inventory(
 def remarks_of_location(
     tx: sa.Connection, store: ScheduleStore, location: Location
 ) -> list[tuple[str, str]]:
-    """Name and remark of each stored schedule that names what is not there.
+    """Returns the name and remark of each stored schedule with unknown names.
 
-    Reads the index and the forms; parses only what may have something unknown.
+    Reads the index and the forms; parses only schedules that may have unknown names.
     """
     known = inventories(tx, location.cluster)
     own = known.get(location.name)
@@ -113,7 +113,7 @@ def remarks_of_location(
 
 
 def _job(field: str, job: str, own: Inventory) -> Iterator[UnknownName]:
-    # Dagster's own, such as the one for runs of assets, are not in the inventory.
+    # Dagster's own jobs, such as the one for runs of assets, are not in the inventory.
     if job not in own.jobs and not job.startswith("__"):
         expected = f"a job of this code location{near(job, sorted(own.jobs))}"
         yield UnknownName(problem=InvalidInput(field, job, expected), refused=True)
@@ -151,7 +151,7 @@ def _elsewhere(place: str, leaf: Run, there: Inventory | None) -> Iterator[Unkno
 
 
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
-    """The ids of schedules whose target is unknown, and of those with partitions of the target."""
+    """Returns the ids of schedules with an unknown target, and of those with target partitions."""
     query = sa.select(schedules.c.id, schedules.c.spec)
     rows = tx.execute(
         query.where(schedules.c.location_id == location.id),
@@ -169,7 +169,7 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
 
 
 def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:
-    """The ids of schedules that listen to what is not there."""
+    """Returns the ids of schedules that listen to unknown jobs or assets."""
     here = schedule_keys.c.location_id == location.id
     keys = tx.execute(sa.select(schedule_keys.c.event_key).where(here).distinct()).scalars()
     deaf = [key for key in keys if not _has(key, known)]
@@ -180,7 +180,7 @@ def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory
 
 
 def _has(key: str, known: Mapping[str, Inventory]) -> bool:
-    """Whether an event of this key can come, as far as the inventories tell."""
+    """Returns whether an event with this key can come, according to the inventories."""
     kind, _, rest = key.partition(":")
     if kind == "partition":
         return any(rest in inventory.assets for inventory in known.values())

@@ -1,6 +1,6 @@
 """Pure rules that admit, hold or cancel a job whose trigger is satisfied.
 
-The union below is the registry: a new constraint is one file, and one line here.
+The union below is the registry: a new constraint is one file and one line here.
 """
 
 from typing import Annotated

@@ -1,9 +1,9 @@
-"""What a constraint is: a pure rule that answers a job with a verdict.
+"""The base of constraints: pure rules that decide on a job with a verdict.
 
-A constraint is asked with the facts of one job and the time. It answers *admit*, *hold* (with
-the reason, and when to look again or what to wait for) or *cancel*. Facts about runs that may
-change under its feet are counted under locks: :meth:`Constraint.resources` names what must be
-locked before it is asked.
+A constraint evaluates the facts of one job and the time. Its verdict is *admit*, *hold* (with the
+reason, and when to check again or what to wait for) or *cancel*. Facts about runs that may change
+meanwhile are counted under locks: :meth:`Constraint.resources` gives the resources to lock before
+the evaluation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from arctic_orchestration.specification import Tagged
 
 
 class Decision(StrEnum):
-    """The three answers."""
+    """The three possible decisions."""
 
     ADMIT = "admit"
     HOLD = "hold"
@@ -26,18 +26,18 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A constraint's answer, with its reason."""
+    """A constraint's decision, with its reason."""
 
     decision: Decision
     reason: str
-    #: hold only: when the answer may be another one without anything happening
+    #: hold only: when the verdict may change without an event
     recheck_at: datetime | None = None
-    #: hold only: the resources whose release may change the answer
+    #: hold only: the resources whose release may change the verdict
     waits_for: tuple[str, ...] = ()
 
 
 class Facts(Protocol):
-    """What a constraint may know about the job it judges."""
+    """The facts about a job that a constraint may use."""
 
     @property
     def satisfied_at(self) -> datetime:
@@ -46,47 +46,47 @@ class Facts(Protocol):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The resources that stand for the job's own target."""
+        """The resources of the job's own target."""
         ...
 
     def active(self, resources: tuple[str, ...]) -> int:
-        """How many runs hold one of ``resources``, or are on their way to."""
+        """Returns how many runs hold one of ``resources``, or are on their way to."""
         ...
 
     def launches(self, resources: tuple[str, ...], since: datetime) -> Sequence[datetime]:
-        """When runs that hold one of ``resources`` were launched after ``since``, in order."""
+        """Returns when holders of one of ``resources`` were launched after ``since``, in order."""
         ...
 
     def last_end(self, resources: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
-        """When the last run that held one of ``resources`` ended in one of the statuses.
+        """Returns when the last run with one of ``resources`` ended in one of the statuses.
 
         Statuses are those of :class:`~arctic_orchestration.event_log.event.RunStatus`.
         """
         ...
 
     def load(self, probe: str) -> float | None:
-        """The load as a share of the capacity, 0 to 1 and above; none: it cannot be measured."""
+        """Returns the load as a share of the capacity, 0 to 1 and above; None: unmeasurable."""
         ...
 
     def fresh_at(self, parent: str) -> datetime | None:
-        """When an asset was materialized last, or a job of the location succeeded; none: never."""
+        """Returns when an asset was last materialized, or a job of the location succeeded."""
         ...
 
     @property
     def partition(self) -> str | None:
-        """The partition that the job is for; none: it is not for one partition."""
+        """The job's partition, or None if it is not for one partition."""
         ...
 
     @property
     def trigger_assets(self) -> tuple[str, ...]:
-        """The assets that the trigger of the job's schedule names."""
+        """The assets in the trigger of the job's schedule."""
         ...
 
     def checks(self, asset: str) -> Mapping[str, Event | None]:
-        """The latest CHECK event of each check of an asset, by its name.
+        """Returns the latest CHECK event of each check of an asset, by its name.
 
-        Evaluations of other partitions than the job's do not count. None: the check is known,
-        and was never evaluated.
+        Evaluations of other partitions than the job's do not count. None: the check exists and was
+        never evaluated.
         """
         ...
 
@@ -98,42 +98,42 @@ class Constraint(Tagged):
     otherwise: Literal["hold", "cancel"] = "hold"
 
     def resources(self, targets: tuple[str, ...]) -> tuple[str, ...]:
-        """The resources whose holders it counts, for a job with these targets."""
+        """Returns the resources whose holders it counts, for a job with these targets."""
         return ()
 
     @property
     def lookback(self) -> timedelta | None:
-        """How far back it asks for launches of its resources."""
+        """The span of past launches of its resources that it needs, or None."""
         return None
 
     @property
     def asks_for_ends(self) -> bool:
-        """Whether it asks when runs of its resources ended."""
+        """Whether it needs the ends of runs of its resources."""
         return False
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """The probes whose load it asks for."""
+        """The probes whose load it needs."""
         return ()
 
     @property
     def parents_needed(self) -> tuple[str, ...]:
-        """The assets and jobs whose freshness it asks for."""
+        """The assets and jobs whose freshness it needs."""
         return ()
 
     @property
     def asset_fields(self) -> tuple[str, ...]:
-        """The assets it names, which must exist."""
+        """The assets in its fields, which must exist."""
         return ()
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
-        """The verdict at ``now``."""
+        """Returns the verdict at ``now``."""
         raise NotImplementedError
 
     def refuse(
         self, reason: str, *, recheck_at: datetime | None = None, waits_for: tuple[str, ...] = ()
     ) -> Verdict:
-        """Hold or cancel, as ``otherwise`` says."""
+        """Returns the verdict to hold or cancel, according to ``otherwise``."""
         if self.otherwise == "cancel":
             return Verdict(decision=Decision.CANCEL, reason=reason)
         return Verdict(
@@ -142,10 +142,10 @@ class Constraint(Tagged):
 
 
 def admit(reason: str) -> Verdict:
-    """The verdict that lets a job through."""
+    """Returns the verdict that admits a job."""
     return Verdict(decision=Decision.ADMIT, reason=reason)
 
 
 def group_resource(group: str) -> str:
-    """The name under which a group's slots and launches are counted and locked."""
+    """Returns the resource name under which a group's slots and launches are counted and locked."""
     return f"group:{group}"

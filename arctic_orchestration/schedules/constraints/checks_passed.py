@@ -25,14 +25,14 @@ _Names = Annotated[
 class ChecksPassed(Constraint):
     """The latest evaluation of each asset check passed.
 
-    A failure of severity ``warn`` does not count as one. For a job of one partition,
-    evaluations of other partitions do not count; those without a partition do.
+    Failures of severity ``warn`` are ignored. For a job of one partition, evaluations of other
+    partitions are ignored; those without a partition count.
     """
 
     kind: Literal["checks_passed"] = "checks_passed"
-    #: the assets that are checked; none: those that the trigger names
+    #: the checked assets; empty: the assets in the trigger
     assets: _Names = ()
-    #: the checks of those assets, by name; none: all
+    #: the names of their checks; empty: all
     checks: _Names = ()
     recheck: PositiveDuration = timedelta(minutes=2)
 
@@ -56,7 +56,7 @@ class ChecksPassed(Constraint):
         return admit(f"checks passed: {', '.join(assets)}")
 
     def _unknown(self, found: Mapping[str, Mapping[str, Event | None]]) -> Iterator[str]:
-        """Why nothing is known: of an asset without checks, and of checks that no asset has."""
+        """Yields why nothing is known: assets without checks, and checks that no asset has."""
         for asset, evaluations in found.items():
             if not self.checks and not evaluations:
                 yield f"no check of {asset} was ever evaluated"

@@ -15,10 +15,10 @@ from arctic_orchestration.schedules.constraints.base import (
 
 
 class Concurrency(Constraint):
-    """At most ``limit`` at a time: of the target, or of a named group.
+    """At most ``limit`` runs at a time: of the target, or of a named group.
 
-    Without a group, every run of the target counts, whoever started it. A group is counted
-    over all schedules, code locations and clusters that share the state database.
+    Without a group, every run of the target counts, whatever started it. A group is counted over
+    all schedules, code locations and clusters that share the state database.
     """
 
     kind: Literal["concurrency"] = "concurrency"

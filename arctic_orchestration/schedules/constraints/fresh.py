@@ -9,15 +9,15 @@ from pydantic import Field, field_validator
 from arctic_orchestration.quantities import PositiveDuration, format_duration
 from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
 
-#: up to 100 years: a longer span cannot be taken from a moment of today
+#: up to 100 years: a longer span cannot be subtracted from today
 _Hours = Annotated[float, Field(gt=0, le=876_000, strict=True, allow_inf_nan=False)]
 
 
 class Fresh(Constraint):
-    """Each of ``parents`` was made at most so many hours ago, exactly so many included.
+    """Each of ``parents`` was made at most that many hours ago.
 
-    Parents are assets, which are made when they are materialized, and jobs of the same code
-    location, which are when a run succeeds.
+    Parents are assets, made when they are materialized, and jobs of the same code location, made
+    when a run succeeds.
     """
 
     kind: Literal["fresh"] = "fresh"
@@ -49,6 +49,6 @@ class Fresh(Constraint):
 
 
 def _age(value: timedelta) -> str:
-    """To the second, unless it is shorter."""
+    """Returns the age to the second; below a second, exact."""
     second = timedelta(seconds=1)
     return format_duration(value - value % second if value >= second else value)

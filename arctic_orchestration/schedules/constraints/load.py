@@ -7,7 +7,7 @@ from pydantic import Field
 
 from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
 
-#: Nothing tells when a load falls: it is measured again.
+#: No event says when a load falls: it is measured again.
 RECHECK = timedelta(seconds=30)
 _LOADS = {
     "runs": "runs in progress",
@@ -20,9 +20,9 @@ _LOADS = {
 class Load(Constraint):
     """The load that ``probe`` measures is below ``below``, a share of the capacity.
 
-    ``runs`` is Dagster's runs in progress, ``cpu`` and ``memory`` are those of the machine on
-    which the dispatcher ticks, ``spark`` the cores of a standalone cluster. A load that cannot
-    be measured does not admit.
+    ``runs`` is Dagster's runs in progress, ``cpu`` and ``memory`` are those of the machine on which
+    the dispatcher ticks, ``spark`` the cores of a standalone cluster. A load that cannot be
+    measured is not admitted.
     """
 
     kind: Literal["load"] = "load"

@@ -19,8 +19,8 @@ def _status_list(value: object) -> object:
 class MinimumInterval(Constraint):
     """No run of the target is active, and ``duration`` has passed since the last one's end.
 
-    The last one is the last that ended in one of ``statuses``, whoever started it; others are
-    as if they had not been.
+    The last one is the last that ended in one of ``statuses``, whatever started it; runs with other
+    statuses are ignored.
     """
 
     kind: Literal["minimum_interval"] = "minimum_interval"

@@ -1,4 +1,4 @@
-"""Constraints as one writes them in Python: ``only.concurrency(1)``."""
+"""Constraints for use in Python: ``only.concurrency(1)``."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -35,7 +35,7 @@ def window(
     days: Sequence[str] | str = "all",
     otherwise: str = "hold",
 ) -> Window:
-    """From ``start`` until before ``end``, wall times such as ``22:00``; see `Window`."""
+    """From ``start`` until just before ``end``, wall times such as ``22:00``; see `Window`."""
     form = {"start": start, "end": end, "timezone": timezone, "days": days}
     return Window.parse({**form, "otherwise": otherwise}, field="window")
 
@@ -67,7 +67,7 @@ def fresh(
     recheck: timedelta | str = timedelta(minutes=2),
     otherwise: str = "hold",
 ) -> Fresh:
-    """When each parent was made at most so many hours ago; see `Fresh`."""
+    """Returns when each parent was made at most that many hours ago; see `Fresh`."""
     form = {"parents": parents, "recheck": recheck, "otherwise": otherwise}
     return Fresh.parse(form, field="fresh")
 

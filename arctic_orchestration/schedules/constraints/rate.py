@@ -14,7 +14,7 @@ from arctic_orchestration.schedules.constraints.base import (
     group_resource,
 )
 
-#: Launches are remembered for so long.
+#: the longest span for which launches are kept
 LONGEST_SPAN = timedelta(days=30)
 
 
@@ -27,8 +27,8 @@ def _remembered(value: timedelta) -> timedelta:
 class Rate(Constraint):
     """At most ``limit`` launches in any span of ``per``: of the target, or of a named group.
 
-    A launch counts while it lies in ``(now - per, now]``. One that seems to lie in the future,
-    because a clock was set back, counts too: what the limit protects has felt it.
+    A launch counts while it lies in ``(now - per, now]``. After a clock was set back, a launch in
+    the future counts too: it has loaded what the limit protects.
     """
 
     kind: Literal["rate"] = "rate"
@@ -52,7 +52,7 @@ class Rate(Constraint):
         reason += f" within {format_duration(self.per)}"
         if len(launches) < self.limit:
             return admit(reason)
-        # The limit may be lower than what was launched under an earlier one.
+        # The limit may be lower than the number of launches under an earlier one.
         last_in_the_way = launches[len(launches) - self.limit]
         return self.refuse(
             f"{reason}, the oldest at {format_moment(launches[0])}",

@@ -1,14 +1,14 @@
 """Admits inside a window of wall times, in a time zone, on some days of the week.
 
-Each day that the window names has one opening, which is computed from that local day and
-turned into UTC. It begins at the first moment at which the zone's clock shows ``start``, and
-ends before the first moment at which it shows ``end``, be that on the same day or the next:
+Each selected day has one opening, which is computed from that local day and converted to UTC. It
+begins at the first moment at which the zone's clock shows ``start``, and ends before the first
+moment at which it shows ``end``, on the same day or the next:
 
 * a wall time that clocks skip is the first moment after the gap. A window that lies in the gap
   altogether does not open on that day;
-* a wall time that occurs twice is its first occurrence, for the end as for the start. So a
-  window that ends at 01:30 and another that starts at 01:30 meet without a hole and without an
-  overlap, and nothing starts after the clock has shown the end for the first time.
+* a wall time that occurs twice is its first occurrence, for the end as for the start. So a window
+  that ends at 01:30 and another that starts at 01:30 meet without a gap and without an overlap,
+  and nothing starts after the clock has shown the end for the first time.
 
 A window from 22:00 to 06:00 in New York therefore lasts 7, 8 or 9 hours.
 """
@@ -64,19 +64,19 @@ def _day_list(value: object) -> object:
 
 
 class Opening(NamedTuple):
-    """One opening of a window: two moments in UTC, the end is outside."""
+    """One opening of a window: two moments in UTC; the end is exclusive."""
 
     begin: datetime
     end: datetime
 
 
 class Window(Constraint):
-    """Open from ``start`` until before ``end`` on the clock of ``timezone``, on ``days``.
+    """Open from ``start`` until just before ``end`` on the clock of ``timezone``, on ``days``.
 
-    A window whose end is not after its start ends on the next day, and belongs to the day on
-    which it started: 22:00 to 06:00 on ``fri`` includes Saturday at five. The end may be
-    ``24:00``, which makes 00:00 to 24:00 the whole day. The module's text says what holds on
-    days on which clocks change.
+    A window whose end is not after its start ends on the next day, and belongs to the day on which
+    it started: 22:00 to 06:00 on ``fri`` includes Saturday at five. The end may be ``24:00``, which
+    makes 00:00 to 24:00 the whole day. The module's docstring gives the rules for days on which
+    clocks change.
     """
 
     kind: Literal["window"] = "window"
@@ -102,15 +102,15 @@ class Window(Constraint):
         return self
 
     def is_open(self, now: datetime) -> bool:
-        """Whether ``now`` lies in an opening."""
+        """Returns whether ``now`` lies in an opening."""
         return self._opening_at(now) is not None
 
     def opens_at(self, now: datetime) -> datetime:
-        """The first moment after ``now`` at which an opening begins, in UTC."""
+        """Returns the first moment after ``now`` at which an opening begins, in UTC."""
         return next(opening.begin for opening in self.openings(now) if opening.begin > now)
 
     def closes_at(self, now: datetime) -> datetime | None:
-        """When the opening ends in which ``now`` lies, in UTC; none: it is closed."""
+        """Returns when the opening that contains ``now`` ends, in UTC; None: it is closed."""
         opening = self._opening_at(now)
         return opening.end if opening else None
 
@@ -131,10 +131,10 @@ class Window(Constraint):
         raise AssertionError("there is always another opening")
 
     def openings(self, now: datetime) -> Iterator[Opening]:
-        """The openings in order, from one that began before ``now`` or earlier."""
+        """Yields the openings in order, from one that began before ``now`` or earlier."""
         zone = ZoneInfo(self.timezone)
-        # Yesterday's may still be open; and clocks that went back over midnight show
-        # yesterday's date once more.
+        # Yesterday's may still be open; after clocks went back over midnight they show yesterday's
+        # date again.
         day = now.astimezone(zone).date() - 2 * _DAY
         for number in count():
             opening = self._opening_of(day + number * _DAY, zone)

@@ -1,9 +1,9 @@
-"""Notices when two of Dagster's daemons run on one instance.
+"""Detects two Dagster daemons on one instance.
 
-Dagster supports one. Two of them evaluate the same ticks and work the same queue; Dagster only
-logs it. A daemon has an id, and each of its threads writes a heartbeat every 30 seconds over the
-one that is stored. A daemon that was replaced never writes again, so two daemons run if a
-heartbeat has the id of one that was replaced before.
+Dagster supports one. Two of them evaluate the same ticks and work the same queue; Dagster only logs
+it. A daemon has an id, and each of its threads overwrites the stored heartbeat every 30 seconds. A
+daemon that was replaced never writes again. So two daemons run if a heartbeat has the id of a
+daemon that was replaced before.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from dagster._daemon.types import DaemonHeartbeat
 
 #: Reading them opens Dagster's run storage, which costs about 50 ms.
 _LOOK_EVERY = timedelta(seconds=20)
-#: some heartbeats later, what was noticed no longer counts
+#: after some more heartbeats a detection no longer counts
 _FORGOTTEN = timedelta(minutes=2)
 
 
@@ -32,15 +32,15 @@ class DaemonWatch:
     _noticed: tuple[str, ...] = ()
 
     def look(self, now: datetime, instance: Callable[[], dg.DagsterInstance]) -> None:
-        """Reads the heartbeats, unless they were read a moment ago."""
-        # A clock that was set back is no reason to wait for the old moment to come again.
+        """Reads the heartbeats, unless they were read recently."""
+        # After a clock was set back, do not wait for the old moment.
         if self._looked_at and timedelta(0) <= now - self._looked_at < _LOOK_EVERY:
             return
         self._looked_at = now
         self.note(instance().get_daemon_heartbeats().values(), now)
 
     def note(self, beats: Iterable[DaemonHeartbeat], now: datetime) -> None:
-        """Takes in the heartbeats that are stored now."""
+        """Records the stored heartbeats."""
         for beat in beats:
             id, before = beat.daemon_id, self._last.get(beat.daemon_type)
             if id is None or id == before:
@@ -52,7 +52,7 @@ class DaemonWatch:
             self._last[beat.daemon_type] = id
 
     def together(self, now: datetime) -> tuple[str, ...]:
-        """The ids of two daemons that ran beside each other lately; empty if one runs."""
+        """Returns the ids of two daemons that ran at the same time lately; empty if one runs."""
         if self._noticed_at is None or now - self._noticed_at >= _FORGOTTEN:
             return ()
         return self._noticed

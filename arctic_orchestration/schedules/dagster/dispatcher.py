@@ -1,9 +1,8 @@
 """The dispatcher: the one sensor of a code location, whose tick is the engine's tick.
 
-The state database is the sensor's memory; Dagster's cursor only shows it to people. Dagster
-learns of run requests under run keys that name job and attempt, so that a tick which is resumed
-after a crash makes no second run. A request is given to one tick at a time, so that two daemons
-make no second run either.
+The state database is the sensor's memory; Dagster's cursor only shows it to people. Dagster gets
+run requests under run keys of job and attempt, so that a tick resumed after a crash makes no second
+run. A request is handed out to one tick at a time, so that two daemons make no second run either.
 """
 
 import json
@@ -62,10 +61,10 @@ if TYPE_CHECKING:
 def _asset_names_check(
     sensor_name: str, schedules: Sequence[Schedule]
 ) -> UnresolvedAssetJobDefinition:
-    """An anonymous job of no asset, whose resolution refuses schedules that name unknown assets.
+    """Returns an anonymous job whose resolution refuses schedules that name unknown assets.
 
-    Resolving asset jobs is the one moment at which Dagster shows the asset graph to what a sensor
-    brings along; the target of any sensor that is made of assets is such an anonymous job.
+    A sensor's objects see the asset graph only when Dagster resolves asset jobs. The asset target
+    of any sensor is such an anonymous job.
     """
 
     class AssetNamesCheck(UnresolvedAssetJobDefinition):
@@ -74,7 +73,7 @@ def _asset_names_check(
             if not problems:
                 named = [resolved(schedule, asset_graph) for schedule in schedules]
                 problems = impossible_runs(named, asset_graph)
-                # Of a selection of assets it is known only now what it runs.
+                # Only now it is known which assets a selection contains.
                 problems.extend(cycles.problems(named))
             if problems:
                 raise InvalidDefinition(problems)
@@ -86,7 +85,7 @@ def _asset_names_check(
 
 
 class _JobByName(AutomationTarget):
-    """A job of the repository, which notes on its sensor that Dagster has looked for it."""
+    """A job of the repository, which records on its sensor that Dagster has looked it up."""
 
     sensor: "DispatcherSensor"
 
@@ -105,7 +104,7 @@ class _JobByName(AutomationTarget):
 class DispatcherSensor(EveryJobSensor):
     """A sensor that may request runs of every job and asset of its code location."""
 
-    #: the job whose name Dagster asked a target for last
+    #: the last job name that Dagster read from a target
     looked_for: str | None = None
 
     def __init__(
@@ -136,10 +135,10 @@ class DispatcherSensor(EveryJobSensor):
 
     @property
     def job_name(self) -> str | None:
-        """Nothing that is read: Dagster asks when a target is not in the repository, to say so.
+        """The name of a target that Dagster did not find in the repository.
 
         Errors:
-            InvalidDefinition: names the schedules and fields in which that job stands.
+            InvalidDefinition: names the schedules and fields that contain that job.
         """
         expected = "the name of a job of this code location"
         problems = [
@@ -159,11 +158,11 @@ class DispatcherSensor(EveryJobSensor):
             raise InvalidDefinition(problems)
 
     def _all_targets(self) -> list[AutomationTarget]:
-        """What the declared schedules name, for Dagster to refuse what is not there."""
+        """Returns the names in the declared schedules; Dagster refuses unknown ones."""
         if not self._schedules:
             return []
-        # By name only: Dagster binds the location's resources to the jobs it was given itself.
-        # Jobs that triggers name are no targets; they are listed so that Dagster looks for them.
+        # Only by name: Dagster binds the location's resources to the jobs it has itself. Jobs in
+        # triggers are no targets; they are listed so that Dagster looks them up.
         names = {job for _, job in job_fields(self._schedules)}
         if any(schedule.target.job is None for schedule in self._schedules):
             names.add(ASSET_JOB)
@@ -172,7 +171,7 @@ class DispatcherSensor(EveryJobSensor):
         return [*by_name, AutomationTarget(check)]
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        # Two daemons may ask one code server at the same time, and the engine is given its tick.
+        # Two daemons may call one code server at the same time, and the engine keeps its tick.
         with self._one_at_a_time:
             return self._tick(context)
 
@@ -204,7 +203,7 @@ class DispatcherSensor(EveryJobSensor):
         added = new_partitions(result.requests, targets)
         requests = []
         for request in result.requests:
-            # One request that Dagster refuses would fail the tick, and all ticks after it.
+            # A request that Dagster refuses would fail the tick, and all ticks after it.
             try:
                 requests.append(self._run_requests.make(request, context, added))
             except Exception as error:
@@ -232,7 +231,7 @@ class DispatcherSensor(EveryJobSensor):
         location = self._location_name or (origin.location_name if origin else "local")
         repository = context.repository_def
         assert repository is not None
-        # The instance is made when it is first asked for, and costs more than an idle tick.
+        # Dagster makes the instance on first use, which costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.cluster, location, storage)
@@ -274,7 +273,7 @@ class DispatcherSensor(EveryJobSensor):
 
 
 def _terminate(run_id: str, context: dg.SensorEvaluationContext) -> None:
-    """Ends the run of a job that was canceled; the next event of the run is the next chance."""
+    """Terminates the run of a canceled job; after a failure the run's next event retries it."""
     try:
         context.instance.run_coordinator.cancel_run(run_id)
     except Exception as error:

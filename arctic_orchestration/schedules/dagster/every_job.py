@@ -21,7 +21,7 @@ from dagster._record import copy
 
 
 class EveryJobSensor(dg.SensorDefinition):
-    """A sensor whose targets are all jobs of the repository that it belongs to.
+    """A sensor whose targets are all jobs of its repository.
 
     Its evaluation returns run requests that name their job, with partitions resolved.
     """
@@ -29,11 +29,11 @@ class EveryJobSensor(dg.SensorDefinition):
     def resolve_run_requests(
         self, run_requests: Sequence[dg.RunRequest], *_args: Any, **_kwargs: Any
     ) -> Sequence[dg.RunRequest]:
-        """The requests as they are: they would be refused for jobs that no target names."""
+        """Returns the requests unchanged: Dagster would refuse jobs that no target names."""
         return run_requests
 
     def check(self, repository: RepositoryDefinition) -> None:
-        """Called with the repository when its snapshot is made; what it raises fails the load."""
+        """Checks the repository when Dagster makes its snapshot; an error here fails the load."""
 
 
 _from_def = SensorSnap.from_def

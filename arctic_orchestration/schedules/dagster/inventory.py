@@ -12,14 +12,14 @@ from arctic_orchestration.partitioning.mapping_forms import form_of_mapping
 from arctic_orchestration.schedules.dagster.targets import assets_made
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning
 
-#: Static partitions beyond so many are not kept: each inventory is one text in the database.
+#: More static partitions are not stored: each inventory is one text in the database.
 _MOST_KEYS = 10_000
-#: characters of the form of a definition that is kept
+#: the longest form of a definition that is stored, in characters
 _LONGEST_FORM = 200_000
 
 
 def inventory_of(repository: RepositoryDefinition) -> Inventory:
-    """The jobs and assets of a repository; costs no query."""
+    """Returns the jobs and assets of a repository; costs no query."""
     graph = repository.asset_graph
     known: dict[Any, Partitioning | None] = {None: None}
     assets: dict[str, Partitioning | None] = {}
@@ -42,7 +42,7 @@ def inventory_of(repository: RepositoryDefinition) -> Inventory:
 
 
 def _mappings(graph: AssetGraph) -> dict[str, dict[str, str]]:
-    """The mappings that assets declare on their dependencies."""
+    """Returns the mappings that assets declare on their dependencies."""
     found: dict[str, dict[str, str]] = {}
     for key in sorted(graph.get_all_asset_keys()):
         declared = graph.get(key).partition_mappings

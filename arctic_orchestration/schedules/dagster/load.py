@@ -1,17 +1,17 @@
 """Measures loads as shares of their capacities, for the constraint ``load``.
 
 ==========  =================================================================================
-``runs``    Dagster's runs that have not ended, those in its queue too, of the
-            ``max_concurrent_runs`` of that queue. Without such a limit, -1 or another run
-            coordinator, the capacity has no end and the load is 0; with a limit of 0 it is 1
-``cpu``     the load average of the last minute of the logical processors; above 1 when work
-            queues up. Nothing has to be waited for, and one busy moment does not count
-``memory``  the memory that is not available to new programs, of all memory
-``spark``   the cores that applications hold, of the cores of the living workers of a Spark
-            standalone master, as its page ``/json/`` says; ``ARCTIC_SPARK_UI`` is its address
+``runs``    Dagster's runs that have not ended, including queued ones, as a share of the
+            ``max_concurrent_runs`` of the queue. Without such a limit, -1 or another run
+            coordinator, the capacity is infinite and the load is 0; with a limit of 0 it is 1
+``cpu``     the load average of the last minute per logical processor; above 1 when work queues
+            up. It needs no waiting, and one busy moment does not count
+``memory``  the memory that is not available to new programs, as a share of all memory
+``spark``   the cores that applications hold, as a share of the cores of the living workers of a
+            Spark standalone master, from its page ``/json/``; ``ARCTIC_SPARK_UI`` is its address
 ==========  =================================================================================
 
-``cpu`` and ``memory`` are those of the machine on which this runs.
+``cpu`` and ``memory`` are measured on the machine on which this runs.
 """
 
 import json
@@ -26,7 +26,7 @@ from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 _ANSWER_SECONDS = 2
 #: A page of a thousand workers and their applications is far smaller.
 _LONGEST_PAGE = 16 * 1024 * 1024
-#: a program needs some; what exactly nobody knows before it runs
+#: an estimate: a program's memory is unknown before it runs
 _MEMORY_OF_A_RUN = 0.05
 _NOT_ENDED = [
     DagsterRunStatus.NOT_STARTED,
@@ -42,10 +42,10 @@ class LoadProbes:
     def __init__(
         self, instance: Callable[[], DagsterInstance], *, spark_ui: str | None = None
     ) -> None:
-        """Asks nobody anything yet.
+        """Connects to nothing yet.
 
         Args:
-            instance: gives the Dagster instance, when ``runs`` is measured.
+            instance: returns the Dagster instance, when ``runs`` is measured.
             spark_ui: the address of the master's web page, such as ``http://host:8080``.
         """
         self._instance = instance
@@ -59,10 +59,10 @@ class LoadProbes:
         }
 
     def measure(self, probe: str) -> float | None:
-        """The load as a share of the capacity, at least 0; none: it cannot be measured.
+        """Returns the load as a share of the capacity, at least 0; None: it cannot be measured.
 
-        Never raises: why it could not be measured is logged. Cost: ``runs`` is one statement,
-        ``spark`` one request, whose server may take 2 s for each part of its answer.
+        Never raises; logs why a load cannot be measured. Cost: ``runs`` is one statement, ``spark``
+        one request, whose server may take 2 s for each part of its answer.
         """
         try:
             return self._probes[probe]()
@@ -71,7 +71,7 @@ class LoadProbes:
             return None
 
     def one_more(self, probe: str) -> float:
-        """What one more run adds to a load that :meth:`measure` told, before it is seen there.
+        """Returns the load that one more run adds before :meth:`measure` includes it.
 
         A run takes a place of the queue, a processor, a core, and a twentieth of the memory.
         """
@@ -102,7 +102,7 @@ class LoadProbes:
             state = json.loads(page.read(_LONGEST_PAGE))
         cores, used = state["cores"], state["coresused"]
         if not (type(cores) is int and type(used) is int and used >= 0 and cores > 0):
-            # A standby master, and one whose workers are gone, has no capacity to share.
+            # A standby master, or one without workers, has no capacity.
             raise ValueError(f"cores: got {cores!r} of which {used!r} are used, expected some")
         self._one_more["spark"] = 1 / cores
         return used / cores

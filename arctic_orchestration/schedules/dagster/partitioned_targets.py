@@ -1,4 +1,4 @@
-"""The partitions of targets in a loaded code location, and whether schedules can be about them."""
+"""The partitions of targets in a loaded code location, and checks of schedules against them."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ def partitioned_target(
     dynamic_keys: DynamicKeys,
     materialized: Callable[[str], Collection[str]],
 ) -> PartitionedTarget | None:
-    """The partitions of a target; none: it has none, or its parts differ."""
+    """Returns the partitions of a target, or None if it has none or its parts differ."""
     definitions = definitions_of(repository, target)
     if len(definitions) != 1:
         return None
@@ -46,7 +46,7 @@ def partitioned_target(
 def definitions_of(
     repository: RepositoryDefinition, target: Target
 ) -> list[dg.PartitionsDefinition[Any]]:
-    """The different ways in which parts of a target are partitioned."""
+    """Returns the different partitions definitions of a target's parts."""
     if target.job is not None:
         definition = repository.get_job(target.job).partitions_def
         return [definition] if definition is not None else []
@@ -56,7 +56,7 @@ def definitions_of(
 def definitions_of_assets(
     graph: AssetGraph, assets: Sequence[str]
 ) -> list[dg.PartitionsDefinition[Any]]:
-    """The different ways in which some assets are partitioned."""
+    """Returns the different partitions definitions of some assets."""
     found: list[dg.PartitionsDefinition[Any]] = []
     for asset in assets:
         definition = definition_of_asset(graph, asset)
@@ -66,13 +66,13 @@ def definitions_of_assets(
 
 
 def definition_of_asset(graph: AssetGraph, asset: str) -> dg.PartitionsDefinition[Any] | None:
-    """How an asset is partitioned; none: it is not, or the location has it not."""
+    """Returns an asset's partitions definition; None: it has none, or the location lacks it."""
     key = dg.AssetKey.from_user_string(asset)
     return graph.get(key).partitions_def if graph.has(key) else None
 
 
 def assets_of(repository: RepositoryDefinition, target: Target) -> list[str]:
-    """The assets that a run of the target makes."""
+    """Returns the assets that a run of the target makes."""
     if target.job is None:
         return list(target.assets)
     selected = repository.get_job(target.job).asset_layer.executable_asset_keys
@@ -82,7 +82,7 @@ def assets_of(repository: RepositoryDefinition, target: Target) -> list[str]:
 def mappings_of(
     graph: AssetGraph, assets: Sequence[str], upstream: str
 ) -> list[dg.PartitionMapping]:
-    """The mappings on the dependencies of some assets on another."""
+    """Returns the mappings on the dependencies of some assets on another."""
     parent = dg.AssetKey.from_user_string(upstream)
     keys = [dg.AssetKey.from_user_string(asset) for asset in assets]
     return [

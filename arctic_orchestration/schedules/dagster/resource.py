@@ -1,4 +1,4 @@
-"""The ``arctic`` resource: tells a run what it is for."""
+"""The ``arctic`` resource, which gives a run the job and events that caused it."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from arctic_orchestration.state.tables import events, job_events, jobs
 
 
 class RunCause:
-    """What made a run: its job's events. Read from the state database when first asked for.
+    """The cause of a run: its job's events. Read from the state database on first use.
 
-    A run that no schedule asked for has no job: there is nothing, and no database is opened.
+    A run without a schedule has no job: all fields are empty, and no database is opened.
     """
 
     def __init__(self, tags: Mapping[str, str]) -> None:
@@ -28,12 +28,12 @@ class RunCause:
 
     @property
     def schedule(self) -> str | None:
-        """The name of the schedule, if one asked for the run."""
+        """The name of the schedule that requested the run, or None."""
         return self._tags.get(SCHEDULE_TAG)
 
     @property
     def job_id(self) -> str | None:
-        """The id of the job, if the run has one."""
+        """The id of the job, or None if the run has none."""
         return self._tags.get(JOB_TAG)
 
     @cached_property
@@ -52,10 +52,10 @@ class RunCause:
 
     @property
     def partitions(self) -> list[str]:
-        """The different partitions the run is for, in the order of their first arrival.
+        """The different partitions of the run, in the order of their first arrival.
 
-        Those that arrived, and those of the runs that the schedule waited for; of a job that was
-        split, its own.
+        These are the partitions that arrived and those of the runs in the trigger; for a job that
+        was split, its own.
         """
         return self._loaded[1]
 
@@ -70,7 +70,7 @@ class RunCause:
 
     @property
     def upstream_run_ids(self) -> list[str]:
-        """The runs whose end the schedule waited for."""
+        """The runs whose end triggered the schedule."""
         ids = (e.run_id for e in self.events if e.kind is EventKind.RUN and e.run_id)
         return list(dict.fromkeys(ids))
 
@@ -104,11 +104,11 @@ class RunCause:
 
 
 class ArcticResource(dg.ConfigurableResource[Any]):
-    """Under the key ``arctic`` in every location that has schedules.
+    """The resource ``arctic`` of every location that has schedules.
 
-    ``arctic.partitions`` are the keys of the partitions a run is for, ``arctic.events`` the
-    events with their metadata, ``arctic.upstream_run_ids`` the runs it came after, and
-    ``arctic.properties`` what the schedule hands to its runs.
+    ``arctic.partitions`` are the partition keys of a run, ``arctic.events`` its events with their
+    metadata, ``arctic.upstream_run_ids`` the runs that triggered it, and ``arctic.properties`` the
+    properties that the schedule gives to its runs.
     """
 
     _cause: RunCause = PrivateAttr(default_factory=lambda: RunCause({}))
@@ -119,7 +119,7 @@ class ArcticResource(dg.ConfigurableResource[Any]):
 
     @property
     def cause(self) -> RunCause:
-        """The job behind the run, with everything it knows."""
+        """The job behind the run, with all its data."""
         return self._cause
 
     @property
@@ -134,15 +134,15 @@ class ArcticResource(dg.ConfigurableResource[Any]):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events that made this run."""
+        """The events that caused this run."""
         return self._cause.events
 
     @property
     def upstream_run_ids(self) -> list[str]:
-        """The runs whose end made this run."""
+        """The runs whose end caused this run."""
         return self._cause.upstream_run_ids
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The properties of the schedule that asked for this run."""
+        """The properties of the schedule that requested this run."""
         return self._cause.properties

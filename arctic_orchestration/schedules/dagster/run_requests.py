@@ -1,7 +1,7 @@
-"""Run requests as Dagster's daemon accepts them.
+"""Builds run requests that Dagster's daemon accepts.
 
-A request that the daemon refuses fails the whole tick, and each tick after it. So a request is
-taken here through the steps that the daemon takes when it makes the run.
+A request that the daemon refuses fails the whole tick, and each tick after it. So this module takes
+a request through the same steps as the daemon does when it makes the run.
 """
 
 import json
@@ -18,12 +18,12 @@ from arctic_orchestration.schedules.launch_requests import LaunchRequest
 ASSET_JOB = "__ASSET_JOB"
 _RANGE_START = "dagster/asset_partition_range_start"
 _RANGE_END = "dagster/asset_partition_range_end"
-#: plans remembered as accepted, before they are forgotten
+#: accepted plans that are cached
 _REMEMBERED = 10_000
 
 
 class RunRequests:
-    """Makes the run requests of one code location, and remembers which plans were accepted."""
+    """Makes the run requests of one code location, and caches which plans were accepted."""
 
     def __init__(self) -> None:
         self._accepted: set[str] = set()
@@ -34,10 +34,10 @@ class RunRequests:
         context: dg.SensorEvaluationContext,
         added: Sequence[dg.AddDynamicPartitionsRequest],
     ) -> dg.RunRequest:
-        """What Dagster is asked for, its partition resolved as Dagster would resolve it.
+        """Returns the run request, with its partition resolved as Dagster would resolve it.
 
         Errors:
-            Those of Dagster for a run that it could not make.
+            Dagster's errors for a run that it could not make.
         """
         tags = dict(request.tags)
         partition = request.partition_start
@@ -63,7 +63,7 @@ class RunRequests:
                 dynamic_partitions_requests=added,
                 dynamic_partitions_store=context.caching_dynamic_partitions_loader,
             )
-        # Planning a run costs milliseconds, and most requests differ by their tags only.
+        # Planning a run costs milliseconds, and most requests differ only in their tags.
         plan = json.dumps([job, request.target.assets, made.run_config], default=repr)
         if plan not in self._accepted:
             selected = repository.get_maybe_subset_job_def(
@@ -79,7 +79,7 @@ class RunRequests:
 def new_partitions(
     requests: Sequence[LaunchRequest], targets: RepositoryTargets
 ) -> list[dg.AddDynamicPartitionsRequest]:
-    """Partitions that arrived and that a dynamic target does not know yet."""
+    """Returns partitions that arrived and that a dynamic target does not have yet."""
     missing: dict[str, dict[str, None]] = defaultdict(dict)
     for request in requests:
         keys = {key for key in (request.partition_start, request.partition_end) if key}

@@ -1,8 +1,8 @@
 """The asset ``arctic/scheduler``: the history of the scheduler's numbers, which Dagster plots.
 
-The numbers are those of all code locations of the cluster together, so that it is one history
-whichever location reports to it; a table has them apart. The dispatcher reports them without a
-run; a person who wants them now observes the asset.
+The numbers are summed over all code locations of the cluster, so that there is one history
+whichever location reports it; a table lists them by location. The dispatcher reports them without a
+run; a person can observe the asset at any time.
 """
 
 import warnings
@@ -23,7 +23,7 @@ _Metadata = dict[str, int | float | dg.MarkdownMetadataValue]
 
 
 def scheduler_asset() -> dg.SourceAsset:
-    """The observable asset; touches no database before it is observed."""
+    """Returns the observable asset; opens no database before it is observed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
 
@@ -47,7 +47,7 @@ def scheduler_asset() -> dg.SourceAsset:
 
 
 def observation(database: Database, cluster: str, now: datetime) -> dg.AssetObservation:
-    """The numbers at ``now``, as an observation that needs no run.
+    """Returns the numbers at ``now``, as an observation that needs no run.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
@@ -56,13 +56,13 @@ def observation(database: Database, cluster: str, now: datetime) -> dg.AssetObse
 
 
 def reported_at(instance: dg.DagsterInstance) -> datetime | None:
-    """When the numbers were observed last, by whomever."""
+    """Returns when the numbers were last observed, in any way."""
     records = instance.fetch_observations(SCHEDULER, limit=1).records
     return datetime.fromtimestamp(records[0].timestamp, UTC) if records else None
 
 
 def read_metadata(database: Database, cluster: str, now: datetime) -> _Metadata:
-    """The numbers of a cluster by their names in the UI, and a table of its locations."""
+    """Returns the numbers of a cluster by their names in the UI, and a table of its locations."""
     with database.read() as tx:
         found = numbers(tx, cluster, now)
     total = NONE
@@ -90,7 +90,7 @@ def _named(found: Numbers) -> dict[str, int | float]:
 
 
 def _table(found: Mapping[str, Numbers]) -> str:
-    """A row for each number, a column for each location."""
+    """Returns a row for each number, a column for each location."""
     columns = {name: _named(one) for name, one in found.items()}
     lines = [
         "| | " + " | ".join(name.replace("|", "\\|") for name in columns) + " |",

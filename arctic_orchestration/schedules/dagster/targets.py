@@ -1,4 +1,4 @@
-"""What a schedule may name: the jobs, assets and partitions of the code location."""
+"""Finds the jobs, assets and partitions of the code location that a schedule names."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
@@ -28,15 +28,15 @@ from arctic_orchestration.schedules.triggers import Check, Leaf
 
 
 def asset_key(name: str) -> dg.AssetKey:
-    """The key of an asset given as ``raw/flights``."""
+    """Returns the key of an asset given as ``raw/flights``."""
     return dg.AssetKey.from_user_string(name)
 
 
 def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
-    """The schedule with its target as names.
+    """Returns the schedule with its target as names.
 
     Errors:
-        InvalidDefinition: the selection is of nothing, or of what is not there.
+        InvalidDefinition: the selection is empty, or names something unknown.
     """
     if not schedule.target.is_selection:
         if schedule.target.given is None:
@@ -55,10 +55,10 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
 
 
 def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
-    """What the schedules name as an asset, and is none that the location has."""
+    """Returns names in asset fields of the schedules that are no asset of the location."""
     keys = graph.get_all_asset_keys()
     known = {key.to_user_string() for key in keys}
-    # Arrivals are found by name. What is looked up by key is another asset, or none.
+    # Arrivals are matched by name. A look-up by key would find another asset, or none.
     other = {name for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
     executable = {key.to_user_string() for key in graph.executable_asset_keys} - other
     problems = []
@@ -98,19 +98,19 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
 
 
 def _looks_up_partitions(leaf: Leaf) -> bool:
-    """Whether a leaf says what only the partitions definition of its asset can answer."""
+    """Returns whether a leaf has settings that need the partitions definition of its asset."""
     return leaf.needs_all or leaf.source.per is not None or leaf.source.mapping is not None
 
 
 def _other_key(asset: str) -> str:
-    """What is wrong with the name of an asset whose key is one part with a slash."""
+    """Returns the problem of an asset name whose key is one part with a slash."""
     return f"the key {asset.split('/')}: the location has [{asset!r}], one part"
 
 
 def _unknown_check(
     field: str, check: str, assets: Sequence[str], graph: AssetGraph
 ) -> list[InvalidInput]:
-    """The problem of a check that none of some assets has."""
+    """Returns the problem of a check that none of some assets has."""
     known = {key.name for key in graph.asset_check_keys if key.asset_key.to_user_string() in assets}
     if check in known:
         return []
@@ -122,7 +122,7 @@ def _unknown_check(
 def unknown_parents(
     schedules: Iterable[Schedule], repository: RepositoryDefinition
 ) -> list[InvalidInput]:
-    """What ``fresh`` constraints name as a parent, and is neither an asset nor a job."""
+    """Returns parents in ``fresh`` constraints that are neither an asset nor a job."""
     known = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
     known.update(repository.job_names)
     return [
@@ -139,7 +139,7 @@ def unknown_parents(
 
 
 def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
-    """The fields in which schedules name a job of their own location, and the job."""
+    """Returns the fields of schedules with a job of their own location, and the job."""
     named = []
     for schedule in schedules:
         field = f"Schedule({schedule.name})"
@@ -151,10 +151,10 @@ def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
 
 
 def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[InvalidInput]:
-    """Schedules whose ``partitions`` ask for runs that Dagster refuses or fails.
+    """Returns schedules whose ``partitions`` lead to runs that Dagster refuses or fails.
 
-    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition
-    of the run, and fails the run when it has none.
+    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition of
+    the run, and fails a run without one.
     """
     problems = []
     for schedule in schedules:
@@ -185,7 +185,7 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
 def endless_cycles(
     schedules: Iterable[Schedule], repository: RepositoryDefinition
 ) -> list[InvalidInput]:
-    """The cycles of schedules that never stop, with what their jobs make."""
+    """Returns the endless cycles of schedules, including the assets of their jobs."""
     named = [resolved(schedule, repository.asset_graph) for schedule in schedules]
     jobs = {schedule.target.job for schedule in named} & set(repository.job_names)
     made = {job: assets_made(repository.get_job(job)) for job in jobs if job is not None}
@@ -193,23 +193,23 @@ def endless_cycles(
 
 
 def assets_made(job: dg.JobDefinition) -> list[str]:
-    """The assets that a run of the job makes, by name."""
+    """Returns the assets that a run of the job makes, by name."""
     return sorted(key.to_user_string() for key in job.asset_layer.selected_asset_keys)
 
 
 class RepositoryTargets:
-    """The targets of a loaded code location, as the engine asks for them."""
+    """The targets of a loaded code location, for the engine."""
 
     def __init__(
         self, repository: RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
     ) -> None:
-        """``instance`` is called where dynamic or missing partitions are looked up, only there."""
+        """``instance`` is called only to look up dynamic or missing partitions."""
         self._repository = repository
         self._partitioned: dict[str, PartitionedTarget | None] = {}
         self._make_instance = instance
 
     def renew(self, instance: Callable[[], dg.DagsterInstance]) -> None:
-        """Asks another instance from now on; what was found out about partitions is kept."""
+        """Uses another instance from now on; keeps what is known about partitions."""
         self.__dict__.pop("_instance", None)
         self._make_instance = instance
 
@@ -218,9 +218,9 @@ class RepositoryTargets:
         return self._make_instance()
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
-        """Why Dagster would refuse a run of the target for these partitions; none: it would not.
+        """Returns why Dagster would refuse a run of the target for these partitions, or None.
 
-        Checked before Dagster is asked, because one request that it refuses fails all of a tick.
+        Checked in advance, because one refused request fails all of a tick.
         """
         if target.job is not None and not self._repository.has_job(target.job):
             return f"job {target.job} is not in this code location"
@@ -246,14 +246,14 @@ class RepositoryTargets:
         return None
 
     def exists(self, target: Target) -> bool:
-        """Whether the location has the job, or at least one of the assets."""
+        """Returns whether the location has the job, or at least one of the assets."""
         if target.job is not None:
             return self._repository.has_job(target.job)
         graph = self._repository.asset_graph
         return any(graph.has(asset_key(asset)) for asset in target.assets)
 
     def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:
-        """The name of the target's dynamic partitions, and those keys it has not yet."""
+        """Returns the name of the target's dynamic partitions, and the keys that it lacks."""
         definition = self.partitions_definition(target)
         if not isinstance(definition, dg.DynamicPartitionsDefinition) or not definition.name:
             return None
@@ -262,14 +262,14 @@ class RepositoryTargets:
         return (name, missing) if missing else None
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
-        """The partitions in contiguous ranges of the target; unknown ones by themselves."""
+        """Returns the partitions in contiguous ranges of the target; unknown ones by themselves."""
         definition = self.partitions_definition(target)
         if definition is None:
             return [list(partitions)]
         return windows.ranges(definition, partitions, self._keys_of)
 
     def partitions(self, target: Target) -> PartitionedTarget | None:
-        """The partitions of a target; none: it has none."""
+        """Returns the partitions of a target, or None."""
         key = target.to_text()
         if key not in self._partitioned:
             self._partitioned[key] = partitioned_target(
@@ -278,7 +278,7 @@ class RepositoryTargets:
         return self._partitioned[key]
 
     def blocking_checks(self, asset: str) -> Collection[str] | None:
-        """The asset's checks that block what comes after it; none: it is not of this location."""
+        """Returns the asset's checks that block downstream assets; None: not of this location."""
         graph = self._repository.asset_graph
         key = asset_key(asset)
         if not graph.has(key):
@@ -287,7 +287,7 @@ class RepositoryTargets:
         return {check.key.name for check in checks if check.blocking}
 
     def groups(self, asset: str, dimension: str) -> DimensionMap:
-        """The keys of an asset by one of their dimensions.
+        """Returns the keys of an asset by one of their dimensions.
 
         Errors:
             InvalidInput: the asset's partitions have no such dimension.
@@ -304,11 +304,11 @@ class RepositoryTargets:
         return self._instance.get_materialized_partitions(asset_key(asset))
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
-        """How the target is partitioned, if it is."""
+        """Returns the target's partitions definition, or None."""
         return next(iter(self._partitions_definitions(target)), None)
 
     def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
-        """The different ways in which parts of the target are partitioned."""
+        """Returns the different partitions definitions of the target's parts."""
         return definitions_of(self._repository, target)
 
 

@@ -1,6 +1,6 @@
-"""What watches an engine from beside its ticks: metrics, the history of numbers, notifications.
+"""Observes an engine's ticks: metrics, the history of numbers, notifications.
 
-None of it can fail a tick: what goes wrong is logged.
+No observer can fail a tick: its errors are logged.
 """
 
 import logging
@@ -25,19 +25,19 @@ from arctic_orchestration.settings import Settings
 
 _log = logging.getLogger(__name__)
 _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
-#: runs of a tick whose stages are measured, at a few queries each
+#: runs of a tick whose stages are measured, with a few queries each
 _MEASURED = 20
 #: arrivals that a warning names
 _NAMED = 3
 
 
 class Watch:
-    """Stands beside one engine.
+    """Observes one engine.
 
     Args:
-        engine: whose ticks are watched.
-        settings: where metrics are served, and which file says who is notified.
-        numbers_every: the least time between two observations of the numbers; none: there are none.
+        engine: whose ticks are observed.
+        settings: the port of the metrics and the file of notification channels.
+        numbers_every: the least time between two observations of the numbers; None: never.
     """
 
     def __init__(self, engine: Engine, settings: Settings, numbers_every: timedelta | None) -> None:
@@ -60,7 +60,7 @@ class Watch:
             )
 
     def tick(self, now: datetime) -> TickResult:
-        """The engine's tick, measured; people are told afterwards, in the background.
+        """Runs and measures the engine's tick; notices are sent afterwards, in the background.
 
         Errors:
             ArcticError: those of the engine's tick.
@@ -83,7 +83,7 @@ class Watch:
             lags=result.lags,
         )
         if self._port is not None:
-            # Again and again: the code server before this one may not have ended yet.
+            # At each tick: the previous code server may not have ended yet.
             self._metrics.serve(self._port)
             self._metrics.count(self._engine.database, cluster=cluster, location=location, now=now)
         if self._notifier is not None:
@@ -91,7 +91,7 @@ class Watch:
         return result
 
     def stages(self, result: TickResult, instance: dg.DagsterInstance) -> None:
-        """Measures where the time of runs went whose end the tick saw; never raises."""
+        """Measures the stages of runs whose end the tick saw; never raises."""
         if self._port is None:
             return
         engine = self._engine
@@ -108,13 +108,13 @@ class Watch:
             _log.warning("the stages of a run are not measured", exc_info=True)
 
     def remarks(self) -> list[str]:
-        """What is wrong with the notifications, said once."""
+        """Returns the problems of the notifications, reported once."""
         problem = self._notifier.problem if self._notifier is not None else None
         said, self._told = self._told, problem
         return [problem] if problem is not None and problem != said else []
 
     def held_jobs(self, result: TickResult, context: dg.SensorEvaluationContext) -> HeldJobs:
-        """The jobs that constraints hold; read only if there may be some."""
+        """Returns the held jobs; read only if there may be some."""
         if self._held.count or any(result.counts.values()):
             engine = self._engine
             try:
@@ -125,7 +125,7 @@ class Watch:
         return self._held
 
     def unmatched(self, result: TickResult, now: datetime) -> str | None:
-        """The arrivals of a tick at ``now`` that map to no target partition; none: there are none.
+        """Returns a warning with the unmatched arrivals of a tick at ``now``, or None.
 
         Names the first ones.
         """
@@ -146,7 +146,7 @@ class Watch:
         return f"{total} {noun} to no target partition: {names}{more}; see: arctic events unmatched"
 
     def daemons(self, now: datetime, context: dg.SensorEvaluationContext) -> tuple[str, ...]:
-        """The ids of Dagster's daemons, if more than one runs on the instance."""
+        """Returns the ids of Dagster's daemons, if more than one runs on the instance."""
         try:
             before = self._daemons.together(now)
             self._daemons.look(now, lambda: context.instance)
@@ -162,12 +162,12 @@ class Watch:
     def observations(
         self, now: datetime, context: dg.SensorEvaluationContext
     ) -> list[dg.AssetObservation]:
-        """The numbers, if nobody reported them for a while."""
+        """Returns the numbers, unless they were reported recently."""
         if self._reported_lately(now, self._numbers_at):
             return []
         self._numbers_at = now
         try:
-            # Another code location may have, or the code server before this one.
+            # Another code location, or the previous code server, may have reported them.
             self._numbers_at = reported_at(context.instance)
             if self._reported_lately(now, self._numbers_at):
                 return []
@@ -180,5 +180,5 @@ class Watch:
     def _reported_lately(self, now: datetime, at: datetime | None) -> bool:
         if self._numbers_every is None:
             return True
-        # A clock that was set back is no reason to wait for the old moment to come again.
+        # After a clock was set back, do not wait for the old moment.
         return at is not None and timedelta(0) <= now - at < self._numbers_every

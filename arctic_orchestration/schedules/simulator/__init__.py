@@ -1,4 +1,4 @@
-"""A scheduler in a world of its own: the same engine on a virtual clock, without Dagster."""
+"""A simulated scheduler: the same engine on a virtual clock, without Dagster."""
 
 from arctic_orchestration.schedules.declared_assets import (
     DeclaredAssets,

@@ -1,4 +1,4 @@
-"""What people do to schedules in a timeline, by the same functions that their commands call."""
+"""Manual changes of schedules in a timeline, by the same functions that the commands call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,14 +20,14 @@ _ACTIONS = {"suspend": control.suspend, "resume": control.enable, "delete": cont
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """A person, or a deployment, who acts on the schedules of the simulated location."""
+    """A person, or a deployment, that changes the schedules of the simulated location."""
 
     cluster: str
     world: World
     store: ScheduleStore
 
     def catch_up(self, tx: sa.Connection, line: OnSchedule | Update | Deploy) -> list[JobMove]:
-        """Reads what happened before a line, as its command does; returns what became of jobs."""
+        """Reads the events before a line, as its command does; returns the moves of jobs."""
         location = locations.locked(tx, self.cluster, self.world.location)
         ticks = isinstance(line, OnSchedule) and line.do == "suspend"
         done = event_intake.catch_up(
@@ -43,10 +43,10 @@ class Commands:
         return list(done.moves)
 
     def apply(self, tx: sa.Connection, line: OnSchedule | Update | Deploy) -> None:
-        """Does what a line says, at its moment.
+        """Executes a line at its moment.
 
         Errors:
-            InvalidInput: the schedule is not there; names the line.
+            InvalidInput: the schedule does not exist; names the line.
         """
         location = locations.locked(tx, self.cluster, self.world.location)
         if isinstance(line, Deploy):

@@ -1,4 +1,4 @@
-"""What a simulation tells: each decision of the scheduler, in order, as a line of JSON."""
+"""The output of a simulation: each decision of the scheduler, in order, as a line of JSON."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -47,8 +47,8 @@ class Decision:
 
     Attributes:
         at: when it was made.
-        schedule: whose it is; none: it concerns all.
-        job: the job's name in this simulation; none: it concerns the schedule.
+        schedule: its schedule; None: it concerns all.
+        job: the job's name in this simulation; None: it concerns the schedule.
         decision: fired, held, launched, discarded, ended, suspended, resumed or deployed.
         reason: why, for people.
         details: more fields, by kind of decision. ``launched``: ``partitions``, ``events``,
@@ -63,7 +63,7 @@ class Decision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as JSON values."""
+        """Returns the decision as JSON values."""
         return {
             "at": format_moment(self.at),
             "schedule": self.schedule,
@@ -74,25 +74,25 @@ class Decision:
         }
 
     def to_line(self) -> str:
-        """The decision as a line of JSON."""
+        """Returns the decision as a line of JSON."""
         return json.dumps(self.to_json(), ensure_ascii=False)
 
 
 class Narrator:
-    """Turns what the engine and its tables say into decisions.
+    """Turns the engine's results and tables into decisions.
 
-    Jobs are named by the order in which they are told of: their ids in the database are not
-    the same twice.
+    Jobs are named by the order of their first decision: their ids in the database differ between
+    simulations.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[str, str] = {}
         self._schedules: dict[str, str] = {}
-        #: why the jobs may be launched whose run is not there yet
+        #: why jobs without a run yet may be launched
         self._admitted: dict[str, str] = {}
 
     def moves(self, tx: sa.Connection, moves: Iterable[JobMove], at: datetime) -> list[Decision]:
-        """What a tick decided about jobs, but for the runs it asks for."""
+        """Returns a tick's decisions about jobs, except for the runs it requests."""
         decisions = []
         for move in moves:
             if move.job.state is JobState.LAUNCHING:
@@ -104,7 +104,7 @@ class Narrator:
     def launched(
         self, tx: sa.Connection, request: LaunchRequest, run: SimulatedRun, at: datetime
     ) -> Decision:
-        """A run was made for a job."""
+        """Returns the decision for a run that was made for a job."""
         rows = tx.execute(_EVENTS_OF, {"job": request.job_id}).all()
         arrived = list(dict.fromkeys(row.partition for row in rows if row.partition))
         details = {
@@ -124,7 +124,7 @@ class Narrator:
         )
 
     def begin(self, tx: sa.Connection) -> "Bookmark":
-        """Where the histories end before people change something."""
+        """Returns the ends of the histories before a manual change."""
         query = sa.select(
             sa.select(sa.func.max(schedule_history.c.id)).scalar_subquery(),
             sa.select(sa.func.max(job_history.c.id)).scalar_subquery(),
@@ -141,7 +141,7 @@ class Narrator:
         )
 
     def changed(self, tx: sa.Connection, since: "Bookmark", at: datetime) -> list[Decision]:
-        """What was done to schedules since a bookmark, and what became of their waiting jobs."""
+        """Returns changes of schedules since a bookmark, with the moves of their waiting jobs."""
         done = tx.execute(
             sa.select(schedule_history)
             .where(schedule_history.c.id > since.schedules_end)
@@ -211,7 +211,7 @@ class Narrator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bookmark:
-    """How far the histories of schedules and jobs had come, and which jobs waited."""
+    """The positions in the histories of schedules and jobs, and the jobs that waited."""
 
     schedules_end: int
     jobs_end: int
@@ -219,7 +219,7 @@ class Bookmark:
 
 
 def _kind(before: JobState, state: JobState) -> str | None:
-    """What a move is called; none: nothing that people wait for."""
+    """Returns the decision for a move, or None if the move is not reported."""
     if state in _ENDED:
         return "ended"
     if state is JobState.DISCARDED:

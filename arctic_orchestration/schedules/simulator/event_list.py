@@ -1,4 +1,4 @@
-"""A feed over a list of events in memory; the position is how many were read."""
+"""A feed over a list of events in memory; the position is the number of read events."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +11,7 @@ from arctic_orchestration.event_log.feed import Batch, FeedMode, Position
 
 @dataclass(kw_only=True)
 class EventList:
-    """Events in the order in which they are told."""
+    """Events in the order in which they are reported."""
 
     events: list[Event] = field(default_factory=list)
     mode: FeedMode = FeedMode.EXACT
@@ -21,7 +21,7 @@ class EventList:
     backfills: dict[str, str] = field(default_factory=dict)
     #: the checks that are planned for an arrival, by its storage id
     planned: dict[int, frozenset[str]] = field(default_factory=dict)
-    #: what is summed up of the first ``_indexed`` events, for look-ups
+    #: sums over the first ``_indexed`` events, for look-ups
     _indexed: int = 0
     #: asset and partition: the index of its first arrival, and the data version of its last
     _first: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class EventList:
     _checks: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
 
     def read(self, position: Position | None, limit: int) -> Batch:
-        """The events after a position."""
+        """Returns the events after a position."""
         begin = int(position.state["read"]) if position else 0
         end = min(begin + limit, len(self.events))
         return Batch(
@@ -40,23 +40,23 @@ class EventList:
         )
 
     def end(self) -> Position:
-        """The position after all events."""
+        """Returns the position after all events."""
         return Position({"read": len(self.events)})
 
     def backfills_of(self, run_ids: Iterable[str]) -> dict[str, str]:
-        """The backfill of each run that belongs to one; see ``ArrivalLookup``."""
+        """Returns the backfill of each run that belongs to one; see ``ArrivalLookup``."""
         return {id: self.backfills[id] for id in run_ids if id in self.backfills}
 
     def arrived(
         self, asset: str, partitions: Collection[str], position: Position | None
     ) -> set[str]:
-        """The partitions that have arrived up to a position; see ``ArrivalLookup``."""
+        """Returns the partitions that have arrived up to a position; see ``ArrivalLookup``."""
         self._index()
         end = int(position.state["read"]) if position else 0
         return {key for key in partitions if self._first.get((asset, key), end) < end}
 
     def checks_of(self, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
-        """The checks of each arrival; see ``ArrivalLookup``."""
+        """Returns the checks of each arrival; see ``ArrivalLookup``."""
         self._index()
         return {
             event.storage_id: ArrivalChecks(
@@ -69,14 +69,14 @@ class EventList:
         }
 
     def changed(self, arrivals: Sequence[Event]) -> set[int]:
-        """The arrivals with another data version; see ``ArrivalLookup``."""
+        """Returns the arrivals with another data version; see ``ArrivalLookup``."""
         self._index()
         return {event.storage_id for event in arrivals} & self._changed
 
     def latest_checks(
         self, assets: Sequence[str], partition: str | None = None
     ) -> dict[str, dict[str, Event | None]]:
-        """The latest evaluation of each check, as ``DagsterLog.latest_checks``."""
+        """Returns the latest evaluation of each check, as ``DagsterLog.latest_checks``."""
         self._index()
         found: dict[str, dict[str, Event | None]] = {}
         for asset in assets:

@@ -1,4 +1,4 @@
-"""The lines of a timeline: what happens in the world around the scheduler, and what people do.
+"""The lines of a timeline: events around the scheduler, and actions of people.
 
 Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``:
 
@@ -22,11 +22,11 @@ Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``
 ``deploy``           ``file``* (beside the timeline), ``update_schedules`` (true), ``gone``
                      (targets that the code no longer has: jobs, or assets)
 ``crash``            the dispatcher dies; ``restart`` starts a new one
-``start_run``        ``job`` or ``assets``*, ``run_id``: a run that no schedule asked for
+``start_run``        ``job`` or ``assets``*, ``run_id``: a run that no schedule requested
 ``end_run``          ``schedule`` (its latest run) or ``run_id``*, ``status`` (success),
                      ``started`` (true; false: it failed before it ever started)
-``load``             ``value``*, ``probe`` (runs): what is measured from now on
-``advance``          lets time pass to here
+``load``             ``value``*, ``probe`` (runs): the measured load from now on
+``advance``          lets time pass up to this line
 ===================  =======================================================================
 """
 
@@ -43,7 +43,7 @@ from arctic_orchestration.specification import Specification
 
 
 def parse_moment(value: object) -> datetime:
-    """A moment from ISO 8601 text with a zone, such as ``2026-01-01T00:00:00Z``; in UTC.
+    """Parses a moment in ISO 8601 with a zone, such as ``2026-01-01T00:00:00Z``; returns it in UTC.
 
     Errors:
         ValueError: anything else, and text without a zone.
@@ -59,7 +59,7 @@ def parse_moment(value: object) -> datetime:
 
 
 def format_moment(value: datetime) -> str:
-    """The text that :func:`parse_moment` reads back as ``value``."""
+    """Returns the text that :func:`parse_moment` reads as ``value``."""
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -70,13 +70,13 @@ Ended = Literal[RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED]
 
 
 class Line(Specification):
-    """One line; ``place`` is where it stands, as ``timeline.jsonl:12``."""
+    """One line; ``place`` is its position, such as ``timeline.jsonl:12``."""
 
     place: str = Field(default="", exclude=True, repr=False)
     at: Moment
 
     def refused(self, field: str, value: object, expected: str) -> InvalidInput:
-        """The error that says what is wrong with one of its fields."""
+        """Returns the error for an invalid value of one of its fields."""
         return InvalidInput(f"{self.place}.{field}", value, expected)
 
 
@@ -127,7 +127,7 @@ class _OfTarget(Line):
 
 
 class RunReaches(_OfTarget):
-    """A run reaches a status, wherever it came from."""
+    """A run reaches a status, whatever requested it."""
 
     event: Literal["run"]
     status: RunStatus
@@ -137,7 +137,7 @@ class RunReaches(_OfTarget):
 
 
 class StartRun(_OfTarget):
-    """Somebody starts a run that no schedule asked for; it is active until a line ends it."""
+    """A run starts that no schedule requested; it is active until a line ends it."""
 
     do: Literal["start_run"]
     run_id: Name | None = None
@@ -175,7 +175,7 @@ class Update(Line):
 
 
 class Deploy(Line):
-    """New code is deployed; the schedules it declares stand in a file."""
+    """New code is deployed; a file contains the schedules it declares."""
 
     do: Literal["deploy"]
     file: Name
@@ -222,7 +222,7 @@ _OURS = ("place", "schedules")
 
 
 def parse_line(form: object, place: str) -> Line:
-    """The line that a loaded JSON object describes.
+    """Parses a line from a loaded JSON object.
 
     Errors:
         InvalidDefinition: names every field, its value and what was expected.
@@ -260,7 +260,7 @@ def _kind_of(form: Mapping[str, Any], place: str) -> type[Line]:
 
 
 def _read_specification(fields: dict[str, Any], place: str) -> Sequence[InvalidInput]:
-    """Puts the schedule in place of its form; the names in both places must agree."""
+    """Replaces the form of a schedule by the schedule; the names in both places must agree."""
     if "schedule_spec" not in fields:
         return ()
     form, field = fields.pop("schedule_spec"), f"{place}.schedule_spec"
@@ -279,7 +279,7 @@ def _read_specification(fields: dict[str, Any], place: str) -> Sequence[InvalidI
 def _without_missing(
     error: InvalidDefinition, others: Sequence[InvalidInput]
 ) -> list[InvalidInput]:
-    """The problems, but for a specification that is missing only because it has problems."""
+    """Returns the problems, without "missing" for a specification that has problems of its own."""
     return [
         problem
         for problem in error.problems

@@ -1,4 +1,4 @@
-"""Plays the lines of a timeline that tell what happens in the world, whatever schedules say."""
+"""Plays the events of a timeline in the simulated world."""
 
 from dataclasses import replace
 
@@ -18,10 +18,10 @@ from arctic_orchestration.schedules.simulator.world import ASSET_JOB, SimulatedR
 
 
 def play(world: World, line: Line) -> None:
-    """Lets happen what the line tells; other lines, as ``advance``, let only time pass.
+    """Applies the event of a line; other lines, such as ``advance``, only let time pass.
 
     Errors:
-        InvalidInput: it starts a run that there is, or ends one that is not active.
+        InvalidInput: it starts an existing run, or ends one that is not active.
     """
     if isinstance(line, PartitionArrives):
         world.arrive(

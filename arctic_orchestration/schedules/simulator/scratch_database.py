@@ -1,4 +1,4 @@
-"""A state database in memory that one simulation has to itself."""
+"""A private state database in memory for one simulation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,31 +12,31 @@ from arctic_orchestration.state.tables import metadata
 
 
 class PrivateDatabase(Database):
-    """SQLite in memory, in one transaction from the first to the last.
+    """SQLite in memory, in one transaction for the whole simulation.
 
-    Nobody else reads it, and it does not survive its simulation: to begin and commit a
-    transaction would only cost, several times a tick. What raises inside one ends the simulation.
+    No other process reads it, and it does not outlive its simulation: separate transactions would
+    only cost time, several times a tick. An error inside a transaction ends the simulation.
     """
 
     def __init__(self) -> None:
         super().__init__("sqlite://")
         self._connection = self.engine.connect()
         self._connection.begin()
-        # As migrations would make it, without reading and running them one after another.
+        # The same tables as after all migrations, created at once.
         metadata.create_all(self._connection, checkfirst=False)
         self._connection = cast(sa.Connection, Shortcut(self._connection))
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
-        """The one transaction."""
+        """Yields the one transaction."""
         yield self._connection
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """The one transaction, which sees all that was written."""
+        """Yields the one transaction, which sees everything that was written."""
         yield self._connection
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Deletes the database."""
         self._connection.close()
         super().close()

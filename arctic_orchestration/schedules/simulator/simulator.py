@@ -1,19 +1,18 @@
 """The loop of a simulation: the engine ticks on a virtual clock, and the world answers.
 
-The engine ticks at the moments of a grid that begins with the first line. What happens at a
-moment is seen by the tick of that moment; what happens between two, by the later one. Moments
-at which a tick could do nothing are passed over, which changes no decision: a tick has something
-to do when an event that a schedule listens to is unread, when a timer of a schedule or the next
-look at a waiting job is due, or when a job waits to be handed out.
+The engine ticks at the moments of a grid that begins with the first line. The tick of a moment sees
+the events of that moment; events between two ticks are seen by the later one. Moments without work
+are skipped, which changes no decision. A tick has work when an event that a schedule listens to is
+unread, when a timer of a schedule or the next check of a waiting job is due, or when a job waits to
+be handed out.
 
-After the last line it goes on
+After the last line the simulation continues
 
-* with an end given: to that moment;
+* to the end moment, if one is given;
 * else until nothing waits: no job is waiting for its trigger or constraints, and no run is active
-  that ends by itself. Cron goes on meanwhile, but a tick to come is not waiting. So that
-  schedules which always keep each other waiting come to an end, it stops at the latest when all
-  that waited at the last line must have ended: the longest timeout and the duration of a run
-  after it.
+  that ends by itself. Cron goes on meanwhile, but a future tick does not count as waiting. To end
+  schedules that always make each other wait, the simulation stops at the latest when all that
+  waited at the last line must have ended: the longest timeout and the duration of a run after it.
 """
 
 import sys
@@ -55,7 +54,7 @@ RUN_DURATION = timedelta(seconds=60)
 _CLUSTER = "simulation"
 #: Old rows cost memory only.
 _KEEP_HOUSE_EVERY = timedelta(days=30)
-#: Lines that change what is listened to, or what becomes of jobs.
+#: Lines that change what schedules listen to, or the state of jobs.
 _ON_SCHEDULES = (OnSchedule, Update, Deploy)
 
 
@@ -69,24 +68,23 @@ def simulate(
     assets: DeclaredAssets | None = None,
     every_tick: bool = False,
 ) -> Iterator[Decision]:
-    """The decisions of a scheduler with these schedules, in this timeline, in order.
+    """Yields the decisions of a scheduler with these schedules, in this timeline, in order.
 
-    The state is a database in memory that nobody else sees. The same input gives the same
-    decisions, to the letter.
+    The state is a private database in memory. The same input gives exactly the same decisions.
 
     Args:
         schedules: deployed before the first line.
-        timeline: what happens.
-        tick: how often the engine ticks.
-        until: go on to this moment, and no further; none: until nothing waits.
-        run_duration: how long a run lasts that no line ends.
-        assets: how targets and assets are partitioned, as far as that is declared.
-        every_tick: tick also when nothing can happen: slower, and the decisions are the same.
+        timeline: the events and actions.
+        tick: the time between ticks of the engine.
+        until: the end moment; None: until nothing waits.
+        run_duration: the duration of a run that no line ends.
+        assets: the declared partitions of targets and assets.
+        every_tick: also tick when nothing can happen: slower, with the same decisions.
 
     Errors:
         InvalidInput: no duration between ticks, an end before the first line, or a line that
             ends a run which is not active then.
-        InvalidDefinition: lines that name schedules which are not there.
+        InvalidDefinition: lines that name unknown schedules.
     """
     if tick <= timedelta(0):
         raise InvalidInput("tick", tick, "a duration longer than 0s")
@@ -113,13 +111,13 @@ def simulate(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Due:
-    """What the state says about the future."""
+    """The future moments in the state."""
 
-    #: a job is launching whose run was not asked for yet
+    #: a job is launching and its run was not requested yet
     unrequested: bool
     #: the next tick of time of any schedule
     timer_at: datetime | None
-    #: the next look at a waiting job
+    #: the next check of a waiting job
     look_at: datetime | None
 
 
@@ -169,20 +167,20 @@ class _Simulation:
         self._narrator = Narrator()
         self._engine: Engine | None = self._new_engine()
         self._location_id = 0
-        #: what the state said when it was last changed; none: it was changed since
+        #: the future moments after the last change; None: the state has changed since
         self._due: _Due | None = None
         #: the keys of the events that schedules listen to
         self._heard: set[str] = set()
-        #: how many events were read by the engine
+        #: the number of events that the engine has read
         self._read = 0
-        #: how many were looked at for one that must be read, and whether there is one
+        #: the number of events searched for one that must be read, and whether there is one
         self._looked_at = 0
         self._must_read = False
-        #: the longest timeout of any schedule that was deployed
+        #: the longest timeout of all deployed schedules
         self._patience = timedelta(0)
 
     def run(self) -> Iterator[Decision]:
-        """All decisions, from the first line to the end."""
+        """Yields all decisions, from the first line to the end."""
         yield from self._deploy_first()
         now: datetime | None = self._begin
         while now is not None:
@@ -192,7 +190,7 @@ class _Simulation:
             now = self._next(now)
 
     def _deploy_first(self) -> Iterator[Decision]:
-        # The first tick binds the location to the feed, which is empty still.
+        # The first tick binds the location to the feed, which is still empty.
         self._new_engine().tick(self._begin)
         with self._database.begin() as tx:
             before = self._narrator.begin(tx)
@@ -206,7 +204,7 @@ class _Simulation:
     # The world.
 
     def _happen(self, now: datetime) -> Iterator[Decision]:
-        """Lets happen what happens up to a moment; a line comes before a run's end by itself."""
+        """Applies everything up to a moment; a line comes before a run that ends by itself."""
         while True:
             line, end = self._next_line, self._world.next_end()
             if line is not None and line.at <= now and (end is None or line.at <= end):
@@ -230,7 +228,7 @@ class _Simulation:
 
     def _command(self, line: OnSchedule | Update | Deploy) -> Iterator[Decision]:
         with self._database.begin() as tx:
-            # What was there before counts for the schedules as they were.
+            # Events before the deployment count for the old schedules.
             moves = self._commands.catch_up(tx, line)
             self._read = len(self._world.events)
             found = self._narrator.moves(tx, moves, line.at)
@@ -247,7 +245,7 @@ class _Simulation:
         yield from (*found, *decisions)
 
     def _changed(self, tx: sa.Connection, declared: Sequence[Schedule]) -> None:
-        """Notes what schedules there are to listen and to wait."""
+        """Updates the keys that schedules listen to and the longest timeout."""
         self._due = None
         self._heard = set(tx.execute(sa.select(schedule_keys.c.event_key)).scalars())
         self._looked_at, self._must_read = self._read, False
@@ -273,9 +271,9 @@ class _Simulation:
                 latest_checks=self._world.latest_checks,
             ),
             keep_house_every=_KEEP_HOUSE_EVERY,
-            # What failed half-way in one transaction of all could not be done again.
+            # After a failure in the one transaction nothing could be repeated.
             sets_aside=False,
-            # A tick sees all that happened before it, however much that is.
+            # A tick sees all earlier events, whatever their number.
             readings_per_tick=sys.maxsize,
         )
 
@@ -295,7 +293,7 @@ class _Simulation:
         yield from decisions
 
     def _can_decide(self, now: datetime) -> bool:
-        """Whether a tick at this moment may do something."""
+        """Returns whether a tick at this moment may do something."""
         due = self._look_ahead()
         looks = (due.timer_at, due.look_at)
         return (
@@ -303,10 +301,10 @@ class _Simulation:
         )
 
     def _is_told(self) -> bool:
-        """Whether there is an unread event from which something may follow at once.
+        """Returns whether there is an unread event that may have an immediate effect.
 
-        That a run started of which a job knows already can be read later, unless a schedule
-        listens to it.
+        The start of a run that its job already knows can be read later, unless a schedule listens
+        to it.
         """
         events = self._world.events
         while not self._must_read and self._looked_at < len(events):
@@ -333,7 +331,7 @@ class _Simulation:
     # Time.
 
     def _next(self, now: datetime) -> datetime | None:
-        """The next moment of the grid at which something can happen; none: it is over."""
+        """Returns the next moment of the grid at which something can happen, or None at the end."""
         line, end_at = self._next_line, self._world.next_end()
         moments = [at for at in (line.at if line else None, end_at) if at is not None]
         soon, waits = now + self._tick, False
@@ -352,5 +350,5 @@ class _Simulation:
         return moment if line or moment <= patient else None
 
     def _on_grid(self, moment: datetime) -> datetime:
-        """The first moment of the grid that is not before another."""
+        """Returns the first moment of the grid at or after another one."""
         return self._begin - ((self._begin - moment) // self._tick) * self._tick

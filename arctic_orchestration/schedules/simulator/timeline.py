@@ -1,4 +1,4 @@
-"""A timeline: lines in the order of their moments, read from a file of JSON lines."""
+"""A timeline: lines in order of time, read from a file of JSON lines."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.simulator.lines import (
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """What happens, in order; at least one line."""
+    """Lines in order; at least one."""
 
     lines: Sequence[Line]
 
@@ -30,15 +30,15 @@ class Timeline:
     def parse(
         cls, rows: Iterable[str], *, name: str = "timeline", folder: Path | None = None
     ) -> "Timeline":
-        """Reads lines of JSON; empty ones are passed over.
+        """Reads lines of JSON; skips empty ones.
 
         Args:
             rows: the lines.
-            name: what they are called in messages.
-            folder: where the files of ``deploy`` lines are.
+            name: their name in messages.
+            folder: the folder of the files of ``deploy`` lines.
 
         Errors:
-            InvalidDefinition: names every line and field that cannot be used.
+            InvalidDefinition: names every invalid line and field.
         """
         lines: list[Line] = []
         problems: list[InvalidInput] = []
@@ -66,13 +66,13 @@ class Timeline:
         return cls(lines=lines)
 
     def check_names(self, schedules: Iterable[Schedule]) -> None:
-        """Sees to it that what people act on is there when they do.
+        """Checks that the schedules of lines exist at the moments of the lines.
 
         Args:
             schedules: those that are deployed before the first line.
 
         Errors:
-            InvalidDefinition: names every line that names a schedule which is not there.
+            InvalidDefinition: names every line with an unknown schedule.
         """
         names = {schedule.name for schedule in schedules}
         problems = []
@@ -93,11 +93,11 @@ class Timeline:
 
 
 def read_timeline(path: Path) -> Timeline:
-    """The timeline of a file.
+    """Returns the timeline of a file.
 
     Errors:
         InvalidInput: the file cannot be read.
-        InvalidDefinition: names every line and field that cannot be used.
+        InvalidDefinition: names every invalid line and field.
     """
     return Timeline.parse(
         read_text(path, "a file of JSON lines").split("\n"), name=path.name, folder=path.parent
@@ -105,7 +105,7 @@ def read_timeline(path: Path) -> Timeline:
 
 
 def read_text(path: Path, expected: str, *, field: str = "") -> str:
-    """The text of a file.
+    """Returns the text of a file.
 
     Errors:
         InvalidInput: it cannot be read.
@@ -138,7 +138,7 @@ def _no_number(name: str) -> None:
 
 
 def _with_schedules(line: Deploy, folder: Path) -> Deploy:
-    """The line with the schedules of its file."""
+    """Returns the line with the schedules of its file."""
     field = f"{line.place}.file"
     try:
         text = read_text(folder / line.file, "a file of schedules beside the timeline", field=field)

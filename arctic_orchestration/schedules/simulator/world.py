@@ -1,7 +1,6 @@
-"""The world around a simulated scheduler: Dagster's event log and runs, targets, what is measured.
+"""The world around a simulated scheduler: Dagster's event log and runs, targets and loads.
 
-Nothing here decides anything about schedules. A run is made for each run key that is new, as
-Dagster does.
+It decides nothing about schedules. It makes a run for each new run key, as Dagster does.
 """
 
 import heapq
@@ -17,15 +16,15 @@ from arctic_orchestration.schedules.schedule import Target
 from arctic_orchestration.schedules.simulator.event_list import EventList
 from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions
 
-#: The code location that is simulated; run events are of this one unless they name another.
+#: The simulated code location; run events are of this one unless they name another.
 LOCATION = "simulation"
-#: Dagster's: the job of runs that were asked for by their assets
+#: Dagster's job of runs that were requested by their assets
 ASSET_JOB = "__ASSET_JOB"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulatedRun:
-    """A run as Dagster's storage would have it."""
+    """A run as in Dagster's storage."""
 
     run_id: str
     job: str
@@ -42,7 +41,7 @@ class SimulatedRun:
 
 @dataclass(kw_only=True)
 class World(EventList):
-    """A feed, runs and targets in memory, with a measured load."""
+    """A feed, runs and targets in memory, with a set load."""
 
     run_duration: timedelta
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class World(EventList):
     loads: dict[str, float] = field(default_factory=dict)
     location: str = LOCATION
     retries_enabled: bool = False
-    #: how targets and assets are partitioned
+    #: the partitions of targets and assets
     declared: DeclaredAssets = field(default_factory=DeclaredAssets)
     _by_tag: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     #: the latest run of each schedule
@@ -150,7 +149,7 @@ class World(EventList):
     # Runs.
 
     def launch(self, request: LaunchRequest, at: datetime) -> SimulatedRun | None:
-        """Makes the run of a request, which starts at once; none: its key has a run already."""
+        """Makes the run of a request, which starts at once; None: its key has a run already."""
         if self.runs_by_tag(RUN_KEY_TAG, [request.run_key]):
             return None
         tags = {**request.tags, RUN_KEY_TAG: request.run_key}
@@ -184,7 +183,7 @@ class World(EventList):
         )
 
     def reach(self, run: SimulatedRun, at: datetime) -> None:
-        """Notes a run as it is from now on, and tells of it in the feed."""
+        """Updates a run and reports it in the feed."""
         if run.run_id not in self.runs:
             for key, value in run.tags.items():
                 if key in (RUN_KEY_TAG, JOB_TAG):
@@ -218,22 +217,22 @@ class World(EventList):
         self.reach(replace(self.runs[run_id], status=status, started=started), at)
 
     def next_end(self) -> datetime | None:
-        """When the next run that was launched ends by itself."""
+        """Returns when the next launched run ends by itself."""
         while self._ending and self.runs[self._ending[0][2]].status.ended:
             heapq.heappop(self._ending)
         return self._ending[0][0] if self._ending else None
 
     def end_next(self) -> None:
-        """Ends the run whose time is over first; it succeeds."""
+        """Ends the run with the earliest end; it succeeds."""
         at, _, run_id = heapq.heappop(self._ending)
         self.end_run(run_id, RunStatus.SUCCESS, at)
 
     def latest_of(self, schedule: str) -> str | None:
-        """The id of the latest run of a schedule."""
+        """Returns the id of the latest run of a schedule."""
         return self._latest.get(schedule)
 
     def free_id(self) -> str:
-        """An id for a run whose line gives it none."""
+        """Returns an id for a run whose line has none."""
         return self._next_id()
 
     def _next_id(self) -> str:
@@ -243,32 +242,32 @@ class World(EventList):
                 return run_id
 
     def run_statuses(self, run_ids: Sequence[str]) -> dict[str, SimulatedRun]:
-        """The runs with these ids."""
+        """Returns the runs with these ids."""
         return {id: self.runs[id] for id in run_ids if id in self.runs}
 
     def runs_by_tag(self, key: str, values: Sequence[str]) -> dict[str, list[SimulatedRun]]:
-        """The runs with one of the values of a tag by which the scheduler asks for runs."""
+        """Returns the runs with one of the values of a tag that the scheduler uses."""
         return {
             value: [self.runs[id] for id in ids]
             for value in values
             if (ids := self._by_tag.get((key, value)))
         }
 
-    # Targets: all exist that no deployment has taken away.
+    # Targets: all exist that no deployment has removed.
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
-        """Why a run of the target could not be made: its code is gone."""
+        """Returns why a run of the target could not be made, or None: its code is gone."""
         lost = [name for name in (target.job, *target.assets) if name in self.gone]
         return f"{lost[0]} is not in this code location" if lost else None
 
     def exists(self, target: Target) -> bool:
-        """Whether the code still has the job, or one of the assets."""
+        """Returns whether the code still has the job, or one of the assets."""
         return any(name not in self.gone for name in (target.job, *target.assets) if name)
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
-        """The partitions in contiguous ranges of the target.
+        """Returns the partitions in contiguous ranges of the target.
 
-        Where it is not declared: of days, hours or whole numbers that follow each other.
+        Undeclared targets: ranges of consecutive days, hours or whole numbers.
         """
         declared = self.declared.ranges(target, partitions)
         if declared is not None:
@@ -282,40 +281,40 @@ class World(EventList):
         return groups
 
     def partitions(self, target: Target) -> TargetPartitions | None:
-        """The partitions of a target; none: they are not declared."""
+        """Returns the partitions of a target, or None if they are not declared."""
         return self.declared.partitions(
             target, lambda asset: self._materialized_partitions.get(asset, ())
         )
 
     def blocking_checks(self, asset: str) -> Collection[str] | None:
-        """Not known: what an arrival was planned to be checked by is waited for."""
+        """Returns None, for unknown: an arrival waits for its planned checks."""
         return None
 
     def groups(self, asset: str, dimension: str) -> PartitionMap:
-        """The keys of an asset by one of their dimensions.
+        """Returns the keys of an asset by one of their dimensions.
 
         Errors:
             InvalidInput: the asset is not declared, or has no such dimension.
         """
         return self.declared.groups(asset, dimension)
 
-    # What is measured.
+    # Loads and freshness.
 
     def measure(self, probe: str) -> float:
-        """The load that a probe measures; 0 until a line says otherwise."""
+        """Returns the load that a probe measures; 0 until a line says otherwise."""
         return self.loads.get(probe, 0.0)
 
     def materialized_at(self, names: Sequence[str]) -> dict[str, datetime]:
-        """When a partition of each asset arrived last, or a run of it succeeded."""
+        """Returns when a partition of each asset last arrived, or a run of it last succeeded."""
         return {name: self._materialized[name] for name in names if name in self._materialized}
 
 
-#: How Dagster writes the keys of daily and hourly partitions, and the step from one to the next.
+#: Dagster's format of daily and hourly partition keys, and the step between two.
 _STEPS = (("%Y-%m-%d", timedelta(days=1)), ("%Y-%m-%d-%H:%M", timedelta(hours=1)))
 
 
 def _order(key: str) -> tuple[int, str]:
-    """Whole numbers by their value, before everything else by its text."""
+    """Sorts whole numbers by value, before everything else by text."""
     return (int(key), "") if key.isascii() and key.isdecimal() else (-1, key)
 
 

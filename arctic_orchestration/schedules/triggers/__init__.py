@@ -1,6 +1,6 @@
-"""Pure rules over events and time that say when a schedule fires.
+"""Pure rules over events and time that decide when a schedule fires.
 
-The union below is the registry: a new trigger is one file, and one line here.
+The union below is the registry: a new trigger is one file and one line here.
 """
 
 from typing import Annotated

@@ -1,10 +1,10 @@
-"""What a trigger is: a pure rule over what has arrived and the time.
+"""The base of triggers: pure rules over arrivals and time.
 
-A trigger is a tree. Its *leaves* are numbered from left to right and take events: each leaf
-says by which event keys it wants to be found and which of those events it takes. What has
-arrived at each leaf since the last job is summed up as :class:`Arrivals`; from these sums
-and the time :meth:`Trigger.evaluate` answers with a :class:`Firing`. A leaf whose events are
-moments in time says when its next one is.
+A trigger is a tree. Its *leaves* are numbered from left to right and take events: each leaf gives
+the event keys that it listens to, and decides which of those events it takes. :class:`Arrivals`
+sums up what has arrived at a leaf since the last job. From these sums and the time
+:meth:`Trigger.evaluate` computes a :class:`Firing`. A leaf whose events are moments of time gives
+its next one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arrivals:
-    """What one leaf has taken since the last job."""
+    """The events that one leaf has taken since the last job."""
 
     events: int = 0
     #: how many *different* partitions
@@ -31,15 +31,15 @@ class Arrivals:
     last_at: datetime | None = None
     #: how many of the events are moments of time
     ticks: int = 0
-    #: when the leaf alone was satisfied for the first time; noted for triggers that ask for it
+    #: when the leaf alone was first satisfied; recorded for triggers that need it
     fired_at: datetime | None = None
     #: the last of the moments of time
     ticked_at: datetime | None = None
     #: whether the target partition had run before these arrivals
     late: bool = False
-    #: the partitions that are to arrive at a leaf that waits for all; none: it does not
+    #: the missing partitions of a leaf that waits for all; None: it does not
     required: int | None = None
-    #: how many of them have not arrived, and which, where they are few
+    #: how many of them have not arrived, and which, if they are few
     lacking: int = 0
     missing: tuple[str, ...] = ()
     #: the number of the last event
@@ -54,7 +54,7 @@ class Arrivals:
         number: int = 0,
         late: bool = False,
     ) -> "Arrivals":
-        """These arrivals and one more, which came ``at``; a moment of time is no partition."""
+        """Returns these arrivals and one more at ``at``; a moment of time is no partition."""
         tick = event.kind is EventKind.TICK
         return replace(
             self,
@@ -70,7 +70,7 @@ class Arrivals:
         )
 
     def to_json(self) -> list[Any]:
-        """A compact form for the database; :meth:`from_json` reads it back."""
+        """Returns a compact form for the database; :meth:`from_json` reads it."""
         first = self.first_at.isoformat() if self.first_at else None
         last = self.last_at.isoformat() if self.last_at else None
         form: list[Any] = [self.events, self.partitions, self.bytes, first, last]
@@ -84,7 +84,7 @@ class Arrivals:
 
     @classmethod
     def from_json(cls, form: Sequence[Any]) -> "Arrivals":
-        """The arrivals that :meth:`to_json` wrote."""
+        """Reads the form that :meth:`to_json` made."""
         events, partitions, size, first, last, *more = form
         ticks, fired, ticked, *more = more or (0, None, None)
         late, required, lacking, missing, number = more or (False, None, 0, (), 0)
@@ -110,20 +110,20 @@ NOTHING = Arrivals()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Firing:
-    """A trigger's answer: satisfied or not, why, and when to ask again without an event."""
+    """The result of a trigger: satisfied or not, why, and when to recheck it without an event."""
 
     satisfied: bool
     reason: str
     recheck_at: datetime | None = None
     children: tuple["Firing", ...] = ()
-    #: when it fired for the first time since the last job, also if it is not satisfied any more;
-    #: satisfied only: when for the last time. A leaf fires with each arrival while it is satisfied
+    #: the first firing since the last job, even if it is no longer satisfied; then, only while
+    #: it is satisfied, the last one: a leaf fires with each arrival while it is satisfied
     first_at: datetime | None = None
     last_at: datetime | None = None
 
 
 class Trigger(Tagged):
-    """The base of all triggers; see the module's text for the parts."""
+    """The base of all triggers; see the module's docstring for the parts."""
 
     @property
     def leaves(self) -> tuple["Leaf", ...]:
@@ -131,16 +131,16 @@ class Trigger(Tagged):
         raise NotImplementedError
 
     def places(self, place: str) -> Iterator[tuple[str, "Leaf"]]:
-        """Each leaf with its path in the written form, for a trigger that stands at ``place``."""
+        """Returns each leaf with its path in the written form, for a trigger at ``place``."""
         raise NotImplementedError
 
     @property
     def notes_firings(self) -> bool:
-        """Whether it must know when each leaf alone was first satisfied."""
+        """Whether it needs to know when each leaf alone was first satisfied."""
         return False
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        """The answer at ``now``, given the arrivals of each leaf in order."""
+        """Returns the result at ``now``, given the arrivals of each leaf in order."""
         raise NotImplementedError
 
     def __or__(self, other: "Trigger") -> "AnyOf":
@@ -150,7 +150,7 @@ class Trigger(Tagged):
         return AnyOf.joining(self, other)
 
     def __and__(self, other: "Trigger") -> "AllOf":
-        """A trigger that fires when both this and ``other`` have."""
+        """A trigger that fires when both this and ``other`` have fired."""
         from arctic_orchestration.schedules.triggers.combined import AllOf
 
         return AllOf.joining(self, other)
@@ -167,71 +167,71 @@ class Leaf(Trigger):
         yield f"{place}.{self.kind}", self
 
     def keys(self, location: str) -> tuple[EventKey, ...]:
-        """The keys of the events it wants to see, for a schedule of ``location``."""
+        """Returns the keys of the events that it listens to, for a schedule of ``location``."""
         return ()
 
     def takes(self, event: Event) -> bool:
-        """Whether it takes an event that was found by one of its keys."""
+        """Returns whether it takes an event that matches one of its keys."""
         return True
 
     def asset_fields(self) -> Mapping[str, str]:
-        """The assets it names, which must exist, by the field in which each stands."""
+        """Returns the assets in its fields, which must exist, by field."""
         return {}
 
     def job_name_fields(self) -> Mapping[str, str]:
-        """The jobs of its own code location that it names, which must exist, by their field."""
+        """Returns the jobs of its own code location in its fields, which must exist, by field."""
         return {}
 
     @property
     def asset_of_partitions(self) -> str | None:
-        """The asset whose partitions its events are about, as far as they are about any."""
+        """The asset whose partitions its events are about, if any."""
         return None
 
     @property
     def source(self) -> "PartitionSource":
-        """How partitions of its asset belong to partitions of a target."""
+        """How partitions of its asset map to partitions of a target."""
         return _PLAIN_SOURCE
 
     @property
     def clock(self) -> "PartitionClock | None":
-        """How a moment of time names partitions of the target; none: it names none."""
+        """How a moment of time selects partitions of the target; None: it selects none."""
         return None
 
     @property
     def needs_all(self) -> bool:
-        """Whether it must know which partitions belong together, and which of them are missing."""
+        """Whether it needs to know which partitions belong together, and which are missing."""
         return False
 
     def wanted_of(self, partitions: Sequence[str]) -> Sequence[str]:
-        """Those of some partitions of its asset that it takes."""
+        """Returns the partitions of its asset among these that it takes."""
         return partitions
 
     @property
     def restarts_at_launch(self) -> bool:
-        """Whether its timer begins anew, at ``next_tick(now)``, when a job was admitted."""
+        """Whether its timer restarts, at ``next_tick(now)``, when a job is admitted."""
         return False
 
     def restarts_at(self, arrivals: Arrivals, now: datetime) -> bool:
-        """Whether an event that it just took lets its timer begin anew."""
+        """Returns whether an event that it just took restarts its timer."""
         return False
 
     def next_tick(self, after: datetime, name: str) -> datetime | None:
-        """The first moment after ``after`` at which time itself is an event, if any.
+        """Returns the first moment after ``after`` at which time itself is an event, if any.
 
         Args:
             after: an aware moment.
-            name: the schedule's name, by which ``H`` in a cron expression is spread.
+            name: the schedule's name, which spreads ``H`` in a cron expression.
         """
         return None
 
     def ticks_due(self, due_at: datetime, now: datetime, name: str) -> "Ticks":
-        """The ticks to deliver at ``now`` when the earliest undelivered one was ``due_at``."""
+        """Returns the ticks to deliver at ``now``; the earliest was due at ``due_at``."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticks:
-    """Moments of a time leaf that are to be delivered, and the next one to wait for."""
+    """The moments of a time leaf to deliver, and the next one to wait for."""
 
     deliver: tuple[datetime, ...]
     next_at: datetime | None
@@ -239,21 +239,21 @@ class Ticks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionSource:
-    """What a leaf says about the partitions of its asset."""
+    """The partition settings of a leaf for its asset."""
 
-    #: the written form of a mapping to the target's partitions; none: the dependency's, or default
+    #: the written form of a mapping to target partitions; None: the dependency's, or the default
     mapping: str | Mapping[str, Any] | None = None
-    #: the dimension by which keys are grouped where the target has no partitions
+    #: the dimension that groups keys if the target has no partitions
     per: str | None = None
     #: whether partitions that arrived before the last job, or the schedule, count as arrived
     complete: bool = False
-    #: whether arrivals at a target partition that has run are left out
+    #: whether arrivals at a target partition that has run are dropped
     ignores_late: bool = False
-    #: whether arrivals that a backfill made are left out
+    #: whether arrivals that a backfill made are dropped
     ignores_backfills: bool = False
-    #: whether an arrival counts only if its data version differs from the one before
+    #: whether an arrival counts only if its data version differs from the previous one
     only_changed: bool = False
-    #: the asset checks an arrival waits for, beside those that block; ``("*",)``: all
+    #: the asset checks an arrival waits for, in addition to blocking ones; ``("*",)``: all
     checks: tuple[str, ...] = ()
 
 
@@ -262,11 +262,11 @@ _PLAIN_SOURCE = PartitionSource()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionClock:
-    """Which partitions of a target a moment names."""
+    """Which partitions of a target a moment selects."""
 
     #: ``last_ended``, ``current``, ``all_missing``, ``ended`` or the keys themselves
     partition: str | tuple[str, ...]
-    #: in partitions, from the one that is named
+    #: in partitions, counted from the selected one
     offset: int = 0
     #: how long after the end of a partition's window the moment lies; for ``ended``
     after: timedelta | None = None

@@ -18,10 +18,10 @@ class Check(Leaf):
 
     kind: Literal["check"] = "check"
     asset: str = Field(min_length=1)
-    #: the name of the check; none: any check of the asset
+    #: the name of the check; None: any check of the asset
     name: str | None = Field(default=None, min_length=1)
     status: Literal["passed", "failed"] = "passed"
-    #: with status failed only: failures of this severity; none: of any
+    #: with status failed only: failures of this severity; None: of any
     severity: Literal["warn", "error"] | None = None
     count: int = Field(default=1, ge=1, strict=True)
 

@@ -27,7 +27,7 @@ class Combined(Trigger):
             yield from child.places(f"{place}.{self.kind}[{number}]")
 
     def _ask(self, arrivals: Sequence[Arrivals], now: datetime) -> tuple[Firing, ...]:
-        """The answer of each child."""
+        """Returns the results of all children."""
         firings, begin = [], 0
         for child in self.of:
             end = begin + len(child.leaves)
@@ -37,7 +37,7 @@ class Combined(Trigger):
 
 
 class AnyOf(Combined):
-    """Fires when one of its children does; the job takes what arrived at all of them."""
+    """Fires when one of its children fires; the job takes the arrivals of all of them."""
 
     kind: Literal["any_of"] = "any_of"
 
@@ -74,11 +74,11 @@ class AnyOf(Combined):
 
 
 class AllOf(Combined):
-    """Fires when each of its children has; the job takes what arrived at all of them.
+    """Fires when each of its children has fired; the job takes the arrivals of all of them.
 
-    With ``within`` the latest firings of all children must lie in one span of that length: a
-    child that fired too long before the others must fire again. With ``wait`` it fires that
-    long after the first child has, with what there is.
+    With ``within`` the latest firings of all children must lie in one span of that length: a child
+    that fired too long before the others must fire again. With ``wait`` it fires that long after
+    the first child has fired, with the arrivals so far.
     """
 
     kind: Literal["all_of"] = "all_of"
@@ -110,7 +110,7 @@ class AllOf(Combined):
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         firings = self._ask(arrivals, now)
-        # Also of what fired and is not satisfied now: a quiet that was broken.
+        # Includes children that fired and are no longer satisfied, such as an interrupted quiet.
         firsts = [f.first_at for f in firings if f.first_at]
         lasts = [f.last_at for f in firings if f.satisfied and f.last_at]
         ends_at = min(firsts) + self.wait if self.wait is not None and firsts else None
@@ -147,7 +147,7 @@ class AllOf(Combined):
         return Firing(satisfied=False, reason=reason, recheck_at=look_at, children=firings)
 
     def _completed_at(self, firsts: list[datetime], lasts: list[datetime]) -> datetime | None:
-        """When the last child that was missing fired, as far as that is known."""
+        """Returns when the last missing child fired, as far as known."""
         if not firsts:
             return None
         if self.within is None or max(firsts) - min(firsts) <= self.within:
@@ -155,7 +155,7 @@ class AllOf(Combined):
         return max(lasts)
 
     def _missing(self, firing: Firing, now: datetime) -> str | None:
-        """What is to happen at a child before all have fired."""
+        """Returns what must happen at a child before all have fired, or None."""
         if not firing.satisfied:
             return firing.reason
         if self.within is None or firing.last_at is None or now - firing.last_at <= self.within:
@@ -171,10 +171,10 @@ def _earliest(firings: Sequence[Firing]) -> datetime | None:
 
 
 def kept_for_all(trigger: Trigger) -> tuple[int, ...]:
-    """The leaves whose events, where they are about no partition, are kept for each partition.
+    """Returns the leaves whose events without a partition are kept for each partition.
 
-    Those that stand under an ``all_of``: each partition of the target waits for them, also one
-    that has no waiting job yet. In an ``any_of`` they concern what waits at that moment.
+    These are the leaves under an ``all_of``: each target partition waits for them, even one without
+    a waiting job yet. In an ``any_of`` such events concern the jobs that wait at that moment.
     """
     return tuple(_kept(trigger, 0, below_all=False))
 

@@ -1,16 +1,16 @@
-"""Fires at the ticks of a cron expression, in a time zone, with a rule for ticks that were missed.
+"""Fires at the ticks of a cron expression, in a time zone, with a rule for missed ticks.
 
-croniter finds the wall times; this file maps them to moments, because what libraries do when
-clocks change differs (croniter 7 runs ``30 1 * * *`` twice in autumn, Dagster once at the
-second 01:30, cron once at the first). An expression whose hour is ``*`` follows real time:
-each moment whose wall time matches is a tick. With an hour given:
+croniter finds the wall times; this file maps them to moments, because libraries differ when clocks
+change (croniter 7 runs ``30 1 * * *`` twice in autumn, Dagster once at the second 01:30, cron once
+at the first). An expression whose hour is ``*`` follows real time: each moment whose wall time
+matches is a tick. With an hour given:
 
 * a wall time that does not exist is the first moment after the gap;
 * a wall time that occurs twice follows ``dst``; its default ``dagster`` is what Dagster's own
   schedules do, the second occurrence.
 
-Dagster reads the minute of an hourly expression in UTC, which is wrong in zones of half
-hours; here it is the minute of the zone.
+Dagster reads the minute of an hourly expression in UTC, which is wrong in zones with half-hour
+offsets; this trigger reads it in the zone.
 """
 
 import re
@@ -32,12 +32,12 @@ from arctic_orchestration.schedules.triggers.base import (
 )
 from arctic_orchestration.zones import ZoneName, end_of_gap, wall_to_utc
 
-#: No change of clocks in the time zone database since 1970 but for changes of date is longer.
+#: No clock change in the time zone database since 1970 is longer, apart from date changes.
 _NEAR = timedelta(hours=3)
-#: With ``catch_up: none`` a dispatcher that is alive still needs a moment to see its tick.
+#: With ``catch_up: none`` even a live dispatcher needs some time to reach its tick.
 _PROMPT = timedelta(minutes=1)
 _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
-#: croniter draws these anew each time it is asked; FRI, MAR and APR are names.
+#: croniter draws these anew at each evaluation; FRI, MAR and APR are names.
 _RANDOM = re.compile(r"(?:^|[\s,])r(?:$|[\s,(/])")
 #: croniter would spread these by the hash of the name, down to the second.
 _NAMED = {
@@ -54,9 +54,9 @@ _NAMED = {
 class Cron(Leaf):
     """Fires at each tick of ``expression`` in ``timezone``.
 
-    ``H`` in a field spreads schedules by a hash of their name. Ticks missed while nothing ran
-    are made up by ``catch_up``: only the ``latest``, ``all`` (the newest ``catch_up_limit``) or
-    ``none``; and never one that is older than ``grace``.
+    ``H`` in a field spreads schedules by a hash of their name. ``catch_up`` decides which ticks
+    missed during downtime are made up: only the ``latest``, ``all`` (the newest ``catch_up_limit``)
+    or ``none``; never one older than ``grace``.
     """
 
     kind: Literal["cron"] = "cron"
@@ -66,10 +66,10 @@ class Cron(Leaf):
     catch_up_limit: int = Field(default=24, ge=1, strict=True)
     grace: Duration | None = None
     dst: Literal["dagster", "first", "second", "both", "skip"] = "dagster"
-    #: the partitions of the target that a tick is about: the last whose window has ended, the
-    #: current one, all that were never materialized, or their keys
+    #: the partitions of the target for a tick: the last one whose window has ended, the current
+    #: one, all that were never materialized, or their keys
     partition: Literal["last_ended", "current", "all_missing"] | tuple[str, ...] | None = None
-    #: in partitions, from the one named; -1 is the one before
+    #: in partitions, counted from the selected one; -1 is the one before
     offset: int = Field(default=0, strict=True, ge=-100_000, le=100_000)
 
     @model_validator(mode="after")
@@ -110,7 +110,7 @@ class Cron(Leaf):
             grace = _PROMPT
         if grace is not None:
             oldest = max(due_at, now - grace)
-        # As a rule one tick is due, and the next is to come: both are found on one way.
+        # Usually one tick is due and the next follows: one iteration finds both.
         ticks = self._ticks(due_at - timedelta(microseconds=1), name)
         first, second = next(ticks), next(ticks)
         if second > now:
@@ -134,7 +134,7 @@ class Cron(Leaf):
         )
 
     def _newest(self, oldest: datetime, now: datetime, wanted: int, name: str) -> list[datetime]:
-        """The newest ``wanted`` ticks in ``[oldest, now]``, looking back no further than needed."""
+        """Returns the newest ``wanted`` ticks in ``[oldest, now]``; searches no further back."""
         span = timedelta(hours=1)
         while True:
             begin = max(oldest, now - span)
@@ -148,7 +148,7 @@ class Cron(Leaf):
             span *= 4
 
     def _ticks(self, after: datetime, name: str) -> Iterator[datetime]:
-        """All ticks after a moment, in order."""
+        """Yields all ticks after a moment, in order."""
         zone = ZoneInfo(self.timezone)
         wall_after = after.astimezone(zone).replace(tzinfo=None)
         near_change = _offset(after - _NEAR, zone) != _offset(after + _NEAR, zone)
@@ -156,7 +156,7 @@ class Cron(Leaf):
         last, waiting = after, list[datetime]()
         walls = _walls(self.expression, begin - timedelta(seconds=1), name)
         for wall in walls.all_next(datetime):
-            # Moments of one wall time may come after those of the next while an hour repeats.
+            # While an hour repeats, moments of one wall time may follow those of the next.
             settled = wall_to_utc(wall, zone, fold=0)
             while waiting and waiting[0] < settled:
                 last = waiting.pop(0)
@@ -167,7 +167,7 @@ class Cron(Leaf):
             waiting.sort()
 
     def _moments(self, wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
-        """The moments at which ``wall`` is a tick: none, one, or two."""
+        """Returns the moments at which ``wall`` is a tick: none, one, or two."""
         first, second = wall_to_utc(wall, zone, fold=0), wall_to_utc(wall, zone, fold=1)
         if first == second:
             return (first,)
@@ -190,7 +190,7 @@ class Cron(Leaf):
 
 
 def _walls(expression: str, begin: datetime, name: str) -> "croniter[datetime]":
-    """The wall times of an expression after ``begin``."""
+    """Returns the wall times of an expression after ``begin``."""
     fields = _NAMED.get(expression, expression)
     return croniter(fields, begin, ret_type=datetime, hash_id=name.encode() or b"H")
 

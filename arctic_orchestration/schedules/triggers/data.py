@@ -1,4 +1,4 @@
-"""Fires when enough bytes of an asset have arrived, or the first of them has waited long enough."""
+"""Fires when enough bytes of an asset have arrived, or a time after the first of them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,8 +20,8 @@ from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
 class Data(Leaf):
     """Fires when ``size`` bytes of ``asset`` have arrived since the last job.
 
-    With ``max_wait`` also that long after the first arrival since the last job. An arrival
-    that does not say its size counts as none.
+    With ``max_wait`` it also fires that long after the first arrival since the last job. An arrival
+    without a size counts as zero bytes.
     """
 
     kind: Literal["data"] = "data"
@@ -74,7 +74,7 @@ class Data(Leaf):
         assert here.last_at is not None and self.max_wait is not None
         if not enough:
             reason += f", and {format_duration(self.max_wait)} have passed since the first"
-        # Which came first, if no event was there to see it: the size at an arrival, or the end.
+        # Without an event to tell: the size was reached at an arrival, or the wait ended first.
         reached_at = here.fired_at or (here.last_at if enough else ends_at)
         return Firing(
             satisfied=True,

@@ -1,4 +1,4 @@
-"""Fires when a while has passed since something: the last launch, or an event."""
+"""Fires when a duration has passed since the last launch or an event."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ def _kind_of(value: Any) -> str:
     return kind
 
 
-#: The events as a file has them; the schema of files is made from it.
+#: The events in their written form; the JSON Schema is made from it.
 _SinceForm = Literal["last_launch"] | Annotated[Partitions | Data | Run, Discriminator("kind")]
 
 _Since = Annotated[
@@ -52,10 +52,10 @@ _Since = Annotated[
 class Elapsed(Leaf):
     """Fires when ``duration`` has passed since the last launch of the schedule, or an event.
 
-    Before the first launch or event it counts since the schedule was enabled. An event is the
-    firing of another trigger; each arrival while that is satisfied is another one, and the
-    time begins anew. Those events are given to the job, too. After it has fired it fires again
-    each ``duration`` without launch or event.
+    Before the first launch or event it counts from the moment the schedule was enabled. An event is
+    a firing of another trigger; each arrival while that trigger is satisfied is another event and
+    restarts the time. The job gets those events, too. After firing it fires again every
+    ``duration`` without launch or event.
     """
 
     kind: Literal["elapsed"] = "elapsed"
@@ -89,7 +89,7 @@ class Elapsed(Leaf):
         return {} if isinstance(self.since, str) else self._placed(self.since.job_name_fields())
 
     def _placed(self, named: Mapping[str, str]) -> Mapping[str, str]:
-        """What the other trigger names, by where that stands in this one."""
+        """Returns the names in the other trigger, by their field in this one."""
         assert not isinstance(self.since, str)
         return {f"since.{self.since.kind}.{field}": name for field, name in named.items()}
 
@@ -119,7 +119,7 @@ class Elapsed(Leaf):
         return Firing(satisfied=False, reason=f"{began.reason}; fires {length} later, at {due_at}")
 
     def _began(self, arrivals: Arrivals, now: datetime) -> Firing:
-        """What the other trigger says to its events: moments of time are none."""
+        """Returns the result of the other trigger for its events, without moments of time."""
         assert not isinstance(self.since, str)
         if arrivals.ticks:
             arrivals = replace(arrivals, events=arrivals.events - arrivals.ticks, ticks=0)

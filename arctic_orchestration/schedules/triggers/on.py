@@ -1,4 +1,4 @@
-"""Triggers as one writes them in Python: ``on.partitions("raw/flights", count=3)``."""
+"""Triggers for use in Python: ``on.partitions("raw/flights", count=3)``."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -79,7 +79,7 @@ def cron(
 
 
 def data(asset: str, size: str, *, max_wait: timedelta | str | None = None) -> Data:
-    """Fires when so many bytes of ``asset``, as ``100GB``, have arrived; see `Data`."""
+    """Fires when ``size`` of ``asset``, such as ``100GB``, has arrived; see `Data`."""
     return Data.parse({"asset": asset, "size": size, "max_wait": max_wait}, field="data")
 
 
@@ -142,7 +142,7 @@ def freshness(asset: str, *, state: str | Sequence[str]) -> Freshness:
 
 
 def any_of(*triggers: Trigger) -> AnyOf:
-    """Fires when one of ``triggers`` does; the same as joining them with ``|``."""
+    """Fires when one of ``triggers`` fires; the same as joining them with ``|``."""
     return AnyOf.parse({"of": triggers}, field="any_of")
 
 
@@ -151,5 +151,5 @@ def all_of(
     within: timedelta | str | None = None,
     wait: timedelta | str | None = None,
 ) -> AllOf:
-    """Fires when each of ``triggers`` has; the same as joining them with ``&``; see `AllOf`."""
+    """Fires when each of ``triggers`` has fired, as when joined with ``&``; see `AllOf`."""
     return AllOf.parse({"of": triggers, "within": within, "wait": wait}, field="all_of")

@@ -1,4 +1,4 @@
-"""Fires for a partition of the target some time after its window has ended."""
+"""Fires for a partition of the target a duration after the end of its window."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -17,9 +17,9 @@ from arctic_orchestration.schedules.triggers.base import (
 class PartitionEnd(Leaf):
     """Fires for each partition of the target ``after`` the end of its window.
 
-    The target's partitions are windows of time, and the schedule says ``partitions: each`` or
-    ``range``. A partition that has run by then is left out, so that ``any_of`` of this and of
-    arrivals means: when all are there, or at that moment with what there is.
+    The target's partitions are windows of time, and the schedule has ``partitions: each`` or
+    ``range``. A partition that has run by then is skipped. So ``any_of`` of this and of arrivals
+    fires when all have arrived, or at that moment with the arrivals so far.
     """
 
     kind: Literal["partition_end"] = "partition_end"
@@ -30,7 +30,7 @@ class PartitionEnd(Leaf):
         return PartitionClock(partition="ended", after=self.after)
 
     def next_tick(self, after: datetime, name: str) -> datetime:
-        # When windows end is known where the target's definition is: it is asked at once.
+        # Only the target's definition gives the ends of windows: the first tick is due at once.
         return after
 
     def ticks_due(self, due_at: datetime, now: datetime, name: str) -> Ticks:

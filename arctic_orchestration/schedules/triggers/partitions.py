@@ -33,7 +33,7 @@ def _count(value: object) -> object:
 
 
 def _late(value: object) -> object:
-    """``collect:1h`` from ``{collect: 1h}``, too."""
+    """Also accepts ``{collect: 1h}``, as ``collect:1h``."""
     if value in ("rerun", "ignore"):
         return value
     if isinstance(value, Mapping) and set(value) == {"collect"}:
@@ -49,7 +49,7 @@ def _late(value: object) -> object:
 
 
 def _checks(value: object) -> object:
-    """The names of checks: one, several, or ``passed`` for all."""
+    """Returns the names of checks: one, several, or ``passed`` for all."""
     if value in ("passed", "all"):
         return ("*",)
     return (value,) if isinstance(value, str) else value
@@ -62,13 +62,13 @@ def _checks_form(value: tuple[str, ...]) -> str | list[str]:
 class Partitions(Leaf):
     """Fires when ``count`` different partitions of ``asset`` have arrived since the last job.
 
-    A partition that arrives again before the job counts once. Arrivals of an asset without
-    partitions count each.
+    A partition that arrives again before the job counts once. Every arrival of an asset without
+    partitions counts.
 
-    In a schedule with ``partitions: each`` or ``range`` all of this is about one partition of
-    the target: the upstream partitions that map to it. ``count: all`` then wants all of them to
-    have arrived since the last job, ``complete`` all of them to have arrived whenever that was,
-    and something to be new. Once a target partition has run, later arrivals are *late*: with
+    In a schedule with ``partitions: each`` or ``range`` all of this applies to one partition of the
+    target: to the upstream partitions that map to it. ``count: all`` then requires that all of
+    them have arrived since the last job; ``complete`` requires that all of them have ever arrived
+    and something is new. Once a target partition has run, later arrivals are *late*: with
     ``count: all`` they fire at once, unless ``late`` says otherwise.
     """
 
@@ -84,7 +84,7 @@ class Partitions(Leaf):
     distinct: bool = Field(default=True, strict=True)
     #: groups the keys by one of their dimensions, for a target without partitions
     per: str | None = Field(default=None, min_length=1)
-    #: to partitions of the target; none: the mapping of the dependency, else Dagster's default
+    #: to partitions of the target; None: the mapping of the dependency, else Dagster's default
     mapping: str | Mapping[str, Any] | None = None
     #: asset checks that must have passed before an arrival counts
     checks: Annotated[tuple[str, ...], BeforeValidator(_checks), PlainSerializer(_checks_form)] = ()
@@ -135,7 +135,7 @@ class Partitions(Leaf):
 
     @property
     def _collects(self) -> timedelta | None:
-        """How long late arrivals are collected."""
+        """How long late arrivals are collected, or None."""
         collect = self.late.startswith("collect:")
         return parse_duration(self.late.removeprefix("collect:")) if collect else None
 
@@ -157,7 +157,7 @@ class Partitions(Leaf):
         return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=given.last_at)
 
     def _enough(self, given: Arrivals, arrived: int) -> tuple[bool, str]:
-        """Whether what has arrived satisfies the count, and how it stands."""
+        """Returns whether the arrivals satisfy the count, and the reason."""
         what = f"partitions of {self.asset}" if self.distinct else f"arrivals of {self.asset}"
         what += f" like {self.where}" if self.where else ""
         if not self.needs_all:

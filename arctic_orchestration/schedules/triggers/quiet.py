@@ -1,4 +1,4 @@
-"""Fires when something of an asset has arrived and then nothing more for a while."""
+"""Fires when an asset has arrived and then nothing more arrives for a duration."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,8 +14,8 @@ from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
 class Quiet(Leaf):
     """Fires when ``asset`` has arrived and nothing more of it for ``duration``.
 
-    With ``max_wait`` also that long after the first arrival since the last job, however busy
-    it is. Until then an arrival lets the quiet begin anew.
+    With ``max_wait`` it also fires that long after the first arrival since the last job, even while
+    more arrive. Until then each arrival restarts the quiet time.
     """
 
     kind: Literal["quiet"] = "quiet"

@@ -27,7 +27,7 @@ class Run(Leaf):
         BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
     count: int = Field(default=1, ge=1, strict=True)
-    #: the code location of the runs; none: the schedule's own
+    #: the code location of the runs; None: the schedule's own
     location: str | None = None
 
     @model_validator(mode="after")
@@ -55,7 +55,7 @@ class Run(Leaf):
         )
 
     def takes(self, event: Event) -> bool:
-        # A run counts once: one that started was taken when it did.
+        # A run counts once: one that started was counted at its start.
         told = event.status is not None and event.status.ended and event.started
         return not (told and "started" in self.status)
 

@@ -1,1 +1,1 @@
-"""What people and programs see of schedules and jobs; nothing here writes."""
+"""Read-only views of schedules and jobs, for people and programs."""

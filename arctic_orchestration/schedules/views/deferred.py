@@ -1,4 +1,4 @@
-"""Arrivals that no job has yet, and what each of them waits for."""
+"""Deferred arrivals, which no job has yet, and what each waits for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WAITS_FOR: Final = ("code", "match", "checks")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeferredArrival:
-    """An arrival that a schedule has and no job."""
+    """An arrival that a schedule has and no job has."""
 
     #: the number of its event within the location
     number: int
@@ -37,7 +37,7 @@ class DeferredArrival:
         return f"{self.subject} {self.partition} for schedule {self.schedule}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "number": self.number,
             "subject": self.subject,
@@ -58,7 +58,7 @@ def deferred(
     since: datetime | None = None,
     limit: int = 50,
 ) -> tuple[Sequence[DeferredArrival], int]:
-    """The newest arrivals of a location that no job has, newest first, and how many there are.
+    """Returns the newest deferred arrivals of a location, newest first, and their total number.
 
     Args:
         tx: a transaction that reads.
@@ -66,7 +66,7 @@ def deferred(
         waits_for: some of :data:`WAITS_FOR`.
         schedule_id: only of this schedule.
         since: only those deferred at this moment or later.
-        limit: list at most so many.
+        limit: the maximum number of listed arrivals.
     """
     kept = deferred_arrivals.c
     which = [kept.location_id == location.id, kept.waits_for.in_(waits_for)]
@@ -87,7 +87,7 @@ def deferred(
 
 
 def deferred_counts(tx: sa.Connection, cluster: str, location: str) -> dict[str, int]:
-    """How many arrivals of a location no job has, by what they wait for."""
+    """Returns the number of deferred arrivals of a location, by what they wait for."""
     kept = deferred_arrivals.c
     query = (
         sa.select(kept.waits_for, sa.func.count(kept.id))

@@ -1,8 +1,8 @@
-"""Says why a job is where it is: its trigger, its constraints and its timeout, as a value.
+"""Explains the state of a job as a value: its trigger, its constraints and its timeout.
 
-The trigger is asked anew with what has arrived, so that each of its children says what is
-missing; constraints are not asked, since that would need their locks: what they said last is
-kept on the job.
+The trigger is evaluated again with the job's arrivals, so that each of its children says what is
+missing. Constraints are not evaluated, since that would need their locks: the job keeps their last
+verdicts.
 """
 
 import json
@@ -28,16 +28,16 @@ from arctic_orchestration.schedules.views.target_partitions import newest_jobs
 from arctic_orchestration.schedules.views.trigger_tree import TriggerNode, tree
 from arctic_orchestration.state.tables import job_events, job_history, jobs, timers
 
-#: partitions that an explanation names; the rest is counted
+#: partitions that an explanation names; the others are counted
 _NAMED = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConstraintNode:
-    """A constraint and what it said last."""
+    """A constraint and its last verdict."""
 
     form: dict[str, Any]
-    #: ``admit``, ``hold`` or ``cancel``; none: it was not asked yet
+    #: ``admit``, ``hold`` or ``cancel``; None: not evaluated yet
     decision: str | None = None
     reason: str = "asked when the trigger is satisfied"
     recheck_at: datetime | None = None
@@ -48,7 +48,7 @@ class ConstraintNode:
         return next(iter(self.form))
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         return {
             "form": self.form,
             "decision": self.decision,
@@ -65,11 +65,11 @@ class Move:
     before: str
     state: str
     reason: str
-    #: the person who did it; empty: the scheduler itself
+    #: the person who made the move; empty: the scheduler
     actor: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         return {
             "at": iso(self.at),
             "from": self.before,
@@ -81,14 +81,14 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """Where a schedule and one of its jobs stand, and why."""
+    """The state of a schedule and of one of its jobs, with the reasons."""
 
     #: one sentence
     summary: str
     schedule: StoredSchedule
-    #: none: nothing has arrived since the last job
+    #: None: nothing has arrived since the last job
     job: Job | None
-    #: none: the job belongs to another version of the schedule
+    #: None: the job belongs to another version of the schedule
     trigger: TriggerNode | None
     constraints: tuple[ConstraintNode, ...]
     #: what happens at the job's deadline
@@ -100,15 +100,15 @@ class Explanation:
     #: how many other jobs of the schedule wait
     others_waiting: int
     history: tuple[Move, ...]
-    #: the target partition, or the group, that is explained; none: there is none
+    #: the explained target partition, or group; None: there is none
     partition: str | None = None
     #: names in the schedule that no code location has
     unknown: tuple[str, ...] = ()
-    #: the cycles that the schedule is part of
+    #: the cycles that include the schedule
     cycles: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         job, stored = self.job, self.schedule
         return {
             "summary": self.summary,
@@ -132,7 +132,7 @@ class Explanation:
 
 
 def job_json(job: Job, schedule: str) -> dict[str, Any]:
-    """A job's own fields for programs; their keys do not change."""
+    """Returns a job's own fields as JSON; their keys do not change."""
     return {
         "id": job.id,
         "schedule": schedule,
@@ -159,7 +159,7 @@ def job_json(job: Job, schedule: str) -> dict[str, Any]:
 def explain(
     tx: sa.Connection, store: ScheduleStore, location: Location, job_id: str, now: datetime
 ) -> Explanation:
-    """Why a job is where it is.
+    """Explains the state of a job.
 
     Errors:
         NotFound: the location has no such job.
@@ -182,13 +182,13 @@ def explain_schedule(
     *,
     partition: str | None = None,
 ) -> Explanation:
-    """Why a schedule has not run yet: of the jobs that wait, the one that is checked first.
+    """Explains why a schedule has not run yet, by the waiting job that is checked first.
 
-    When none waits, the job is none, and the trigger says what it waits for. With ``partition``
-    it is the newest job for that target partition, or group.
+    Without a waiting job, the job is None, and the trigger says what it waits for. With
+    ``partition`` it is the newest job for that target partition, or group.
 
     Errors:
-        NotFound: the location has no such schedule; lists names that are near.
+        NotFound: the location has no such schedule; lists similar names.
         TransitionRefused: this version of the package cannot read it.
     """
     stored = _stored(tx, store, schedule_by_name(tx, location, name).id)
@@ -203,7 +203,7 @@ def explain_schedule(
         tx.execute(
             sa.select(jobs)
             .where(jobs.c.schedule_id == stored.id, _in(WAITING), IS_FIRING)
-            # Of one schedule: what comes first in the order of the checker.
+            # Within one schedule: the first job in the order of the checker.
             .order_by(jobs.c.state, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
             .limit(1)
         )
@@ -271,7 +271,7 @@ def _cycles(
 
 
 def _last_end(tx: sa.Connection, stored: StoredSchedule) -> str | None:
-    """How the last job of a schedule ended, and why."""
+    """Returns how the last job of a schedule ended, and why."""
     row = tx.execute(
         sa.select(jobs.c.state, jobs.c.reason)
         .where(jobs.c.schedule_id == stored.id, jobs.c.ended_at.is_not(None))
@@ -318,7 +318,7 @@ def _trigger_of(
     arrivals = job.arrivals if job is not None else (NOTHING,) * len(stored.leaves)
     satisfied_at = job.satisfied_at if job is not None and job.forced is None else None
     trigger = stored.schedule.trigger
-    # Time goes on after a trigger fired: it is asked as of then.
+    # Time goes on after a trigger fired: it is evaluated as of the firing.
     root = tree(trigger, arrivals, ticks, satisfied_at or now)
     if satisfied_at is None or root.satisfied:
         return root

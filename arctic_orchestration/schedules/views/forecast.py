@@ -1,4 +1,4 @@
-"""What time alone will do: the next ticks of schedules, and when waiting jobs look again."""
+"""Predicts what time alone will do: the next ticks of schedules and checks of waiting jobs."""
 
 import heapq
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ from arctic_orchestration.state.tables import is_waiting, jobs, timers
 
 
 class Moment(StrEnum):
-    """What sort of thing happens at a moment."""
+    """The kind of a future moment."""
 
     #: time is an event: the schedule's trigger takes it
     TICK = "tick"
-    #: a waiting job's trigger or constraints are asked again
+    #: a waiting job's trigger or constraints are evaluated again
     LOOK = "look"
-    #: a waiting job's timeout is over
+    #: a waiting job's timeout ends
     TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upcoming:
-    """One moment to come."""
+    """One future moment."""
 
     at: datetime
     schedule: str
     moment: Moment
-    #: the trigger whose tick it is, or why the job waits
+    #: the trigger of the tick, or the reason why the job waits
     what: str
     job_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         return {
             "at": iso(self.at),
             "schedule": self.schedule,
@@ -58,10 +58,10 @@ def upcoming(
     name: str | None = None,
     count: int = 5,
 ) -> list[Upcoming]:
-    """The next ``count`` moments of a location, or of one of its schedules, in order.
+    """Returns the next ``count`` moments of a location, or of one of its schedules, in order.
 
-    A timer that begins anew with each launch is followed to its next tick only: when the one
-    after that comes depends on when the job is launched.
+    A timer that restarts at each launch is followed to its next tick only: the one after that
+    depends on the launch.
     """
     stored = {
         schedule.id: schedule
@@ -109,7 +109,7 @@ def _looks(
         schedule = stored.get(row.schedule_id)
         if schedule is None:
             continue
-        # A timeout stands still while its schedule is suspended.
+        # A timeout does not run while its schedule is suspended.
         deadline = None if schedule.suspended else row.deadline_at
         for at, moment in ((row.next_check_at, Moment.LOOK), (deadline, Moment.TIMEOUT)):
             if at is not None and not (moment is Moment.LOOK and at == deadline):

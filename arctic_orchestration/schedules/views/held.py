@@ -1,4 +1,4 @@
-"""The jobs of a location that constraints hold, in one line."""
+"""The jobs of a location that constraints hold, on one line."""
 
 from dataclasses import dataclass
 
@@ -6,20 +6,20 @@ import sqlalchemy as sa
 
 from arctic_orchestration.state.tables import in_state, is_waiting, jobs, locations, schedules
 
-#: jobs that are named, and those that are counted
+#: held jobs that are listed, and those that are counted
 _NAMED, _COUNTED = 3, 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldJobs:
-    """How many jobs are held, and the schedule and reason of the first of them."""
+    """The number of held jobs, with the schedule and reason of the first of them."""
 
     count: int = 0
-    #: (name of the schedule, why its job is held), those that are looked at soonest first
+    #: (schedule name, reason of the hold), soonest check first
     first: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """``held 2: nightly (opens 22:00 UTC), hourly (1 of 1 running)``; empty if none is."""
+        """``held 2: nightly (opens 22:00 UTC), hourly (1 of 1 running)``; empty without any."""
         if not self.count:
             return ""
         count = f"{self.count}" if self.count < _COUNTED else f"at least {_COUNTED}"
@@ -28,7 +28,7 @@ class HeldJobs:
 
 
 def held_jobs(tx: sa.Connection, cluster: str, location: str) -> HeldJobs:
-    """The jobs whose trigger is satisfied and that have not been admitted; two statements."""
+    """Returns the jobs that have a satisfied trigger and are not admitted; costs two statements."""
     here = sa.select(locations.c.id).where(
         locations.c.cluster == cluster, locations.c.name == location
     )

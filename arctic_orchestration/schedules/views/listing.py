@@ -29,26 +29,26 @@ from arctic_orchestration.state.tables import (
     timers,
 )
 
-#: Names for several states at once.
+# Names for groups of states.
 STATE_GROUPS = {"waiting": WAITING, "active": ACTIVE, "ended": ENDED}
-#: forms of schedules that are in memory at once
+#: forms of schedules in memory at once
 _READ_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedSchedule:
-    """A schedule and how it stands."""
+    """A schedule and its state."""
 
     row: ScheduleRow
-    #: none: this version of the package cannot read it
+    #: None: this version of the package cannot read it
     schedule: Schedule | None
     waiting: int
     active: int
-    #: when time itself is its next event
+    #: its next tick of time
     next_tick_at: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "name": self.row.name,
             "status": self.row.status.value,
@@ -67,15 +67,15 @@ class ListedSchedule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulePage:
-    """A part of a location's schedules."""
+    """One page of a location's schedules."""
 
     listed: Sequence[ListedSchedule]
-    #: whether others follow, after the name of the last
+    #: whether more follow after the last name
     more: bool
 
     @property
     def next_after(self) -> str | None:
-        """The name after which the next page begins; none: this is the last."""
+        """The name after which the next page begins, or None on the last page."""
         return self.listed[-1].row.name if self.more else None
 
 
@@ -89,14 +89,14 @@ class ListedJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedEvent:
-    """An event that some schedule took, with its number within the location."""
+    """An event that a schedule took, with its number within the location."""
 
     number: int
     taken_at: datetime
     event: Event
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "number": self.number,
             "taken_at": iso(self.taken_at),
@@ -114,9 +114,9 @@ def list_schedules(
     after: str = "",
     limit: int = 50,
 ) -> SchedulePage:
-    """The first schedules of a location after a name, in the order of names.
+    """Returns the first schedules of a location after a name, sorted by name.
 
-    Costs memory for ``limit`` schedules, and reads the form of those that a filter of targets or
+    Needs memory for ``limit`` schedules. Reads the forms of schedules that a filter of targets or
     triggers may admit.
     """
     wanted = wanted or ScheduleFilter()
@@ -127,7 +127,7 @@ def list_schedules(
 def one_schedule(
     tx: sa.Connection, store: ScheduleStore, location: Location, row: ScheduleRow
 ) -> ListedSchedule:
-    """A schedule and how it stands."""
+    """Returns a schedule and its state."""
     (listed,) = _stand(tx, store, location, [row])
     return listed
 
@@ -135,14 +135,14 @@ def one_schedule(
 def _page(
     tx: sa.Connection, location: Location, wanted: ScheduleFilter, after: str, limit: int
 ) -> tuple[list[ScheduleRow], bool]:
-    """The rows of a page, and whether another one follows."""
+    """Returns the rows of a page, and whether another page follows."""
     columns = [schedules.c[name] for name in ScheduleRow.__slots__]
     if wanted.reads_forms:
         columns.append(schedules.c.spec)
     query = sa.select(*columns).where(*wanted.conditions(location)).order_by(schedules.c.name)
     found: list[ScheduleRow] = []
     while True:
-        # As many as may be wanted, or a batch of those whose form is to be read.
+        # The page size, or a batch of schedules whose form must be read.
         batch = max(limit + 1, _READ_AT_ONCE) if wanted.reads_forms else limit + 1
         rows = tx.execute(query.where(schedules.c.name > after).limit(batch)).mappings().all()
         for row in rows:
@@ -193,10 +193,10 @@ def list_jobs(
     partition: str | None = None,
     limit: int = 20,
 ) -> list[ListedJob]:
-    """The newest jobs of a location, newest first.
+    """Returns the newest jobs of a location, newest first.
 
-    Only those of a schedule, in some states, or for a target partition: also ranges that begin or
-    end with it.
+    Optionally only of a schedule, in some states, or for a target partition; this includes ranges
+    that begin or end with it.
     """
     query = (
         sa.select(jobs, schedules.c.name.label("schedule_name"))
@@ -221,7 +221,7 @@ def list_jobs(
 
 
 def parse_states(names: Sequence[str]) -> list[JobState]:
-    """The job states that are meant by their names, or by ``waiting``, ``active``, ``ended``.
+    """Returns the job states for their names, or for ``waiting``, ``active``, ``ended``.
 
     Errors:
         InvalidInput: no such state.
@@ -236,7 +236,7 @@ def parse_states(names: Sequence[str]) -> list[JobState]:
 def list_events(
     tx: sa.Connection, location: Location, *, after: int | None = None, limit: int = 20
 ) -> list[ListedEvent]:
-    """The newest events that schedules took, or the first ones after a number; oldest first."""
+    """Returns the newest events that schedules took, or the first after a number; oldest first."""
     query = sa.select(events.c.number, events.c.taken_at, events.c.details).where(
         events.c.location_id == location.id
     )
@@ -252,7 +252,7 @@ def list_events(
 
 
 def events_of_job(tx: sa.Connection, job: Job, *, limit: int = 100) -> list[ListedEvent]:
-    """The first events that a job has, oldest first."""
+    """Returns the first events of a job, oldest first."""
     numbers = sa.select(job_events.c.number).where(job_events.c.job_id == job.id).distinct()
     query = (
         sa.select(events.c.number, events.c.taken_at, events.c.details)

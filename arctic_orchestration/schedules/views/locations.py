@@ -1,4 +1,4 @@
-"""Lists the locations of a cluster: who deploys there, whether it ticks, what it has."""
+"""Lists the locations of a cluster with their code locations, ticks and contents."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,12 +14,12 @@ from arctic_orchestration.state.tables import is_active, is_waiting, jobs, locat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedLocation:
-    """A location and how it stands."""
+    """A location and its state."""
 
     name: str
-    #: the code location and repository that deploy there; none: the next to tick
+    #: the code location and repository bound to it; None: the next one to tick
     owner: str | None
-    #: to within five minutes
+    #: with an error of up to five minutes
     ticked_at: datetime | None
     #: whether it ticked within the last quarter of an hour
     alive: bool
@@ -28,7 +28,7 @@ class ListedLocation:
     active: int
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "name": self.name,
             "owner": self.owner,
@@ -41,7 +41,7 @@ class ListedLocation:
 
 
 def list_locations(tx: sa.Connection, cluster: str, now: datetime) -> list[ListedLocation]:
-    """The locations of a cluster, by name."""
+    """Returns the locations of a cluster, by name."""
 
     def count(table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
         here = sa.select(sa.func.count()).select_from(table)

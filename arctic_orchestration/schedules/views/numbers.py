@@ -1,4 +1,4 @@
-"""The numbers by which one sees how a scheduler is doing, read from the state database."""
+"""The key numbers of a scheduler, read from the state database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.jobs import ACTIVE, COMMON, ENDED, WAITING, JobState
 from arctic_orchestration.state.tables import events, jobs, locations
 
-#: how far back the numbers of what ended and arrived look
+#: the span for numbers of ended jobs and taken events
 SPAN = timedelta(hours=1)
 LIVING = (*WAITING, *ACTIVE)
-#: a job that keeps what concerns every partition of the target is no firing
+#: a job that keeps common events for every target partition is no firing
 IS_FIRING = jobs.c.scope.is_distinct_from(COMMON)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """How one location, or all of a cluster together, is doing."""
+    """The numbers of one location, or of a whole cluster."""
 
     #: jobs that have not ended
     living: Mapping[JobState, int]
     #: jobs that ended within :data:`SPAN`
     ended: Mapping[JobState, int]
-    #: events that some schedule took, ever and within :data:`SPAN`
+    #: events taken by a schedule, in total and within :data:`SPAN`
     events: int
     recent_events: int
-    #: how long the job that constraints have held longest has waited
+    #: the longest wait among jobs held by constraints
     oldest_wait: timedelta
 
     def plus(self, other: "Numbers") -> "Numbers":
-        """Both together."""
+        """Returns the sum of both."""
         return Numbers(
             living={state: self.living[state] + other.living[state] for state in LIVING},
             ended={state: self.ended[state] + other.ended[state] for state in ENDED},
@@ -53,9 +53,9 @@ NONE = Numbers(
 def living_jobs(
     tx: sa.Connection, cluster: str, now: datetime
 ) -> dict[str, tuple[dict[JobState, int], timedelta]]:
-    """The jobs that have not ended, by state, and the oldest wait, for each location's name.
+    """Returns the jobs that have not ended, by state, and the oldest wait, by location name.
 
-    Costs as many rows of an index as there are such jobs, whatever the history holds.
+    Reads one index row for each such job, whatever the size of the history.
     """
     query = (
         sa.select(
@@ -84,7 +84,7 @@ def living_jobs(
 
 
 def numbers(tx: sa.Connection, cluster: str, now: datetime) -> dict[str, Numbers]:
-    """The numbers of each location of a cluster, by its name."""
+    """Returns the numbers of each location of a cluster, by its name."""
     since = now - SPAN
     in_cluster = locations.c.cluster == cluster
     ended: dict[str, dict[JobState, int]] = {}

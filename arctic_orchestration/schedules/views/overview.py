@@ -1,4 +1,4 @@
-"""What a location's scheduler holds at the moment, for people and programs that watch it."""
+"""The current contents of a location's scheduler, for monitoring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from arctic_orchestration.state.tables import events, job_events, jobs, location
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleView:
-    """One schedule and its jobs: how many in each state, and how many events they have."""
+    """One schedule and its jobs: the number of jobs in each state and of their events."""
 
     name: str
     jobs: Mapping[JobState, int]
@@ -38,7 +38,7 @@ class Overview:
 
 
 def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
-    """The overview of one location; of one that was never ticked, an empty one."""
+    """Returns the overview of one location; empty for a location that never ticked."""
     row = tx.execute(
         sa.select(locations.c.id, locations.c.position).where(
             locations.c.cluster == cluster, locations.c.name == location
@@ -60,7 +60,7 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
             counted[name][JobState(state)] = count
     taken: dict[str, int] = {}
     per_schedule = (
-        # An event that two parts of a trigger took, or that two jobs share, is one event.
+        # An event in two leaves of a trigger, or in two jobs, counts once.
         sa.select(schedules.c.name, sa.func.count(sa.distinct(job_events.c.number)))
         .select_from(job_events)
         .join(jobs, jobs.c.id == job_events.c.job_id)

@@ -1,4 +1,4 @@
-"""Which schedules a list shows: by status, target, kind of trigger, or what they listen to."""
+"""Filters lists of schedules: by status, target, kind of trigger, or what they listen to."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from arctic_orchestration.state.tables import schedule_keys, schedules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleFilter:
-    """What a schedule must be, to be shown; a field that is None asks for nothing."""
+    """The conditions on a listed schedule; a field that is None is no condition."""
 
     status: str | None = None
     #: a job, or one of several assets
     target: str | None = None
-    #: a kind of trigger that stands anywhere in it
+    #: a kind of trigger anywhere in its tree
     trigger: str | None = None
-    #: an asset whose arrivals or runs it takes, or a job of the own location whose runs it takes
+    #: an asset whose arrivals or runs it takes, or a job of its location whose runs it takes
     listens_to: str | None = None
 
     def __post_init__(self) -> None:
@@ -36,11 +36,11 @@ class ScheduleFilter:
 
     @property
     def reads_forms(self) -> bool:
-        """Whether :meth:`admits` must be asked, too."""
+        """Whether :meth:`admits` must check the forms, too."""
         return self.target is not None or self.trigger is not None
 
     def conditions(self, location: Location) -> list[sa.ColumnElement[bool]]:
-        """What the database can tell; of target and trigger only that the word occurs."""
+        """Returns the conditions for the database; for target and trigger only the word."""
         here = [schedules.c.location_id == location.id]
         if self.status is not None:
             here.append(schedules.c.status == self.status)
@@ -59,7 +59,7 @@ class ScheduleFilter:
         return here
 
     def admits(self, form: Mapping[str, Any]) -> bool:
-        """Whether target and trigger of a stored form are those that are asked for."""
+        """Returns whether target and trigger of a stored form match the filter."""
         target = form.get("target", {})
         targets = (target.get("job"), *target.get("assets", ()))
         if self.target is not None and self.target not in targets:
@@ -77,7 +77,7 @@ def _keys(location: str, name: str) -> Sequence[str]:
 
 
 def _kinds(trigger: object) -> Iterator[str]:
-    """The kinds of a written trigger and of all within it."""
+    """Yields the kinds of a written trigger and of all its children."""
     if isinstance(trigger, Mapping):
         for kind, fields in trigger.items():
             yield kind

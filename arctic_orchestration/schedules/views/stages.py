@@ -1,4 +1,4 @@
-"""Where the time between an event and the end of its run went."""
+"""Measures the stages between an event and the end of its run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.state.tables import events, job_events, job_history, jobs
 
-#: In their order; what a stage took is the time since the one before it that is known.
+#: In order; a stage begins at the last earlier one that is known.
 STAGES = (
     "stored", "taken", "admitted", "requested",
     "queued", "starting", "started", "first step", "ended",
@@ -17,7 +17,7 @@ STAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage that was reached, and the seconds since the one before it."""
+    """A stage that was reached, and the seconds since the stage before it."""
 
     name: str
     at: datetime
@@ -25,9 +25,9 @@ class Stage:
 
 
 def moments_of_job(tx: sa.Connection, job_id: str) -> dict[str, datetime]:
-    """When the last of a job's events was stored and taken, it was admitted, and its run requested.
+    """Returns when a job's last event was stored and taken, and when it was admitted and requested.
 
-    Empty for a job that is not known any more.
+    Empty for a deleted job.
     """
     last = (
         sa.select(sa.func.max(events.c.at), sa.func.max(events.c.taken_at))
@@ -58,7 +58,7 @@ def moments_of_job(tx: sa.Connection, job_id: str) -> dict[str, datetime]:
 
 
 def stages(moments: Mapping[str, datetime]) -> Sequence[Stage]:
-    """What each stage took. Moments are of several clocks: a step back takes no time."""
+    """Returns the duration of each stage. Clocks differ: a step back counts as 0."""
     found: list[Stage] = []
     for name in STAGES:
         if name in moments:

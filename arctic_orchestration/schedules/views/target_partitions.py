@@ -1,13 +1,13 @@
-"""The partitions of a schedule's target, and how the schedule stands for each of them.
+"""The partitions of a schedule's target, and the schedule's status for each of them.
 
 =============  ==================================================================================
 ``waiting``    a job waits: the reason says what for
 ``late``       the schedule fired for the partition before, and a job waits again
-``running``    a run was asked for and has not ended
+``running``    a run was requested and has not ended
 ``done``       the last run succeeded
 ``failed``     the last run failed or was canceled
 ``discarded``  the last job ended without a run
-``fired``      the schedule fired; the job is no longer kept
+``fired``      the schedule fired; the job was deleted since
 ``never``      the schedule has not fired, and nothing has arrived
 =============  ==================================================================================
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PartitionStatus(StrEnum):
-    """How a schedule stands for a partition; see the module's text."""
+    """The status of a schedule for a partition; see the module's docstring."""
 
     WAITING = "waiting"
     LATE = "late"
@@ -56,13 +56,13 @@ class TargetPartition:
     key: str
     status: PartitionStatus
     reason: str = ""
-    #: when the schedule fired for it last
+    #: the last firing of the schedule for it
     fired_at: datetime | None = None
-    #: the last job; none: there was none, or it is no longer kept
+    #: the last job; None: there was none, or it was deleted
     job: Job | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "partition": self.key,
             "status": self.status.value,
@@ -75,17 +75,17 @@ class TargetPartition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionPage:
-    """A part of the partitions of a schedule."""
+    """One page of the partitions of a schedule."""
 
     listed: Sequence[TargetPartition]
-    #: whether others follow
+    #: whether more follow
     more: bool
-    #: whether all partitions are listed, also those for which nothing has happened
+    #: whether all partitions are listed, including those without jobs
     complete: bool
 
     @property
     def next_after(self) -> str | None:
-        """The key after which the next page begins; none: this is the last."""
+        """The key after which the next page begins, or None on the last page."""
         return self.listed[-1].key if self.more else None
 
 
@@ -100,20 +100,20 @@ def target_partitions(
     after: str | None = None,
     limit: int = 50,
 ) -> PartitionPage:
-    """The partitions of a schedule's target: windows of time newest first, others in their order.
+    """Returns the partitions of a schedule's target: time windows newest first, others in order.
 
-    Windows that begin after ``now`` are listed where a job waits for them. Without the code
-    location's inventory, and for dynamic partitions, only partitions with jobs are listed.
+    Windows that begin after ``now`` are listed if a job waits for them. Without the code location's
+    inventory, and for dynamic partitions, only partitions with jobs are listed.
 
     Args:
         tx: a transaction that reads.
         location: of the schedule.
         stored: a schedule whose jobs belong to partitions or groups.
         now: an aware moment.
-        first: the first partition, day or moment; none: no limit.
-        last: the last one, which is included; none: no limit.
-        after: list those after this key.
-        limit: list at most so many.
+        first: the first partition, day or moment; None: no limit.
+        last: the last one, inclusive; None: no limit.
+        after: list partitions after this key.
+        limit: the maximum number of listed partitions.
 
     Errors:
         InvalidInput: the schedule has no such jobs, or a limit is no partition and no date.
@@ -134,7 +134,7 @@ def target_partitions(
 def _space(
     tx: sa.Connection, location: Location, stored: StoredSchedule
 ) -> "Callable[[datetime, str | None, str | None], Calendar] | None":
-    """Makes the calendar of a schedule's target, or groups; none: not all keys are known."""
+    """Makes the calendar of a schedule's target, or groups; None: not all keys are known."""
     inventory = inventories(tx, location.cluster).get(location.name)
     if inventory is None:
         return None
@@ -161,7 +161,7 @@ def _space(
 def _listed(
     tx: sa.Connection, stored: StoredSchedule, calendar: "Calendar", after: str | None, limit: int
 ) -> list[str]:
-    """Keys of a calendar; at their end, keys with jobs that the definition does not have."""
+    """Returns keys of a calendar, then keys with jobs that the definition lacks."""
     query = sa.select(_KEY).where(jobs.c.schedule_id == stored.id, is_waiting | is_active)
     living = {key for key in tx.execute(query).scalars() if key not in (None, COMMON)}
     own = {key for key in living if calendar.has(key)}
@@ -186,12 +186,12 @@ def _recorded(
     after: str | None,
     limit: int,
 ) -> list[str]:
-    """Keys with a job, or for which the schedule fired, in the order of texts, backwards."""
+    """Returns keys with a job, or for which the schedule fired, in reverse text order."""
     of_jobs = sa.select(_KEY.label("key")).where(jobs.c.schedule_id == stored.id)
     fired = sa.select(schedule_partitions.c.scope).where(
         schedule_partitions.c.schedule_id == stored.id
     )
-    # Compared in Python: databases order texts by their own collations.
+    # Compared in Python: databases sort texts by their own collations.
     found = set(tx.execute(of_jobs.union(fired)).scalars()) - {None, COMMON}
     keys = (
         key
@@ -235,7 +235,7 @@ def _standing(key: str, job: Job | None, fired_at: datetime | None) -> TargetPar
 def newest_jobs(
     tx: sa.Connection, stored: StoredSchedule, keys: Collection[str]
 ) -> Mapping[str, Job]:
-    """The newest job of each target partition, or group, of a schedule."""
+    """Returns the newest job of each target partition, or group, of a schedule."""
     query = (
         sa.select(jobs)
         .where(jobs.c.schedule_id == stored.id, dialect.among(tx, _KEY, list(keys)))
@@ -246,7 +246,7 @@ def newest_jobs(
 
 
 def _runs_of_ranges(tx: sa.Connection, stored: StoredSchedule, of: Iterable[Job]) -> dict[str, Job]:
-    """The jobs whose runs others joined, by the reason of these."""
+    """Returns jobs whose runs others joined, by the reason of the joined jobs."""
     reasons = {job.reason for job in of if job.state is JobState.DISCARDED}
     if not reasons or stored.schedule.partitions != "range":
         return {}

@@ -1,13 +1,13 @@
-"""How triggers and constraints are written on one line, for people and programs."""
+"""Writes triggers and constraints on one line, for people and programs."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def one_line(form: Mapping[str, Any]) -> str:
-    """A trigger or constraint, written ``{kind: fields}``, as ``concurrency limit 1, group a``.
+    """Returns a trigger or constraint, ``{kind: fields}``, as ``concurrency limit 1, group a``.
 
-    Those that are made of others have them in brackets: ``any_of (run job a; run job b)``.
+    Combined ones list their children in brackets: ``any_of (run job a; run job b)``.
     """
     ((kind, fields),) = form.items()
     return f"{kind} {_fields(fields)}".rstrip()
@@ -35,7 +35,7 @@ def _value(value: Any) -> str:
 
 
 def _is_form(value: Any) -> bool:
-    """Whether it is written as triggers and constraints are: one key, and its fields below."""
+    """Returns whether it has the form of a trigger or constraint: one key with its fields."""
     return (
         isinstance(value, Mapping)
         and len(value) == 1

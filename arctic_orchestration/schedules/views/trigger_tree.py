@@ -1,4 +1,4 @@
-"""How each trigger of a tree stands: what has arrived, and what is missing."""
+"""The state of each trigger of a tree: what has arrived, and what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf, Trig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriggerNode:
-    """A trigger of the tree, or a child of one, and how it stands."""
+    """A trigger of the tree and its state."""
 
     #: its YAML form; with children only its kind
     form: dict[str, Any]
     satisfied: bool
-    #: what has arrived, and how much is wanted
+    #: what has arrived, and how much is required
     reason: str
-    #: when it is asked again without an event
+    #: when it is evaluated again without an event
     recheck_at: datetime | None = None
-    #: when time itself is its next event
+    #: its next tick of time
     next_tick_at: datetime | None = None
     #: leaves only
     arrivals: Arrivals | None = None
@@ -32,7 +32,7 @@ class TriggerNode:
         return next(iter(self.form))
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs."""
+        """Returns the JSON form."""
         arrived = self.arrivals
         return {
             "form": self.form,
@@ -47,7 +47,7 @@ class TriggerNode:
                 "bytes": arrived.bytes,
                 "first_at": iso(arrived.first_at),
                 "last_at": iso(arrived.last_at),
-                # Of a leaf that waits for all partitions that belong together.
+                # For a leaf that waits for all partitions that belong together.
                 "required": arrived.required,
                 "lacking": arrived.lacking,
                 "missing": list(arrived.missing),
@@ -66,15 +66,15 @@ def tree(
     first: int = 0,
     firing: Firing | None = None,
 ) -> TriggerNode:
-    """How a trigger stands at ``now``.
+    """Returns the state of a trigger at ``now``.
 
     Args:
-        trigger: any trigger; its parts are found by its fields.
+        trigger: any trigger; its fields contain its children.
         arrivals: what has arrived at each of its leaves.
-        ticks: the next tick of leaves by their number, where time is an event.
+        ticks: the next tick of leaves by their number, if time is an event for them.
         now: an aware moment.
         first: the number of its first leaf.
-        firing: its answer, if it was asked already.
+        firing: its result, if it was evaluated already.
     """
     if firing is None:
         try:
@@ -115,7 +115,7 @@ def tree(
 
 
 def _children(trigger: Trigger) -> list[Trigger]:
-    """The triggers that a trigger is made of, in the order of its fields."""
+    """Returns the direct children of a trigger, in the order of its fields."""
     found: list[Trigger] = []
     for name in type(trigger).model_fields:
         value = getattr(trigger, name)
