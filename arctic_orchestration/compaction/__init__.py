@@ -1,1 +1,1 @@
-"""Queues of merge tasks for Iceberg tables, workers that pull them, and one that commits."""
+"""Compaction: queues of merge tasks for Iceberg tables, workers that claim them, a committer."""

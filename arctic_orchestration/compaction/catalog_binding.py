@@ -1,8 +1,8 @@
-"""Which catalog a state database is about: one.
+"""Binds a state database to one catalog.
 
-Tables are known by their names. A second catalog with the same state database would find the tables
-of the first one gone: it would cancel their tasks, and drop what was merged. So the first that
-works on a state database writes down which catalog it has; whoever has another one is refused.
+Tables are known by their names. A second catalog with the same state database would not contain the
+tables of the first: it would cancel their tasks and drop merged files. So the first user of a state
+database records its catalog; users with another catalog are refused.
 """
 
 from pathlib import Path
@@ -21,10 +21,10 @@ _THE_ONE = 1
 
 
 def identity_of(catalog: Catalog) -> str:
-    """A text by which a catalog is told from others, whoever opens it, and without passwords.
+    """Returns a text that identifies a catalog for all users, without passwords.
 
-    Its name, and where it is. A catalog in a database is its name and that database: a file by its
-    resolved path, a server without user and password. Any other is its name, address and warehouse.
+    It has the name and the place. A catalog in a database is its name and that database: a file by
+    its resolved path, a server without user and password. Others are name, address and warehouse.
     """
     properties = catalog.properties
     uri = properties.get("uri", "")
@@ -39,10 +39,10 @@ def identity_of(catalog: Catalog) -> str:
 
 
 def require_same(database: Database, catalog: Catalog) -> None:
-    """Makes sure that a state database is about this catalog; the first that asks is right.
+    """Requires that a state database is bound to this catalog; the first call binds it.
 
     Errors:
-        ConfigurationError: it is about another one; the message names both, and what to do.
+        ConfigurationError: it is bound to another one; the message names both, and what to do.
         DatabaseUnavailable: the state database did not answer.
     """
     ours = identity_of(catalog)
@@ -64,16 +64,16 @@ def require_same(database: Database, catalog: Catalog) -> None:
 
 
 def bound_catalog(tx: sa.Connection) -> str | None:
-    """The catalog that the state database is about; none: nobody has worked on it yet."""
+    """Returns the catalog that the state database is bound to; none: it is not bound yet."""
     found: str | None = tx.execute(sa.select(compaction_catalog.c.identity)).scalar()
     return found
 
 
 def forget(tx: sa.Connection) -> str | None:
-    """Forgets which catalog the state database is about; the next that works on it is right.
+    """Unbinds the state database from its catalog; the next user binds it.
 
     Returns:
-        which one it was about; none: none.
+        the catalog that it was bound to; none: it was not bound.
     """
     return tx.execute(
         sa.delete(compaction_catalog).returning(compaction_catalog.c.identity)
@@ -81,7 +81,7 @@ def forget(tx: sa.Connection) -> str | None:
 
 
 def _file(uri: str) -> str:
-    """The file of a SQLite database, however its path is written."""
+    """Returns the file of a SQLite database, in whichever form its path is written."""
     database = sa.make_url(uri).database
     if not database or database == ":memory:":
         return "memory"
@@ -89,7 +89,7 @@ def _file(uri: str) -> str:
 
 
 def _without_user(uri: str) -> str:
-    """An address without user, password and driver, and without what may be written or not."""
+    """Returns an address without user, password, driver and access mode."""
     parts = urlsplit(uri)
     if not parts.netloc:
         return uri

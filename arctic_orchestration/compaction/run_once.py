@@ -1,7 +1,7 @@
-"""One table, now and in this process: planned, offered, merged and committed.
+"""Compacts one table now, in this process: plan, offer, merge and commit.
 
-It goes the way of everybody else, through the state database, so that it disturbs nobody: tasks
-are claimed, and the table's lease to commit is taken. Only the commit interval is not waited for.
+It uses the state database like all others, so that it disturbs none: it claims tasks and takes the
+table's commit lease. It only skips the commit interval.
 """
 
 import threading
@@ -28,7 +28,7 @@ from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 
-#: how long other workers are waited for that have tasks of the table, and another committer
+#: how long it waits for other workers with tasks of the table, and for another committer
 PATIENCE = timedelta(minutes=10)
 _LOOK_SECONDS = 0.5
 _A_PERSON = Actor(name="a person")
@@ -36,14 +36,14 @@ _A_PERSON = Actor(name="a person")
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What became of a table."""
+    """The result for a table."""
 
     plan: TablePlan
-    #: none: nothing was offered, as the table is refused
+    #: none: nothing was offered, because the table is refused
     offered: Offered | None
     records: tuple[CompactionRecord, ...]
     counts: CommitCounts
-    #: live tasks that are left: failed ones, those that others still have or nobody may claim
+    #: remaining live tasks: failed ones, and those claimed by others or not claimable
     left: tuple[Task, ...]
     #: why nothing could be committed; none: it could, or there was nothing
     trouble: str | None
@@ -63,23 +63,23 @@ def offer_now(
 
     Args:
         database: the state database.
-        catalog: of the table.
-        table: its name there; compaction knows it from then on.
+        catalog: the catalog of the table.
+        table: its name there; it is registered with compaction.
         now: the moment.
-        force: everything that can be better is made better, whatever the thresholds.
-        by: who asks for it.
-        action: the command that asks, for the audit log.
+        force: everything that can be improved is, regardless of thresholds.
+        by: who requests it.
+        action: the requesting command, for the audit log.
 
     Returns:
-        the plan, and what became of it; none: the table is refused, and nothing is offered.
+        the plan, and the result of the offer; none: the table is refused, and nothing is offered.
 
     Errors:
-        NotFound: the catalog has no such table.
-        CatalogUnavailable: the catalog did not answer, however often it was asked.
-        InvalidDefinition: a property of the table cannot be used.
+        NotFound: the catalog does not have the table.
+        CatalogUnavailable: the catalog did not answer, after several tries.
+        InvalidDefinition: a property of the table is invalid.
         LakeError: the catalog or a manifest cannot be read.
         DatabaseUnavailable: the state database did not answer.
-        ConfigurationError: the state database is of another catalog.
+        ConfigurationError: the state database is bound to another catalog.
     """
     catalog_binding.require_same(database, catalog)
     loaded = load_table(catalog, table)
@@ -107,7 +107,7 @@ def offer_now(
             return plan, offered
         counts = {"offered": len(offered.taken), "replaced": len(offered.superseded)}
         audit.record(tx, by, "compaction", action, table, force=force, **counts)
-        # A plan without thresholds says nothing of what the planner would find.
+        # A plan without thresholds does not show what the planner would find.
         if not force:
             tables.record_check(
                 tx,
@@ -137,20 +137,20 @@ def compact_now(
     patience: timedelta = PATIENCE,
     by: Actor = _A_PERSON,
 ) -> RunResult:
-    """Plans, merges and commits; tasks that other workers have are waited for.
+    """Plans, merges and commits; waits for tasks that other workers have.
 
     Args:
         database: the state database.
-        catalog: of the table.
-        merge: how files are merged.
+        catalog: the catalog of the table.
+        merge: merges files.
         table: its name in the catalog.
         now: the moment.
-        force: everything that can be better is made better, whatever the thresholds.
+        force: everything that can be improved is, regardless of thresholds.
         parallelism: how many tasks are merged at once.
-        on_plan: told of the plan, before anything is merged.
-        on_event: told of everything that happens to a task, from several threads.
-        patience: how long others are waited for.
-        by: who asks for it.
+        on_plan: receives the plan, before anything is merged.
+        on_event: receives all events of tasks, from several threads.
+        patience: how long it waits for others.
+        by: who requests it.
 
     Errors:
         as :func:`offer_now`.
@@ -166,7 +166,7 @@ def compact_now(
             trouble = blocked
             break
         with database.begin() as tx:
-            # What a killed process left claimed, nobody else may be there to take back.
+            # There may be no other process to expire the claims of a killed one.
             attempts.expire(tx)
         worker = Worker(
             database, catalog, merge, table=table, parallelism=parallelism, on_event=on_event
@@ -198,7 +198,7 @@ def compact_now(
 
 
 def _paused(database: Database, table: str) -> str | None:
-    """Why no task of the table may be claimed; none: they may."""
+    """Returns why no task of the table may be claimed; none: they may be."""
     with database.read() as tx:
         waiting = task_store.tasks(tx, table=table, states=(TaskState.PLANNED,), limit=1)
         if not waiting:
@@ -212,7 +212,7 @@ def _paused(database: Database, table: str) -> str | None:
 
 
 def _of_others(database: Database, table: str) -> bool:
-    """Whether another worker has a task of the table, or another committer its merged ones."""
+    """Returns whether other workers have tasks of the table, or another committer merged ones."""
     states = (TaskState.CLAIMED, TaskState.MERGED, TaskState.PLANNED)
     with database.read() as tx:
         return bool(task_store.tasks(tx, table=table, states=states, limit=1))

@@ -1,7 +1,7 @@
-"""Everything of compaction but the merging itself, one round after the other.
+"""The rounds of compaction: everything but the merging itself.
 
 A Dagster sensor, ``arctic compaction serve`` and tests call the same ``CompactionService.tick``.
-Several processes may do so at once: each step takes what it works on.
+Several processes may do so at once: each step locks or leases what it works on.
 """
 
 import time
@@ -23,15 +23,15 @@ from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.database import Database
 
-#: how often directories are cleaned and records pruned
+#: the interval at which directories are cleaned and records pruned
 _HOUSEKEEPING = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionCounts:
-    """What a round did."""
+    """The result of a round."""
 
-    #: attempts whose lease was over
+    #: attempts with an expired lease
     lost: int
     committed: CommitCounts
     planned: PlanningCounts
@@ -43,11 +43,11 @@ class CompactionService:
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        retention: how long records, and tasks that ended, are kept; a day at least.
-        grace: how long what a lost attempt wrote is left alone.
-        scope: which tables are planned, and whether they are only observed. What is offered to a
-            queue otherwise, such as by ``arctic compaction plan``, is committed for every table.
+        catalog: the catalog of the tables.
+        retention: how long records and ended tasks are kept; at least a day.
+        grace: how long the outputs of a lost attempt are kept.
+        scope: which tables are planned, and whether they are only observed. Other offers, such as
+            by ``arctic compaction plan``, are committed for every table.
 
     Errors:
         InvalidInput: ``retention`` is shorter than a day.
@@ -78,16 +78,16 @@ class CompactionService:
         self._kept_house_at: float | None = None
 
     def discover(self) -> None:
-        """Lets the next round ask the catalog which tables it has."""
+        """Makes the next round list the catalog's tables."""
         self._planner.discover()
 
     def tick(self, now: datetime) -> CompactionCounts:
-        """One round: lost attempts, commits, plans, and from time to time the housekeeping.
+        """Performs one round: lost attempts, commits, plans, and periodically the housekeeping.
 
-        Several tables are worked on at once. One that takes long does not hold the round up for
-        longer than each step waits; the work on it goes on beside the next rounds.
+        Several tables are processed at once. A slow table delays the round by at most the wait of
+        each step; the work on it continues beside the next rounds.
 
-        Of tables that are only observed, a round makes the plans, and nothing else.
+        For tables that are only observed, a round only makes the plans.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
@@ -101,7 +101,7 @@ class CompactionService:
             )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
-        # First what is merged: a plan that is made afterwards sees the table as it is then.
+        # Merged tasks first: a plan that is made afterwards sees the table as it is then.
         committed = self._committer.tick()
         planned = self._planner.tick(now)
         return CompactionCounts(

@@ -1,4 +1,4 @@
-"""Work on several tables at once, so that a slow table does not hold back the others.
+"""Work on several tables at once, so that a slow table does not delay the others.
 
 A pool has a bounded number of threads. It never works on one table twice at the same time,
 whatever the work: a table whose commit is under way is not planned. The call that starts work
@@ -6,9 +6,9 @@ waits for it up to a deadline. Work that takes longer goes on in its thread; a l
 its result. The threads are daemons: each step of compaction may be killed anywhere, so a hanging
 catalog does not keep the process from ending.
 
-Work that takes longer than the pool's limit is *overdue*. No thread can be killed, so it goes on,
-and its table is not worked on twice; but another table gets its place. The number of places that
-are given away so is bounded: beyond it, overdue work holds back other tables.
+Work that takes longer than the pool's limit is *overdue*. A thread cannot be killed, so it goes on,
+and its table is not processed twice; but another table gets its place. The number of such extra
+places is bounded: beyond it, overdue work delays other tables.
 """
 
 import math
@@ -22,11 +22,11 @@ from typing import Generic, TypeVar
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.quantities import format_duration
 
-#: how many tables are worked on at once; each needs a connection to the state database at times
+#: how many tables are processed at once; each needs a connection to the state database at times
 AT_ONCE = 8
 #: how long the work on a table may take before another table gets its place
 LIMIT = timedelta(minutes=2)
-#: how many places are given away so
+#: the number of extra places for overdue work
 MOST_OVERDUE = 24
 
 T = TypeVar("T")
@@ -42,19 +42,19 @@ class Ended(Generic[T]):
 
     @property
     def ends_all(self) -> bool:
-        """Whether the error is not of this table alone: the others would have it too."""
+        """Whether the error affects all tables, not only this one."""
         return self.error is not None and (
             isinstance(self.error, DatabaseUnavailable) or not isinstance(self.error, Exception)
         )
 
 
 class TablePool:
-    """The threads, and the tables that they work on.
+    """The threads, and the tables that they process.
 
     Args:
-        at_once: how many tables are worked on at once, overdue work apart.
-        limit: after that long the work on a table is overdue.
-        most_overdue: how much overdue work has no part in ``at_once``.
+        at_once: how many tables are processed at once, without overdue work.
+        limit: the time after which the work on a table is overdue.
+        most_overdue: how much overdue work is not counted in ``at_once``.
     """
 
     def __init__(
@@ -68,30 +68,30 @@ class TablePool:
         self.limit = limit
         self.most_overdue = most_overdue
         self.changed = threading.Condition()
-        #: the tables that are worked on, and since when by the monotonic clock; read and written
-        #: under ``changed``
+        #: the tables in progress, and since when by the monotonic clock; read and written under
+        #: ``changed``
         self.busy: dict[str, float] = {}
 
     def overdue(self) -> frozenset[str]:
-        """The tables whose work is overdue."""
+        """Returns the tables whose work is overdue."""
         with self.changed:
             before = time.monotonic() - self.limit.total_seconds()
             return frozenset(table for table, since in self.busy.items() if since <= before)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether overdue work takes all places, so that no table is begun."""
+        """Whether overdue work takes all places, so that no table is started."""
         with self.changed:
             return len(self.overdue()) >= self.at_once + self.most_overdue
 
     def has_room(self) -> bool:
-        """Whether another table may be begun."""
+        """Returns whether another table may be started."""
         with self.changed:
             given_away = min(len(self.overdue()), self.most_overdue)
             return len(self.busy) - given_away < self.at_once
 
     def next_overdue_in(self) -> float:
-        """Seconds until more work is overdue; infinite: none is under way that is not."""
+        """Seconds until more work is overdue; infinite: no other work is in progress."""
         with self.changed:
             now, limit = time.monotonic(), self.limit.total_seconds()
             left = [since + limit - now for since in self.busy.values()]
@@ -108,9 +108,9 @@ class TableJobs(Generic[T]):
     def __init__(self, pool: TablePool) -> None:
         self._pool = pool
         self._ended: list[Ended[T]] = []
-        #: the tables that this kind of work is done for
+        #: the tables of this kind of work
         self._under_way: set[str] = set()
-        #: those of them that were reported as overdue
+        #: the tables among them that were reported as overdue
         self._reported: frozenset[str] = frozenset()
 
     def run(
@@ -120,19 +120,19 @@ class TableJobs(Generic[T]):
         hear: Callable[[Ended[T]], bool],
         seconds: float,
     ) -> list[str]:
-        """Works on tables in their order, and waits for them.
+        """Processes tables in their order, and waits for them.
 
-        A table that is worked on already, or whose work has just ended, is passed over. Work that
-        an earlier call started and that has ended since is reported too.
+        Skips a table in progress, or whose work has just ended. Also reports work of an earlier
+        call that has ended since.
 
         Args:
-            tables: the next is taken when a thread is free, so an iterator may choose that late.
-            work: what is done for a table; called in a thread of the pool.
-            hear: called in this thread with each end; false: no further table is begun.
-            seconds: after that nothing is begun and nothing is waited for any more.
+            tables: the next one is taken when a thread is free, so an iterator may choose late.
+            work: processes a table; called in a thread of the pool.
+            hear: receives each end, in this thread; returns false to start no further table.
+            seconds: the time limit after which nothing is started or waited for.
 
         Returns:
-            the tables that were begun.
+            the tables that were started.
 
         Errors:
             DatabaseUnavailable: the state database did not answer for a table. It is raised when
@@ -170,35 +170,35 @@ class TableJobs(Generic[T]):
         return begun
 
     def wait_for(self, table: str, seconds: float) -> None:
-        """Returns when nobody works on a table, or after so long."""
+        """Waits until a table is not in progress, at most this long."""
         with self._pool.changed:
             self._pool.changed.wait_for(lambda: table not in self._pool.busy, seconds)
 
     def is_busy(self, table: str) -> bool:
-        """Whether a table is worked on, by this kind of work or another."""
+        """Returns whether a table is in progress, for this kind of work or another."""
         with self._pool.changed:
             return table in self._pool.busy
 
     def overdue(self) -> frozenset[str]:
-        """The tables whose work of this kind is overdue."""
+        """Returns the tables whose work of this kind is overdue."""
         with self._pool.changed:
             return self._pool.overdue() & self._under_way
 
     def newly_overdue(self) -> list[str]:
-        """Those of them that were not overdue at the last call."""
+        """Returns the overdue tables that were not overdue at the last call."""
         overdue = self.overdue()
         new, self._reported = overdue - self._reported, overdue
         return sorted(new)
 
     def overdue_text(self) -> str:
-        """What is wrong with overdue work, for people."""
+        """Describes overdue work, for people."""
         text = f"it has taken longer than {format_duration(self._pool.limit)}, and goes on"
         if self._pool.is_stuck:
             return f"{text}; so many tables do that no other is begun: restart the process"
         return text
 
     def _start(self, table: str, work: Callable[[str], T]) -> bool:
-        """Begins the work on a table; false: it goes on, or its end was not reported yet."""
+        """Starts the work on a table; false: it is in progress, or its end was not reported yet."""
         with self._pool.changed:
             if table in self._pool.busy or any(one.table == table for one in self._ended):
                 return False
@@ -228,7 +228,7 @@ class TableJobs(Generic[T]):
         return ended
 
     def _wait(self, until: float) -> None:
-        """Returns when work has ended, or a thread may be free, or at the deadline."""
+        """Waits until work has ended, or a thread may be free, or until the deadline."""
         with self._pool.changed:
             if not self._ended:
                 seconds = min(until - time.monotonic(), self._pool.next_overdue_in())

@@ -1,10 +1,10 @@
-"""What is known of each lake table: when it is due, when it was looked at, whether it rests.
+"""The records of lake tables: when they are due, when they were checked, whether they rest.
 
-A table is *due* when an event says that it changed; it stays due, or becomes so, until somebody has
-looked and all that was worth offering found room. It *rests* after a task of it
-failed in a way in which all of them would, longer each time, up to a day; a commit ends that. What
-is wrong with single files lets these rest: see ``rests``. Its row is the lock under which tasks are
-offered, moved to another queue and ended.
+A table is *due* when an event reports a change; it stays due, or becomes so, until it was checked
+and all worthwhile tasks found room. It *rests* after a task failed in a way in which all of its
+tasks would, longer each time, up to a day; a commit ends that. Errors of single files make these
+rest: see ``backoff``. Its row is the lock under which tasks are offered, moved to another queue and
+ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_waiting,
 )
 
-#: what the reason of a look begins with that came to nothing
+#: the prefix of the reason of a failed check
 NOT_PLANNED = "could not be planned: "
 
 
@@ -35,45 +35,45 @@ class CompactionTable:
     """The row of a lake table."""
 
     name: str
-    #: the queue a person gave it, the one its property names, the one it is in, and why
+    #: the queue mapped by a person, the one in its property, the effective one, and why
     mapped_to: str | None
     property_queue: str | None
     queue: str
     queue_reason: str
     level: int
     seen_at: datetime
-    #: since when the catalog has it no more
+    #: since when the catalog does not have it
     gone_at: datetime | None
     #: why it cannot be compacted
     refused: str | None
     due_since: datetime | None
     due_reason: str | None
-    #: counts what made it due: see :func:`record_check`
+    #: counts the events that made it due: see :func:`record_check`
     due_number: int
     looked_at: datetime | None
-    #: the snapshot that was looked at, and what came of it
+    #: the checked snapshot, and the result
     looked_snapshot_id: int | None
     looked_reason: str | None
-    #: counts what makes a plan stale: see ``offers.offer``
+    #: counts the events that make a plan stale: see ``offers.offer``
     version: int
-    #: what an observer found last, which offers nothing; none: the planner has looked since
+    #: the last plan of an observer, which offers nothing; none: the planner has checked it since
     observed_at: datetime | None
     observed_snapshot_id: int | None
     observed_reason: str | None
-    #: how many rests there were since the last commit
+    #: the number of rests since the last commit
     failures: int
     rests_until: datetime | None
     rest_reason: str | None
     commit_owner: str | None
     commit_token: int
     commit_expires_at: datetime | None
-    #: it is committed to no earlier
+    #: its next commit is not before this moment
     next_commit_at: datetime | None
     #: why the last committer could not commit to it; none: it could
     commit_trouble: str | None
 
     def rests(self, now: datetime) -> bool:
-        """Whether nothing should be planned for it yet."""
+        """Returns whether nothing should be planned for it yet."""
         return self.rests_until is not None and self.rests_until > now
 
 
@@ -81,37 +81,37 @@ _FIELDS = tuple(field.name for field in fields(CompactionTable))
 
 
 def all_tables(tx: sa.Connection) -> list[CompactionTable]:
-    """All tables, by name."""
+    """Returns all tables, by name."""
     query = sa.select(compaction_tables).order_by(compaction_tables.c.name)
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
 def table_by_name(tx: sa.Connection, name: str) -> CompactionTable:
-    """The row of a table.
+    """Returns the row of a table.
 
     Errors:
-        NotFound: compaction does not know it; lists what it knows.
+        NotFound: compaction does not know it; lists the known ones.
     """
     return _one(tx, name, sa.select(compaction_tables))
 
 
 def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
-    """As :func:`table_by_name`; nobody else offers or ends its tasks until the transaction ends."""
-    # Not a lock of the key: a task that is moved twice in a transaction refers to it anew, and
-    # who claims one must not wait for who offers, who waits for the claim.
+    """Like :func:`table_by_name`; locks it for offers and task ends until the transaction ends."""
+    # Not a lock of the key: a task that is moved twice in a transaction refers to it anew, and a
+    # claim must not wait for an offer that waits for the claim.
     return _one(tx, name, sa.select(compaction_tables).with_for_update(key_share=True))
 
 
 def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
-    """Tables that were looked at and are still due, and do not rest; the longest due first.
+    """Returns tables that were checked, are still due and do not rest; longest due first.
 
-    Cost: that of the tables that are due, whatever the number of the others.
+    Cost: proportional to the due tables, whatever the number of the others.
     """
     here = compaction_tables.c
     awake = here.rests_until.is_(None) | (here.rests_until <= now)
     query = (
         sa.select(compaction_tables)
-        # By the index: a comparison with another column alone reads all rows.
+        # By the index: a comparison with another column alone would read all rows.
         .where(here.due_since.is_not(None), here.due_since <= here.looked_at)
         .where(awake, here.gone_at.is_(None))
         .order_by(here.due_since, here.name)
@@ -120,7 +120,7 @@ def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
 
 
 def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
-    """Says that somebody should look at a table; one that is due already stays so since then.
+    """Marks a table as due for a check; a due table keeps its moment.
 
     Returns:
         whether the table is known.
@@ -150,17 +150,17 @@ def record_check(
     got_room: bool = False,
     refused: str | None = None,
 ) -> None:
-    """Notes that a table was looked at, so that a look without gain is not repeated.
+    """Records a check of a table, so that a check without gain is not repeated.
 
     Args:
         tx: the transaction.
         name: the table.
-        due_number: as it was read before one looked: what made it due since then is not lost.
-        snapshot_id: what was looked at; none: the table is empty.
-        reason: what came of it, for people.
+        due_number: its value before the check: later events are not lost.
+        snapshot_id: the checked snapshot; none: the table is empty.
+        reason: the result, for people.
         now: when.
-        still_due: something found no room, or could not be done yet.
-        got_room: something else found room: it is due since now, behind those that got none.
+        still_due: a task found no room, or could not be offered yet.
+        got_room: another task found room: it is due from now on, behind tables that got none.
         refused: why the table cannot be compacted; none: it can.
     """
     here = compaction_tables.c
@@ -177,8 +177,8 @@ def record_check(
         )
     )
     if still_due:
-        # In line since now at the latest: it may have become due while the tick went on, and the
-        # clocks of others may be ahead.
+        # The moment is at most now: it may have become due during the tick, and the clocks of
+        # others may be ahead.
         later = table if got_room else table.where(here.due_since > now)
         tx.execute(later.values(due_since=now))
     else:
@@ -190,7 +190,7 @@ def record_check(
 def observed(
     tx: sa.Connection, name: str, *, snapshot_id: int | None, reason: str, now: datetime
 ) -> None:
-    """Notes what an observer would merge; the planner plans the table as if nobody had looked."""
+    """Records an observer's plan; the planner plans the table as if it had not been observed."""
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == name)
@@ -199,7 +199,7 @@ def observed(
 
 
 def partitions_merged_at(tx: sa.Connection, table: str) -> dict[tuple[TaskKind, str], datetime]:
-    """When a task of a kind was last committed in a partition, by kind and the partition's name.
+    """Returns when a task of a kind was last committed in a partition, by kind and partition name.
 
     It outlives the tasks, which are pruned.
     """
@@ -212,7 +212,7 @@ def partitions_merged_at(tx: sa.Connection, table: str) -> dict[tuple[TaskKind, 
 def note_merged(
     tx: sa.Connection, table: str, merged: Iterable[tuple[TaskKind, str]], now: datetime
 ) -> None:
-    """Keeps that tasks of these kinds were committed in these partitions."""
+    """Records that tasks of these kinds were committed in these partitions."""
     rows = [
         {"table_name": table, "kind": kind.value, "partition": partition, "committed_at": now}
         for kind, partition in sorted(set(merged))
@@ -227,12 +227,12 @@ def note_merged(
 
 
 def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
-    """Lets a locked table rest, twice as long as the last time, a day at most.
+    """Makes a locked table rest, twice as long as the last time, at most a day.
 
-    What fails while it rests already was claimed before, and makes it no longer.
+    A failure during a rest was claimed before, and does not extend it.
 
     Returns:
-        until when it rests.
+        the end of the rest.
     """
     table = table_by_name(tx, name)
     if table.rests_until is not None and table.rests_until > now:
@@ -247,9 +247,7 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
 
 
 def wake(tx: sa.Connection, name: str) -> None:
-    """Ends the rest of a table and forgets its failures: something was committed, or a person
-    says so. Rests of its files are not ended by that.
-    """
+    """Ends a table's rest, not its files' rests, and resets failures; on commit or request."""
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == name)
@@ -258,12 +256,12 @@ def wake(tx: sa.Connection, name: str) -> None:
 
 
 def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
-    """Notes that the catalog has a table no more; its waiting tasks are canceled.
+    """Records that the catalog no longer has a table; cancels its waiting tasks.
 
-    Should it come back, it is as new, but for its history.
+    If it comes back, it is like a new table with a history.
 
     Returns:
-        how many tasks were canceled.
+        the number of canceled tasks.
 
     Errors:
         NotFound: compaction does not know it.
@@ -281,10 +279,10 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
 
 
 def cancel_waiting(tx: sa.Connection, name: str, reason: str, now: datetime) -> int:
-    """Takes the waiting tasks of a locked table back; what workers have goes on.
+    """Cancels the waiting tasks of a locked table; claimed ones go on.
 
     Returns:
-        how many.
+        the number of tasks.
     """
     here = compaction_tasks.c
     query = sa.select(here.id, here.state).where(here.table_name == name, is_waiting)

@@ -1,8 +1,8 @@
-"""Removes what attempts left behind that no snapshot will have.
+"""Removes outputs of attempts that no snapshot will contain.
 
-The state database says which directories are left over. It may be wrong: restored from a backup,
-it does not know what was committed since. Therefore the table has the last word: a directory of
-which any snapshot knows a file stays, and that is said aloud.
+The state database lists orphaned directories. It may be wrong: a database restored from a backup
+lacks later commits. Therefore the table decides: a directory with a file that any snapshot contains
+stays, with a warning.
 """
 
 import logging
@@ -24,26 +24,26 @@ from arctic_orchestration.state.database import Database
 
 _log = logging.getLogger("arctic.compaction.cleaning")
 
-#: how long tables are begun and waited for
+#: the time limit for starting tables and waiting for them
 LONGEST_TICK = timedelta(seconds=30)
-#: how long a directory is left alone that could not be removed
+#: how long a directory is skipped after a failed removal
 _AGAIN_AFTER = timedelta(hours=1)
-#: So many tables in a row without an answer, and it is the catalog that is down.
+#: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningCounts:
-    """What a cleaning did, in directories."""
+    """The result of a cleaning, in directories."""
 
     removed: int = 0
-    #: a snapshot knows a file of it, against what the state database says
+    #: a snapshot contains a file of it, against the state database
     kept: int = 0
     #: it could not be removed now
     failed: int = 0
 
     def plus(self, other: "CleaningCounts") -> "CleaningCounts":
-        """Both together."""
+        """Returns the sum."""
         return CleaningCounts(
             removed=self.removed + other.removed,
             kept=self.kept + other.kept,
@@ -60,19 +60,19 @@ def clean(
     jobs: TableJobs[CleaningCounts] | None = None,
     at_most: timedelta = LONGEST_TICK,
 ) -> CleaningCounts:
-    """Removes the directories of attempts that are over, once that has been long enough.
+    """Removes the directories of ended attempts, after a grace time.
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        grace: how long after its end an attempt's directory is left alone.
-        limit: so many directories at most.
-        jobs: of a pool that is shared; none: one of its own.
-        at_most: after that long no further table is begun, and none is waited for.
+        catalog: the catalog of the tables.
+        grace: how long after its end an attempt's directory is kept.
+        limit: the maximum number of directories.
+        jobs: the jobs of a shared pool; none: its own.
+        at_most: the time limit after which no further table is started or waited for.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
-        ConfigurationError: the state database is of another catalog.
+        ConfigurationError: the state database is bound to another catalog.
     """
     catalog_binding.require_same(database, catalog)
     with database.read() as tx:
@@ -107,7 +107,7 @@ def clean(
 
 
 def _known_files(catalog: Catalog, name: str) -> KnownFiles | None:
-    """What the table's snapshots know; none: it was dropped, and its files are not ours."""
+    """Returns the files of the table's snapshots; none: it was dropped, its files are not ours."""
     try:
         return KnownFiles(load_table(catalog, name))
     except NotFound:

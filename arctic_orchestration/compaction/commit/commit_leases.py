@@ -1,4 +1,4 @@
-"""The lease to commit to a table, which one committer at a time has; see ``commits``."""
+"""The commit lease of a table, held by one committer at a time; see ``commits``."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,13 +9,13 @@ from arctic_orchestration.compaction.work.attempts import Time
 from arctic_orchestration.state.compaction_tables import compaction_tables
 from arctic_orchestration.state.dialect import database_time
 
-#: how long a committer has a table until it renews
+#: the duration of a commit lease
 COMMIT_LEASE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitLease:
-    """The right to commit to a table."""
+    """The exclusive right to commit to a table."""
 
     table: str
     owner: str
@@ -31,7 +31,7 @@ def take_commit_lease(
     life: timedelta = COMMIT_LEASE,
     time: Time = database_time,
 ) -> CommitLease | None:
-    """Takes the right to commit to a table; none: another committer has it."""
+    """Acquires the commit lease of a table; none: another committer has it."""
     now, here = time(tx), compaction_tables.c
     token = tx.execute(
         sa.update(compaction_tables)
@@ -55,10 +55,10 @@ def renew_commit_lease(
     life: timedelta = COMMIT_LEASE,
     time: Time = database_time,
 ) -> CommitLease | None:
-    """Lets the lease hold for another ``life`` from now; none: somebody else has the table.
+    """Renews the lease for another ``life`` from now; none: another committer has the table.
 
-    One that is over and that nobody has taken holds again: to take it is what makes it another's,
-    and gives it another token.
+    An expired lease that was not taken over is renewed: only a take-over ends it, with another
+    token.
     """
     now, here = time(tx), compaction_tables.c
     changed = tx.execute(
@@ -80,13 +80,13 @@ def end_commit_lease(
     next_commit_at: datetime | None = None,
     trouble: str | None = None,
 ) -> None:
-    """Gives the table back; a lease that is over or another's is left alone.
+    """Releases the table; leaves an expired lease, or that of another committer, unchanged.
 
     Args:
         tx: the transaction.
-        lease: what was taken.
-        next_commit_at: before that nobody commits to the table; none: as it was.
-        trouble: why nothing could be committed, for people; none: it could.
+        lease: the acquired lease.
+        next_commit_at: the table's next commit is not before this moment; none: unchanged.
+        trouble: why nothing could be committed, for people; none: no error.
     """
     here = compaction_tables.c
     values: dict[str, datetime | str | None] = {
@@ -103,10 +103,10 @@ def end_commit_lease(
 
 
 def note_trouble(tx: sa.Connection, table: str, trouble: str) -> bool:
-    """Says why the commit that is under way does not end; its end replaces that.
+    """Records why the commit in progress does not end; its end replaces that.
 
     Returns:
-        whether that was not said already.
+        whether the reason is new.
     """
     here = compaction_tables.c
     news = here.commit_trouble.is_(None) | (here.commit_trouble != trouble)

@@ -1,9 +1,9 @@
 """What the committer takes and reports: merged tasks.
 
-Two things keep a commit from being made twice. The lease of ``commit_leases``: its token is asked
-for in the same transaction as each report. And the snapshot, which names its tasks: a committer
-that died after its commit leaves tasks that are merged here and committed there, and the next one
-finds them there and reports them. To report a task again with the same snapshot changes nothing.
+Two mechanisms prevent a double commit. The lease of ``commit_leases``: each report checks its token
+in the same transaction. And the snapshot, which names its tasks: a committer that died after its
+commit leaves tasks that are merged here and committed in the table; the next one finds them there
+and reports them. A repeated report with the same snapshot changes nothing.
 """
 
 from collections.abc import Collection, Sequence
@@ -34,7 +34,7 @@ from arctic_orchestration.state.dialect import database_time
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MergedTask:
-    """A task that waits for the committer, with what its merge wrote."""
+    """A task that waits for the committer, with the outputs of its merge."""
 
     task: Task
     group: FileGroup
@@ -42,10 +42,10 @@ class MergedTask:
 
 
 def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[str]:
-    """Tables with merged tasks whose commit interval is over and that no other committer has.
+    """Returns tables with merged tasks, an elapsed commit interval and no committer.
 
-    The table whose task has waited longest comes first. It may be taken by another one until
-    :func:`~.commit_leases.take_commit_lease` says that it is ours.
+    The table with the longest waiting task comes first. Another committer may still take it before
+    :func:`~.commit_leases.take_commit_lease` succeeds.
     """
     now, here, task = time(tx), compaction_tables.c, compaction_tasks.c
     query = (
@@ -63,12 +63,12 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
 
 
 def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> list[MergedTask]:
-    """The tasks of a table that wait for the committer, those that were merged first first.
+    """Returns the tasks of a table that wait for the committer, oldest merge first.
 
     Args:
         tx: the transaction.
         table: its name.
-        limit: only so many.
+        limit: the maximum number.
     """
     here = compaction_tasks.c
     query = sa.select(compaction_tasks).where(is_merged, here.table_name == table)
@@ -93,24 +93,24 @@ def committed(
     lease: CommitLease | None = None,
     time: Time = database_time,
 ) -> CompactionRecord | None:
-    """Reports that a snapshot has the outputs of tasks of one table, and writes the record.
+    """Reports that a snapshot contains the outputs of tasks of one table, and writes the record.
 
     Args:
         tx: the transaction.
-        ids: of the tasks, all that the snapshot names; those that are reported already with
-            this snapshot stay as they are.
-        snapshot_id: what has their outputs.
-        delete_files_removed: how many delete files the snapshot has no more.
-        lease: who reports; none: whoever found the tasks in the table's history.
-        time: what tells the moment.
+        ids: all tasks that the snapshot names; tasks that were already reported with this snapshot
+            stay unchanged.
+        snapshot_id: the snapshot with their outputs.
+        delete_files_removed: how many delete files the snapshot removed.
+        lease: the lease of the committer; none: the tasks were found in the table's history.
+        time: the source of the time.
 
     Returns:
-        the record; none: all of them were reported already.
+        the record; none: all tasks were already reported.
 
     Errors:
         NotFound: no such task.
-        InvalidInput: they are of several tables.
-        Refused: the lease is another's by now.
+        InvalidInput: they belong to several tables.
+        Refused: another committer has the lease.
         TransitionRefused: a task is not merged, or is in another snapshot.
     """
     found = [task_store.task_by_id(tx, id) for id in sorted(set(ids))]
@@ -122,7 +122,7 @@ def committed(
     (table,) = names
     _lock(tx, table, lease)
     now = time(tx)
-    # Read again, now that nobody else ends them.
+    # Read again under the lock.
     found = [task_store.task_by_id(tx, task.id) for task in found]
     fresh = [task for task in found if task.state is not TaskState.COMMITTED]
     for task in found:
@@ -134,7 +134,7 @@ def committed(
     if not fresh:
         return None
     attempts = _attempts(tx, [task.attempt_id for task in fresh if task.attempt_id is not None])
-    # Before the tasks end: then they let their files go.
+    # Before the tasks end, which releases their files.
     backoff.forget_files_of(tx, table, [task.id for task in fresh])
     task_store.move(
         tx, [(task.id, task.state) for task in fresh], TaskState.COMMITTED,
@@ -161,14 +161,14 @@ def conflicted(
     lease: CommitLease | None = None,
     time: Time = database_time,
 ) -> None:
-    """Drops a merged task, as the table has changed under it; its table is due at once.
+    """Drops a merged task after a conflicting change of its table; the table is due at once.
 
-    Its group of files is what is out of date, so it is not claimed again: the next plan has
-    what is left of it.
+    Its group of files is outdated, so it is not claimed again: the next plan contains the remaining
+    files.
 
     Errors:
         NotFound: no such task.
-        Refused: the lease is another's by now.
+        Refused: another committer has the lease.
         TransitionRefused: it is not merged.
     """
     task = _dropped(tx, id, TaskState.SUPERSEDED, f"the table has changed: {reason}", lease, time)
@@ -183,13 +183,13 @@ def wrong(
     lease: CommitLease | None = None,
     time: Time = database_time,
 ) -> None:
-    """Puts a merged task whose outputs are not what they should be into quarantine.
+    """Quarantines a merged task with wrong outputs.
 
     Its files rest.
 
     Errors:
         NotFound: no such task.
-        Refused: the lease is another's by now.
+        Refused: another committer has the lease.
         TransitionRefused: it is not merged.
     """
     _dropped(tx, id, TaskState.QUARANTINED, f"its outputs are wrong: {reason}", lease, time)
@@ -198,21 +198,21 @@ def wrong(
 def cancel_merged(
     tx: sa.Connection, id: str, reason: str, lease: CommitLease, *, time: Time = database_time
 ) -> None:
-    """Takes back a merged task that no committer gets on with: a person says so.
+    """Cancels a merged task that no committer can commit, on a person's request.
 
-    Its files rest for a day. Who calls it has looked whether a
-    snapshot has its outputs already: a committer may have died before it could say so.
+    Its files rest for a day. The caller has checked that no snapshot contains its outputs: a
+    committer may have died before its report.
 
     Args:
         tx: the transaction.
-        id: of the task.
+        id: the task.
         reason: for people.
-        lease: so that no committer is at it.
-        time: what tells the moment.
+        lease: keeps committers away meanwhile.
+        time: the source of the time.
 
     Errors:
         NotFound: no such task.
-        Refused: the lease is another's by now.
+        Refused: another committer has the lease.
         TransitionRefused: it is not merged.
     """
     _dropped(tx, id, TaskState.CANCELED, reason, lease, time)
@@ -230,13 +230,13 @@ def _dropped(
     _lock(tx, table, lease)
     task = task_store.task_by_id(tx, id)
     if task.state is not TaskState.MERGED:
-        # Also where the table of moves would let it pass: a committer ends merged tasks only.
+        # Even where the table of moves would allow it: a committer ends merged tasks only.
         raise TransitionRefused(
             f"Compaction task {id} is {task.state} and cannot become {to} as if it were merged"
         )
     now = time(tx)
     if to is TaskState.QUARANTINED:
-        # Before the task ends: then it lets its files go.
+        # Before the task ends, which releases its files.
         backoff.rest_files_of(tx, task, f"task {id} is in quarantine: {reason}", now)
     if to is TaskState.CANCELED:
         backoff.rest_files_of(tx, task, f"task {id}: {reason}", now, length=backoff.CANCELED_REST)
@@ -251,7 +251,7 @@ def _dropped(
 
 
 def _lock(tx: sa.Connection, table: str, lease: CommitLease | None) -> None:
-    """Locks the table's row, which holds off a take-over, and checks that the lease is ours."""
+    """Locks the table's row against a take-over, and checks the lease."""
     row = tables.lock_table(tx, table)
     if lease is None:
         return

@@ -1,13 +1,13 @@
-"""The committer: one for each table at a time, all merged tasks of the table in one snapshot.
+"""The committer: one for each table at a time; commits all merged tasks of a table in one snapshot.
 
-A round for a table takes its lease, makes the snapshot, and writes down what became of each task
-in the transaction that gives the lease back. A committer that dies before the snapshot leaves
-everything as it was. One that dies after it leaves tasks that are merged here and committed there:
-the snapshot names its tasks, so the next committer finds them, and writes them down.
+A round for a table takes its lease, makes the snapshot, and records each task's result in the
+transaction that releases the lease. A committer that dies before the snapshot changes nothing. One
+that dies after it leaves tasks that are merged here and committed in the table: the snapshot names
+its tasks, so the next committer finds and records them.
 
-A committer that was stopped, and goes on when another one has the table, makes no snapshot of
-tasks that the other has committed: their names are in the table's history, and their files no
-longer live. Its report is refused.
+A paused committer that resumes after a take-over makes no snapshot of tasks that the other one has
+committed: their names are in the table's history, and their files are no longer live. Its report is
+refused.
 """
 
 import logging
@@ -48,35 +48,35 @@ from arctic_orchestration.state.dialect import database_time
 
 _log = logging.getLogger("arctic.compaction.committer")
 
-#: how long a committer has a table after its last sign of life; a round may take longer
+#: the duration of a commit lease; a round may take longer and renews it
 LEASE = timedelta(minutes=3)
-#: how long a round may take before its table is another committer's
+#: the time limit of a round, after which another committer may take its table
 LONGEST_ROUND = timedelta(minutes=30)
-#: how long a tick begins tables and waits for them
+#: the time limit of a tick for starting tables and waiting for them
 LONGEST_TICK = timedelta(seconds=30)
-#: so many tasks are committed at once: the snapshot names each of them
+#: the maximum number of tasks in one commit: the snapshot names each of them
 MOST_TASKS = 500
-#: how long a table is left alone whose catalog or files did not answer
+#: how long a table is skipped after its catalog or files did not answer
 _PAUSE = timedelta(seconds=30)
-#: So many tables in a row without an answer, and it is the catalog that is down.
+#: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitCounts:
-    """What a round of the committer did, over all tables."""
+    """The result of a committer's round, over all tables."""
 
     snapshots: int = 0
     committed: int = 0
-    #: tasks whose table had changed under them
+    #: tasks with a conflicting change of their table
     conflicts: int = 0
-    #: tasks whose outputs were not what they should be
+    #: tasks with wrong outputs
     wrong: int = 0
     #: tables that could not be committed to now
     troubled: int = 0
 
     def plus(self, other: "CommitCounts") -> "CommitCounts":
-        """Both together."""
+        """Returns the sum."""
         return CommitCounts(
             snapshots=self.snapshots + other.snapshots,
             committed=self.committed + other.committed,
@@ -88,27 +88,27 @@ class CommitCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What became of the merged tasks of one table."""
+    """The result of a round for the merged tasks of one table."""
 
     table: str
     counts: CommitCounts
     records: Sequence[CompactionRecord] = ()
-    #: why something could not be committed; none: it could
+    #: why something could not be committed; none: no error
     trouble: str | None = None
-    #: whether it was the catalog that did not answer
+    #: whether the catalog did not answer
     silent: bool = False
 
 
 class Committer:
-    """Publishes what workers have merged.
+    """Commits the files that workers have merged.
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        name: how people tell it from others.
-        life: how long it has a table until another committer may take over.
-        longest_round: after that long it renews no more, and publishes nothing of that round.
-        pool: works on several tables at once; none: one of its own.
+        catalog: the catalog of the tables.
+        name: its name, for people.
+        life: the duration of a commit lease.
+        longest_round: the time limit of a round; then it no longer renews, and publishes nothing.
+        pool: the threads for several tables; none: its own.
     """
 
     def __init__(
@@ -129,17 +129,17 @@ class Committer:
         self._longest_round = longest_round.total_seconds()
 
     def tick(self, *, at_most: timedelta = LONGEST_TICK) -> CommitCounts:
-        """Commits to each table whose commit interval is over, to several at once.
+        """Commits to each table with an elapsed commit interval, to several at once.
 
-        A table whose catalog does not answer is left for later; the others go on. A commit that
-        takes longer than the tick goes on beside the next ticks, one of which counts it.
+        A table whose catalog does not answer is postponed; the others go on. A commit that takes
+        longer than the tick continues beside the next ticks, one of which counts it.
 
         Args:
-            at_most: after that long no further table is begun, and none is waited for.
+            at_most: the time limit after which no further table is started or waited for.
 
         Errors:
-            DatabaseUnavailable: the state database did not answer; what was begun is finished by
-                whoever comes next.
+            DatabaseUnavailable: the state database did not answer; the next committer completes
+                what was begun.
         """
         catalog_binding.require_same(self._database, self._catalog)
         with self._database.read() as tx:
@@ -165,19 +165,19 @@ class Committer:
                 _log.warning("%s is not committed to: %s", name, text)
             counts = counts.plus(CommitCounts(troubled=1))
         if silent >= _SILENT_TABLES and len(begun) < len(names):
-            # It is the catalog that is down: each further table would be asked for seconds.
+            # The catalog is down: each further table would cost seconds.
             counts = counts.plus(CommitCounts(troubled=1))
         return counts
 
     def commit(self, name: str) -> Round | None:
-        """Commits all merged tasks of a table, whatever its commit interval.
+        """Commits all merged tasks of a table, regardless of its commit interval.
 
         Returns:
             none: another committer has the table.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
-            ConfigurationError: the state database is of another catalog.
+            ConfigurationError: the state database is bound to another catalog.
         """
         catalog_binding.require_same(self._database, self._catalog)
         asked = monotonic()
@@ -201,7 +201,7 @@ class Committer:
         except NotFound as error:
             return self._dropped(lease, tasks, str(error), gone=True)
         except UnsupportedTable as error:
-            # It was changed since, to what cannot be committed to: no later round could either.
+            # The table was changed and no longer supports commits: later rounds would fail too.
             return self._dropped(lease, tasks, str(error), gone=False)
         except Refused as refused:
             _log.warning("%s", refused)
@@ -209,7 +209,7 @@ class Committer:
         except DatabaseUnavailable:
             raise
         except Exception as error:
-            # Also what no one thought of: the other tables must have their turn.
+            # Also unexpected errors: the other tables must be processed.
             return self._troubled(lease, error)
         return self._report(lease, table, replaced, interval)
 
@@ -256,24 +256,23 @@ class Committer:
         return Round(table=lease.table, counts=counts, records=records, trouble=trouble)
 
     def _renewal(self, lease: CommitLease, asked: float) -> Renewal:
-        """Keeps the table ours meanwhile: where each round took longer than a lease holds,
-        committers would take the table from each other, and none would ever commit."""
+        """Returns the lease's renewal: rounds longer than a lease would otherwise never commit."""
         held = Lease.taken(owner=lease.owner, token=lease.token, asked=asked, life=self._life)
         what = f"the lease to commit to {lease.table}"
         return Renewal(held, lambda: self._renewed(lease, asked), life=self._life, what=what)
 
     def _renewed(self, lease: CommitLease, asked: float) -> bool:
-        # A round that hangs would keep the table for as long as its process lives.
+        # A hanging round would keep the table as long as its process lives.
         if monotonic() - asked > self._longest_round:
             return False
         with self._database.begin() as tx:
             return commit_leases.renew_commit_lease(tx, lease, life=self._life) is not None
 
     def _hold(self, lease: CommitLease, asked: float) -> None:
-        """Makes sure that the table is still ours, just before something is published.
+        """Renews the lease right before a publication.
 
         Errors:
-            Refused: another committer has it, or may have it soon.
+            Refused: another committer has the table, or may acquire it soon.
         """
         if not self._renewed(lease, asked):
             raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
@@ -281,7 +280,7 @@ class Committer:
     def _dropped(
         self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, *, gone: bool
     ) -> Round | None:
-        """Nothing of the table will be committed; ``gone``: the catalog has it no more."""
+        """Drops the table's merged tasks; ``gone``: the catalog no longer has the table."""
         try:
             with self._database.begin() as tx:
                 for task in tasks:
@@ -295,7 +294,7 @@ class Committer:
         return Round(table=lease.table, counts=CommitCounts(conflicts=len(tasks)), trouble=reason)
 
     def _troubled(self, lease: CommitLease, error: Exception) -> Round:
-        """Leaves everything as it is: what is merged is tried again, or found committed."""
+        """Leaves all unchanged: merged tasks are retried, or found committed."""
         reason = (
             str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
         )
@@ -333,7 +332,7 @@ def _replacement(task: MergedTask) -> Replacement:
 
 
 def _deletes_removed(table: Table, snapshot_id: int) -> int:
-    """How many delete files a snapshot removed, by its own word; 0 of one that has expired."""
+    """Returns how many delete files a snapshot removed, by its summary; 0 if it has expired."""
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None or snapshot.summary is None:
         return 0
@@ -344,5 +343,5 @@ def _commit_interval(properties: dict[str, str], table: str) -> timedelta:
     try:
         return Policy.of(properties, table).commit_interval
     except InvalidInput:
-        # The planner says so; what is merged is committed all the same.
+        # The planner reports that; merged tasks are committed in any case.
         return Policy().commit_interval

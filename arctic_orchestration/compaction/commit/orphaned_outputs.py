@@ -1,12 +1,11 @@
-"""What attempts left on disk that no snapshot will have, and what nobody may remove.
+"""Outputs of attempts that no snapshot will contain, and outputs that must not be removed.
 
-The directory of an attempt that failed, was lost, given back or dropped is listed for removal a
-grace time after that: a worker that was stopped may wake up and write on for a moment, and a
-committer may publish what was dropped meanwhile, until they hear that they are refused. What is
-written later still is found as an orphan, by age.
+The directory of an attempt that failed, was lost, released or dropped is listed for removal after a
+grace time: a paused worker may resume and write for a moment, and a committer may publish a dropped
+output, until they are refused. Later writes are found as orphans, by age.
 
-What cannot be removed now is tried again later, and keeps nobody else from being tried. What a
-snapshot turns out to have stays for good.
+A failed removal is retried later, and does not block others. Files that a snapshot turns out to
+contain stay for good.
 """
 
 from collections.abc import Iterator
@@ -27,36 +26,36 @@ from arctic_orchestration.state.compaction_tables import (
 )
 from arctic_orchestration.state.dialect import database_time
 
-#: how long after the end of its attempt a directory is left alone
+#: the grace time of a directory after the end of its attempt
 GRACE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leftover:
-    """A directory of an attempt that nobody wants any more."""
+    """An orphaned directory of an attempt."""
 
     attempt_id: str
     task_id: str
     table: str
     #: the last part of its path
     directory: str
-    #: the whole of it; none: the attempt has never said that it writes
+    #: the whole of it; none: the attempt never reported it
     location: str | None
-    #: what became of the attempt
+    #: how the attempt ended
     reason: str
-    #: since when
+    #: since when it is orphaned
     over_at: datetime
-    #: why it could not be removed the last time; none: that was not tried yet
+    #: why the last removal failed; none: it was not tried yet
     trouble: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What live tasks of a table know; called with a path, whether that must stay."""
+    """The paths of live tasks of a table; a call returns whether a path is protected."""
 
     #: the last parts of the paths of directories
     directories: frozenset[str]
-    #: whole paths: files that are or will be read, and outputs that wait for the committer
+    #: whole paths: input files, and outputs that wait for the committer
     paths: frozenset[str]
 
     def __call__(self, path: str) -> bool:
@@ -70,9 +69,9 @@ def to_clean(
     limit: int = 1000,
     time: Time = database_time,
 ) -> list[Leftover]:
-    """Directories to remove now, those that have waited longest for it first.
+    """Returns directories to remove now, longest waiting first.
 
-    Each is listed until :func:`cleaned` says that it is gone, or :func:`kept` that it stays; after
+    Each is listed until :func:`cleaned` reports its removal, or :func:`kept` that it stays; after
     :func:`not_cleaned` not until its next try. An attempt that wrote nothing is listed too.
     """
     now, here = time(tx), compaction_attempts.c
@@ -90,14 +89,14 @@ def to_clean(
 
 
 def in_trouble(tx: sa.Connection) -> list[Leftover]:
-    """Directories that could not be removed, and that are tried again; the oldest first."""
+    """Returns directories with a failed removal that will be retried, oldest first."""
     here = compaction_attempts.c
     query = sa.select(compaction_attempts).where(is_uncleaned, here.clean_trouble.is_not(None))
     return [_from_row(row) for row in tx.execute(query.order_by(here.over_at, here.id))]
 
 
 def cleaned(tx: sa.Connection, attempt_id: str, *, time: Time = database_time) -> None:
-    """Notes that the directory of an attempt is gone."""
+    """Records that the directory of an attempt is gone."""
     here = compaction_attempts.c
     tx.execute(
         sa.update(compaction_attempts)
@@ -114,14 +113,14 @@ def not_cleaned(
     *,
     time: Time = database_time,
 ) -> None:
-    """Notes that the directory of an attempt could not be removed; it is not listed for a while.
+    """Records a failed removal of an attempt's directory, which is not listed for a while.
 
     Args:
         tx: the transaction.
-        attempt_id: of the leftover.
+        attempt_id: the attempt.
         reason: for people.
         again_after: how long it is not listed.
-        time: what tells the moment.
+        time: the source of the time.
     """
     here = compaction_attempts.c
     tx.execute(
@@ -132,10 +131,10 @@ def not_cleaned(
 
 
 def kept(tx: sa.Connection, attempt_id: str, reason: str) -> None:
-    """Notes that the directory of an attempt stays: a snapshot has a file of it.
+    """Records that the directory of an attempt stays: a snapshot contains a file of it.
 
-    It is never listed again. When no snapshot has its files any more, they go as those of any
-    other merge do.
+    It is never listed again. Once no snapshot contains its files, they are removed like those of
+    any other merge.
     """
     here = compaction_attempts.c
     tx.execute(
@@ -146,10 +145,10 @@ def kept(tx: sa.Connection, attempt_id: str, reason: str) -> None:
 
 
 def protected_paths(tx: sa.Connection, table: str) -> Protected:
-    """What nobody may remove: of live attempts, of merges that wait, and what live tasks read.
+    """Returns the protected paths: of live attempts, of waiting merges, and inputs of live tasks.
 
-    What attempts have left is the cleaner's, which knows when: it is not to be removed by its age.
-    Read it after the files were listed, not before: a task that was claimed in between is known.
+    The cleaner removes orphaned outputs after their grace time: their age alone must not. Read this
+    after listing the files, not before: it then includes tasks claimed in between.
     """
     here = compaction_attempts.c
     held = attempt_in_state("live", "merged") | is_uncleaned
@@ -160,7 +159,7 @@ def protected_paths(tx: sa.Connection, table: str) -> Protected:
 
 
 def _read_by(tx: sa.Connection, table: str) -> Iterator[str]:
-    """The data files and deletes of live tasks."""
+    """Returns the data files and deletes of live tasks."""
     query = sa.select(compaction_tasks.c.file_group).where(
         compaction_tasks.c.table_name == table, is_live
     )

@@ -1,4 +1,4 @@
-"""What compaction did: one record a commit, kept until it is pruned."""
+"""Records of compaction: one for each commit, kept until it is pruned."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from arctic_orchestration.state.compaction_tables import (
     is_uncleaned,
 )
 
-#: how long records, and tasks that ended, are kept
+#: the retention of records and ended tasks
 RETENTION = timedelta(days=30)
-#: A file may rest for a day; that it has rested before is known as long as records are.
+#: A file may rest for a day; earlier rests are known as long as records are.
 SHORTEST_RETENTION = timedelta(days=1)
 
 
@@ -30,34 +30,34 @@ class CompactionRecord:
 
     table: str
     snapshot_id: int
-    #: when it was noted, by the database's time
+    #: when it was recorded, by the database's time
     at: datetime
-    #: the ids of the tasks that it has
+    #: the ids of its tasks
     tasks: tuple[str, ...]
-    #: data files that went and came
+    #: data files removed and added
     files_in: int
     files_out: int
-    #: delete files that went, as no data file needs them any more
+    #: delete files removed, as no data file needs them any more
     delete_files_removed: int
     #: of the data files and the deletes that applied to them, and of the new files
     bytes_in: int
     bytes_out: int
-    #: in the new files, and those that the deletes took
+    #: rows in the new files, and rows that the deletes removed
     rows: int
     rows_deleted: int
-    #: what the merges took together, from claim to report
+    #: the total duration of the merges, from claim to report
     merge_seconds: float
-    #: from the offer of its first task to the commit
+    #: the time from the offer of its first task to the commit
     waited_seconds: float
-    #: how many tasks were merged which way
+    #: the number of tasks by way of merging
     ways: Mapping[str, int]
 
 
 def write(tx: sa.Connection, record: CompactionRecord) -> bool:
-    """Keeps a record.
+    """Stores a record.
 
     Returns:
-        false: the snapshot has one already, which stays.
+        false: the snapshot already has one, which stays.
     """
     values: dict[str, Any] = {name: getattr(record, name) for name in CompactionRecord.__slots__}
     values["table_name"] = values.pop("table")
@@ -70,12 +70,12 @@ def write(tx: sa.Connection, record: CompactionRecord) -> bool:
 def records(
     tx: sa.Connection, *, table: str | None = None, limit: int | None = None
 ) -> list[CompactionRecord]:
-    """Records, the newest first.
+    """Returns records, newest first.
 
     Args:
         tx: the transaction.
-        table: only of this one.
-        limit: only so many.
+        table: only of this table.
+        limit: the maximum number.
     """
     here = compaction_records.c
     query = sa.select(compaction_records).order_by(here.at.desc(), here.id.desc()).limit(limit)
@@ -85,7 +85,7 @@ def records(
 
 
 def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionRecord | None:
-    """The record of a snapshot; none: it has none, or none any more."""
+    """Returns the record of a snapshot; none: it has none, or it was pruned."""
     here = compaction_records.c
     query = sa.select(compaction_records).where(
         here.table_name == table, here.snapshot_id == snapshot_id
@@ -95,12 +95,12 @@ def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionReco
 
 
 def prune(tx: sa.Connection, older_than: datetime) -> tuple[int, int]:
-    """Removes records, and tasks that ended, with their attempts and history, before a moment.
+    """Deletes records and ended tasks, with their attempts and history, from before a moment.
 
-    A task stays as long as one of its attempts has left a directory that is not removed yet.
+    A task stays until all directories of its attempts are removed.
 
     Returns:
-        how many records, and how many tasks.
+        the number of records, and of tasks.
     """
     old = compaction_records.c.at < older_than
     pruned = tx.execute(sa.delete(compaction_records).where(old)).rowcount

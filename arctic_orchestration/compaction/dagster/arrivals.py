@@ -1,8 +1,8 @@
-"""Makes tables due whose assets have arrived, read from Dagster's event log.
+"""Makes tables due when their assets arrive, from Dagster's event log.
 
-An asset says which table it fills by its metadata or its tags, ``arctic/table: nyc.flights``. The
-position in the log is the sensor's cursor, which Dagster keeps when the tick has succeeded: an
-arrival is marked at least once, and twice only after a crash, which changes nothing.
+An asset names its table in its metadata or its tags, ``arctic/table: nyc.flights``. The position in
+the log is the sensor's cursor, which Dagster stores after a successful tick: an arrival is marked
+at least once, and twice only after a crash, which changes nothing.
 """
 
 import logging
@@ -30,9 +30,9 @@ _log = logging.getLogger("arctic.compaction.sensor")
 
 @dataclass(frozen=True, kw_only=True)
 class Marked:
-    """What was read."""
+    """The result of one read."""
 
-    #: the position for the next reading
+    #: the position of the next read
     cursor: str | None
     #: tables that are due now
     tables: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class Marked:
 
 
 def tables_of(graph: "AssetGraph") -> Mapping[str, str]:
-    """The tables that assets fill, by the assets' keys with slashes."""
+    """Returns the tables that assets fill, by the assets' keys with slashes."""
     found = {}
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
@@ -58,7 +58,7 @@ def mark_arrivals(
     cursor: str | None,
     now: datetime,
 ) -> Marked:
-    """Makes due what has arrived since the cursor; without one, since now.
+    """Makes tables due that arrived since the cursor; without one, since now.
 
     Errors:
         DatabaseUnavailable: one of the two databases did not answer.
@@ -77,8 +77,7 @@ def mark_arrivals(
             if not batch.more:
                 break
     except (InvalidInput, LogWentBack) as error:
-        # Of another storage, or of one that was restored: the planner's own looks make up for
-        # what arrived meanwhile.
+        # Of another or a restored storage: the planner's own checks find what arrived meanwhile.
         _log.warning("the position in the event log begins anew: %s", error)
         return Marked(cursor=log.end().to_json())
     unknown = set()

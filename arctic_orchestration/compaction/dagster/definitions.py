@@ -1,8 +1,8 @@
 """`Compaction`: plans and compacts the tables of a lake.
 
 The sensor ``arctic_compaction`` is planner, committer and housekeeping: its tick is a round of
-:class:`arctic_orchestration.compaction.service.Compaction`. The merging is done by runs of the job
-``compaction_worker``, which the sensor asks for when a queue has work and too few workers.
+:class:`arctic_orchestration.compaction.service.Compaction`. Runs of the job ``compaction_worker``
+merge the files; the sensor requests them when a queue has work and too few workers.
 """
 
 from collections.abc import Sequence
@@ -25,32 +25,31 @@ COMPACTION = "arctic_compaction"
 
 @dataclass(frozen=True, kw_only=True)
 class Compaction:
-    """Which tables of the lake are compacted by a code location, and how.
+    """The compaction of a lake's tables by a code location.
 
     ::
 
         arctic = Arctic(schedules=[...], compaction=Compaction(tables=["nyc.*"], mode="run"))
 
-    One code location is enough for all tables of a catalog; several do no harm. An asset whose
-    metadata or tags say ``arctic/table: nyc.flights`` makes that table due when it arrives.
+    One code location is enough for all tables of a catalog; several are safe. An asset with the
+    metadata or tag ``arctic/table: nyc.flights`` makes that table due when it arrives.
 
     Args:
-        tables: patterns of the names of the tables that are planned: ``nyc.flights``, ``nyc.*``,
-            ``*`` for all. The numbers of these are reported. A table that is named in full has
-            them as an asset of this location, ``arctic/compaction/nyc/flights``, with a
-            description and a button to observe it; Dagster shows the others as assets without a
-            definition.
+        tables: patterns of names of the planned tables: ``nyc.flights``, ``nyc.*``, ``*`` for all.
+            Their metrics are reported. A table with its full name in the list has them as an asset
+            of this location, ``arctic/compaction/nyc/flights``, with a description and a button to
+            observe it; Dagster shows the others as assets without a definition.
         mode: ``observe``: the tables are planned and the plans are shown (``arctic compaction
-            status``, the table's asset); nothing is merged, committed or removed. ``run``: they
-            are compacted.
-        settings: none: read from the environment by each tick and run.
-        spark: where the runs have their session from; none: ``pyspark_resource()``.
-        interval_seconds: the least time between two ticks of the sensor.
-        parallelism: how many tasks a run works on at once.
-        until_idle: a run that found nothing to do for that long ends.
-        numbers_every: the least time between two reports of a table's numbers when nothing was
-            committed; none: nothing is reported.
-        retention: how long records, and tasks that ended, are kept; a day at least.
+            status``, the table's asset); nothing is merged, committed or removed. ``run``: they are
+            compacted.
+        settings: none: each tick and run reads them from the environment.
+        spark: the source of the runs' session; none: ``pyspark_resource()``.
+        interval_seconds: the minimum interval between two ticks of the sensor.
+        parallelism: how many tasks a run merges at once.
+        until_idle: a run ends after this time without work.
+        numbers_every: the minimum interval between two reports of a table's metrics without a
+            commit; none: nothing is reported.
+        retention: how long records and ended tasks are kept; at least a day.
     """
 
     tables: Sequence[str]
@@ -64,11 +63,11 @@ class Compaction:
     retention: timedelta = RETENTION
 
     def definitions(self) -> dg.Definitions:
-        """The sensor ``arctic_compaction`` and the job ``compaction_worker``; no database.
+        """Returns the sensor ``arctic_compaction`` and the job ``compaction_worker``; no database.
 
         Errors:
-            InvalidDefinition: a number or a span of time is out of its range, there is no
-                pattern, or the mode is another one.
+            InvalidDefinition: a number or a duration is out of range, there is no pattern, or the
+                mode is unknown.
             ConfigurationError: a Spark property contradicts one that the lake needs.
         """
         scope = self._checked_scope()

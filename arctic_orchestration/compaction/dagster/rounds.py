@@ -1,8 +1,8 @@
 """Rounds of compaction beside a sensor's ticks.
 
-A round may take longer than a tick may: Dagster gives a tick up after 60 s, and meanwhile its
-daemon evaluates no other sensor. So a round has a thread of its own; a tick waits for it for a
-few seconds, and what is not ready then is told by a later tick.
+A round may outlast a tick: Dagster abandons a tick after 60 s, and meanwhile its daemon evaluates
+no other sensor. So a round has its own thread; a tick waits for it for a few seconds, and a later
+tick reports what is not ready then.
 """
 
 import threading
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
-    """What came of a round."""
+    """The result of a round."""
 
     counts: "CompactionCounts | None" = None
     #: by table
     observations: Mapping[str, dg.AssetObservation] = field(default_factory=dict)
-    #: what could not be done, for people
+    #: errors, for people
     troubles: Sequence[str] = ()
     #: why the round ended early; none: it did not
     error: Exception | None = None
 
 
 class Rounds:
-    """One round at a time, in a thread that ends with the process.
+    """Runs one round at a time, in a thread that ends with the process.
 
-    A round that dies with its process is no harm: every step of it may be killed anywhere.
+    A round that dies with its process is harmless: every step may be killed anywhere.
 
     Args:
-        work: a round, given the moment and what is to be reported.
+        work: the round; called with the moment and what to report.
     """
 
     def __init__(self, work: Callable[[datetime, Sequence[str]], RoundResult]) -> None:
@@ -47,11 +47,11 @@ class Rounds:
 
     @property
     def underway(self) -> bool:
-        """Whether a round was begun whose outcome was not taken yet."""
+        """Whether a round was begun and its result was not taken yet."""
         return self._thread is not None
 
     def begin(self, now: datetime, reports: Sequence[str]) -> None:
-        """Begins a round; there must be none."""
+        """Begins a round; none may be in progress."""
         assert self._thread is None, "one round at a time"
 
         def work() -> None:
@@ -66,7 +66,7 @@ class Rounds:
         self._thread.start()
 
     def take(self, seconds: float) -> RoundResult | None:
-        """The outcome of the round, waited for so long; none: it is at work still, or taken."""
+        """Returns the round's result, after this wait at most; none: in progress, or taken."""
         if self._thread is None:
             return None
         self._thread.join(seconds)
@@ -77,7 +77,7 @@ class Rounds:
 
 
 def counts_text(counts: "CompactionCounts") -> Mapping[str, int]:
-    """The numbers of a round that are not zero, by their names for people."""
+    """Returns the non-zero counts of the round, with names for people."""
     committed, planned = counts.committed, counts.planned
     named = {
         "attempts lost": counts.lost,

@@ -1,8 +1,8 @@
-"""The sensor ``arctic_compaction``: plans, commits, cleans up, and asks for workers.
+"""The sensor ``arctic_compaction``: plans, commits, cleans up, and requests worker runs.
 
-A tick never raises for a catalog or a database that is away: its skip reason says what is wrong,
-and the next tick tries again. All that has to be remembered is in the state database; the cursor is
-a position in Dagster's event log.
+A tick never raises when a catalog or a database is unavailable: its skip reason contains the error,
+and the next tick retries. All state is in the state database; the cursor is a position in Dagster's
+event log.
 """
 
 import logging
@@ -40,7 +40,7 @@ _log = logging.getLogger("arctic.compaction.sensor")
 
 @dataclass
 class _Tick:
-    """What a tick has to say, gathered from its steps."""
+    """The report of a tick, gathered from its steps."""
 
     context: dg.SensorEvaluationContext
     now: datetime
@@ -50,14 +50,14 @@ class _Tick:
     said: list[str] = field(default_factory=list)
 
     def trouble(self, what: str, error: Exception) -> None:
-        """Says what went wrong, once for people and once with all that there is to say."""
+        """Reports an error: briefly for people, and in full for the log."""
         text = f"{what}: {str(error) or type(error).__name__}"
         self.said.append(text)
         self.context.log.warning(text, exc_info=error)
 
 
 class _Place:
-    """What is kept from tick to tick, for one state database and catalog."""
+    """The cache from tick to tick, for one state database and catalog."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Place:
         self.log = log
         self.rounds = Rounds(self._round)
         self.clock = ReportClock(numbers_every) if numbers_every is not None else None
-        #: the catalog has tables that the planner does not know
+        #: tables of the catalog that the planner does not know
         self.has_new_tables = False
         self._settings = settings
         self._retention = retention
@@ -80,13 +80,13 @@ class _Place:
         self._compaction: CompactionService | None = None
 
     def _round(self, now: datetime, reports: Sequence[str]) -> RoundResult:
-        """Compaction's tick, and then the numbers of some tables."""
-        # A run of this code location never needs them, and they take a second to import.
+        """Performs compaction's tick, and then reads the metrics of some tables."""
+        # Runs of this code location never need these modules, which take a second to import.
         from arctic_orchestration.compaction.service import CompactionService
         from arctic_orchestration.lake.tables import open_catalog
 
         if self._catalog is None:
-            # Here, beside the ticks, since a catalog that is away may be long in saying so.
+            # In the round's thread, since an unavailable catalog may answer slowly.
             self._catalog = open_catalog(self._settings)
         if self._compaction is None:
             self._compaction = CompactionService(
@@ -105,7 +105,7 @@ class _Place:
 
 
 class CompactionSensor(dg.SensorDefinition):
-    """A sensor that does everything of compaction but the merging, and asks for runs that merge."""
+    """A sensor that performs all of compaction except the merging, and requests runs that merge."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class CompactionSensor(dg.SensorDefinition):
                 place.log, place.database, self._filled(tick.context), tick.cursor, tick.now
             )
         except Exception as error:
-            # What is missed here is found by the planner's own looks.
+            # The planner's own checks find what is missed here.
             tick.trouble("arrivals were not read", error)
             return
         tick.cursor = marked.cursor
@@ -239,16 +239,16 @@ class CompactionSensor(dg.SensorDefinition):
             "parallelism": self._parallelism,
             "until_idle": self._until_idle.total_seconds(),
         }
-        # Without a level of its own, a run has that of its queue in dagster.yaml.
+        # Without a level of its own, a run has the level of its queue in dagster.yaml.
         level = {LEVEL_TAG: str(queue.level)} if queue.level else {}
         return dg.RunRequest(
-            # A run that Dagster has made already counts, so the key need only be another one.
+            # Runs that Dagster has created are counted, so the key only has to be new.
             run_key=f"{queue.name}-{new_id(now)}",
             run_config={"ops": {OP: {"config": config}}},
             tags={
                 QUEUE_TAG: queue.name,
                 **level,
-                # A run that failed is not repeated: whether one is wanted is seen by the next tick.
+                # A failed run is not retried: the next tick determines whether one is needed.
                 "dagster/max_retries": "0",
             },
         )
@@ -257,7 +257,7 @@ class CompactionSensor(dg.SensorDefinition):
         if self._tables is None:
             repository = context.repository_def
             found = tables_of(repository.asset_graph) if repository is not None else {}
-            # Of tables that are only observed, no planner would take up that they are due.
+            # For tables that are only observed, no planner would process the mark.
             runs = self._scope.mode is Mode.RUN
             self._tables = {
                 asset: table for asset, table in found.items() if runs and self._scope.covers(table)
@@ -266,12 +266,12 @@ class CompactionSensor(dg.SensorDefinition):
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
         settings = self._settings or Settings.from_environment()
-        # The instance is made when it is first asked for, and costs more than an idle tick.
+        # The instance is created on first use, and costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.catalog, str(settings.lake), storage)
         if key not in self._places:
-            # The instance of a tick ends with it; the log has connections of its own.
+            # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _Place(
                 settings, log, self._numbers_every, self._retention, self._scope

@@ -1,9 +1,9 @@
-"""How each lake table lies on the disk, as the history of an asset that Dagster plots.
+"""The storage metrics of each lake table, as the history of an asset that Dagster plots.
 
 The table ``nyc.flights`` has the asset ``arctic/compaction/nyc/flights``. The sensor reports to it
-without a run: after each commit of compaction, and when the table or its tasks have changed, but
-not more often than every few minutes. Assets of their own, and not the assets that fill the
-tables: an observation of those would count as an arrival, and fire schedules.
+without a run: after each commit of compaction, and when the table or its tasks have changed, but at
+most every few minutes. These assets are separate from the assets that fill the tables: an
+observation of those would count as an arrival, and fire schedules.
 """
 
 import warnings
@@ -32,7 +32,7 @@ from arctic_orchestration.state.database import Database
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-#: Labels that say of what state of the table an observation is.
+#: Labels that identify the state of the table in an observation.
 SNAPSHOT, RECORD, TASKS = "snapshot", "last commit of compaction", "tasks"
 REFUSED = "not compacted"
 OBSERVED = "would be merged"
@@ -41,12 +41,12 @@ Metadata = dict[str, int | float | str | dg.TimestampMetadataValue]
 
 
 def key_of(table: str) -> dg.AssetKey:
-    """The asset that has the history of a table's numbers."""
+    """Returns the asset with the history of a table's metrics."""
     return dg.AssetKey(["arctic", "compaction", *table.split(".")])
 
 
 def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
-    """The observable asset of a table; touches neither catalog nor database before it is observed.
+    """Returns the observable asset of a table; opens catalog and database only when observed.
 
     Args:
         table: its name in the catalog.
@@ -77,11 +77,11 @@ def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
 
 
 def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadata:
-    """The numbers of a table now, by their names in the UI; reads its manifests.
+    """Returns the present metrics of a table, by their names in the UI; reads its manifests.
 
     Errors:
         LakeError: the catalog or a manifest cannot be read.
-        NotFound: the catalog has no such table.
+        NotFound: the catalog does not have the table.
         DatabaseUnavailable: the state database did not answer.
     """
     from arctic_orchestration.lake.manifests import table_numbers
@@ -139,7 +139,7 @@ def _of_record(record: CompactionRecord) -> Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What of a table an observation told."""
+    """The reported state of a table."""
 
     snapshot: str
     record: str
@@ -154,13 +154,13 @@ class _Told:
 
 
 class ReportClock:
-    """Says which tables' numbers are to be reported.
+    """Determines the tables with metrics to report.
 
     Args:
-        every: the least time between two reports of a table to which nothing was committed.
+        every: the minimum interval between two reports of a table without a commit.
     """
 
-    #: so many at once: each costs the reading of a table's manifests
+    #: the maximum at once: each requires reading a table's manifests
     MOST = 20
 
     def __init__(self, every: timedelta) -> None:
@@ -174,12 +174,12 @@ class ReportClock:
         now: datetime,
         covers: Callable[[str], bool],
     ) -> Mapping[str, "_State"]:
-        """The tables whose turn it is, the longest silent first, with what will be told of them.
+        """Returns the due tables, longest unreported first, with the states that will be reported.
 
-        Only tables whose name ``covers`` takes.
+        Only tables whose name ``covers`` accepts.
 
-        Cost: three statements; and one in Dagster's storage the first time a table is seen, as
-        another code server may have told of it.
+        Cost: three statements; and one in Dagster's storage on the first use of a table, as another
+        code server may have reported it.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
@@ -204,11 +204,11 @@ class ReportClock:
         return {name: state for _, name, state in found[: self.MOST]}
 
     def asked(self, table: str, state: "_State", now: datetime) -> None:
-        """Notes that a table's numbers are being read: should that fail, its turn is over too."""
+        """Records that a table's metrics are being read: a failure counts as its turn, too."""
         self._told[table] = _Told(at=now, state=state)
 
     def told(self, table: str, observation: dg.AssetObservation, now: datetime) -> None:
-        """Notes what was reported, which may be of a later state than was asked for."""
+        """Records what was reported, which may be a later state than the requested one."""
         self._told[table] = _Told(at=now, state=_state_told(observation))
 
     def _look_up(self, table: str, instance: dg.DagsterInstance) -> _Told | None:
@@ -236,7 +236,7 @@ def _is_due(told: _Told, state: _State, every: timedelta, now: datetime) -> bool
     before = told.state
     if before is None or before.record != state.record:
         return True
-    # A clock that was set back is no reason to wait for the old moment to come again.
+    # A clock that was set back does not delay the next report.
     lately = timedelta(0) <= now - told.at < every
     return not lately and before != state
 
@@ -254,7 +254,7 @@ def _state(table: CompactionTable, record: int | None, tasks: int) -> _State:
 def observations(
     database: Database, catalog: "Catalog", names: Sequence[str]
 ) -> tuple[dict[str, dg.AssetObservation], list[str]]:
-    """The numbers of tables as observations that need no run, and what could not be read."""
+    """Returns the metrics of tables as observations that need no run, and the errors."""
     made, troubles = {}, []
     for name in names:
         try:
@@ -273,7 +273,7 @@ def _live_tasks(tx: sa.Connection) -> dict[str, int]:
 
 
 def _last_snapshots(tx: sa.Connection) -> dict[str, int]:
-    """The snapshot of each table's newest record."""
+    """Returns the snapshot of each table's newest record."""
     here = compaction_records.c
     newest = sa.select(sa.func.max(here.id)).group_by(here.table_name)
     query = sa.select(here.table_name, here.snapshot_id).where(here.id.in_(newest))

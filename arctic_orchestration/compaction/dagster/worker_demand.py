@@ -1,8 +1,7 @@
-"""How many runs of the job ``compaction_worker`` are wanted for each compaction queue.
+"""How many runs of the job ``compaction_worker`` each compaction queue needs.
 
-Counted from rows: what the queue has to do, the workers that were seen lately, and the runs that
-Dagster has not ended. A run counts from its request to its end, whether its worker says that it
-is there or not.
+Counted from rows: the work of the queue, its live workers, and the runs that Dagster has not ended.
+A run counts from its request to its end, whether or not its worker has sent a heartbeat.
 """
 
 from collections import Counter
@@ -30,34 +29,34 @@ from arctic_orchestration.state.dialect import database_time
 QUEUE_TAG = "arctic/compaction_queue"
 _NOT_ENDED = [status for status in dg.DagsterRunStatus if status not in FINISHED_STATUSES]
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-#: how long no run is asked for after one that failed or was canceled; each more doubles it
+#: the pause before a request after a failed or canceled run; each further one doubles it
 _FIRST_PAUSE = timedelta(seconds=30)
 _LONGEST_DOUBLINGS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a queue has to do."""
+    """The work of a queue."""
 
     queue: CompactionQueue
-    #: tasks that a worker may claim now
+    #: tasks that workers may claim now
     claimable: int = 0
-    #: tasks that workers have
+    #: tasks that workers have claimed
     claimed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """So many more runs for a queue, and why not more."""
+    """How many more runs a queue needs, and why not more."""
 
     queue: CompactionQueue
     runs: int
-    #: for people; empty: there is nothing to say
+    #: for people; empty: nothing to report
     reason: str = ""
 
 
 def work_of(tx: sa.Connection) -> Mapping[str, Work]:
-    """What each queue has to do, in the order of the queues."""
+    """Returns the work of each queue, in the order of the queues."""
     task = compaction_tasks.c
     ready = is_planned | (is_failed & (task.not_before <= database_time(tx)))
     counts: list[Counter[str]] = []
@@ -82,13 +81,13 @@ def wanted_runs(
     parallelism: int,
     now: datetime,
 ) -> list[Wanted]:
-    """The queues that have something to claim, with how many more runs each should have.
+    """Returns the queues with claimable tasks, and how many more runs each should have.
 
-    Wanted are as many workers as its tasks need, and ``max_workers`` at most; those that people
-    have started count, and runs from their request on. After runs that failed it pauses.
+    A queue needs as many workers as its tasks, at most ``max_workers``; workers that people have
+    started count, and runs from their request on. After failed runs it pauses.
 
-    Cost: three statements in the state database; in Dagster's storage none when nothing is to be
-    claimed, else two and one for each queue with work.
+    Cost: three statements in the state database; in Dagster's storage none when nothing is
+    claimable, else two and one for each queue with work.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
@@ -113,12 +112,12 @@ def wanted_runs(
 
 
 def worker_name(run_id: str) -> str:
-    """The name under which a run's worker is known in the state database."""
+    """Returns the name of a run's worker in the state database."""
     return f"run {run_id}"
 
 
 def run_of(name: str) -> str | None:
-    """The run whose worker has the name; none: it is no run's."""
+    """Returns the run of the worker with a name; none: it does not belong to a run."""
     prefix, _, run_id = name.partition(" ")
     return run_id if prefix == "run" and run_id else None
 
@@ -126,7 +125,7 @@ def run_of(name: str) -> str | None:
 def _ended(
     instance: dg.DagsterInstance, names: Sequence[str], underway: set[str]
 ) -> frozenset[str]:
-    """Names of workers whose run has ended here: killed, they said nothing, and are still seen."""
+    """Returns names of workers whose run has ended here: killed ones still look alive."""
     ids = {run_id for name in names if (run_id := run_of(name)) and run_id not in underway}
     if not ids:
         return frozenset()
@@ -149,7 +148,7 @@ def _wanted(work: Work, runs: int, others: int, parallelism: int) -> Wanted:
 def _unless_failing(
     wanted: Wanted, instance: dg.DagsterInstance, job: str, now: datetime
 ) -> Wanted:
-    """The same, or nothing while it pauses after runs that failed."""
+    """Returns the same, or no runs during the pause after failed runs."""
     if not wanted.runs:
         return wanted
     tags = {QUEUE_TAG: wanted.queue.name}
@@ -171,7 +170,7 @@ def _unless_failing(
 
 
 def _failures(latest: Sequence[RunRecord]) -> int:
-    """How many runs in a row failed, the newest first."""
+    """Returns how many consecutive runs failed, from the newest."""
     for number, record in enumerate(latest):
         if record.dagster_run.status not in _FAILED:
             return number

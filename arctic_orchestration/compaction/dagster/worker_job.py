@@ -1,7 +1,7 @@
 """The job ``compaction_worker``: a run of it works on the merge tasks of one queue.
 
-Spark starts when there is a first task. The run ends when its queue has been idle for a while. One
-that is terminated gives back what it has, and the tasks can be claimed by others at once.
+Spark starts with the first task. The run ends after its queue was idle for a while. A terminated
+run releases its tasks, and other workers can claim them at once.
 """
 
 import time
@@ -32,11 +32,11 @@ class CompactionWorkerConfig(dg.Config):
 
 
 def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDefinition:
-    """The job; starts nothing before it is run.
+    """Returns the job; starts nothing before it is run.
 
     Args:
-        settings: none: read from the environment by the run.
-        spark: where its session is from.
+        settings: none: the run reads them from the environment.
+        spark: the source of its session.
     """
 
     @dg.op(name=OP, out=dg.Out(dg.Nothing))
@@ -64,7 +64,7 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
         name=JOB,
         description="Merges small files of lake tables: the tasks of one compaction queue.",
         resource_defs={"spark": spark},
-        # The session is of this process, and so is what is to be given back at its end.
+        # The session belongs to this process, and so do the tasks to release at its end.
         executor_def=dg.in_process_executor,
     )
     def compaction_worker() -> None:
@@ -74,7 +74,7 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
 
 
 def work_came(database: Database, name: str, until_idle: float) -> bool:
-    """Waits until a queue has something to claim, for so many seconds; returns whether it has.
+    """Waits this many seconds for a claimable task of a queue; returns whether there is one.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.

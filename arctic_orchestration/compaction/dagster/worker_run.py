@@ -1,6 +1,6 @@
-"""What a run of ``compaction_worker`` does: a worker's threads, and the run that listens to them.
+"""The work of a run of ``compaction_worker``: a worker's threads, and the log of their events.
 
-Apart from the definition of the job: it needs pyiceberg and pyarrow, which take longer to import
+Separate from the definition of the job: it needs pyiceberg and pyarrow, which take longer to import
 than everything else, and every process that loads the code location defines the job.
 """
 
@@ -34,13 +34,13 @@ def attended(
     events: "queue.Queue[WorkerEvent]",
     hear: Callable[[WorkerEvent], None],
 ) -> WorkDone:
-    """Lets a worker work, and hears in this thread what its threads say.
+    """Runs a worker, and handles the events of its threads in this thread.
 
-    Interrupted, as Dagster does with a run that is terminated, the worker gives its tasks back
-    before the interruption goes on.
+    When Dagster interrupts a terminated run, the worker releases its tasks before the interruption
+    goes on.
 
     Errors:
-        DatabaseUnavailable: the state database did not answer when it began.
+        DatabaseUnavailable: the state database did not answer at the start.
     """
     ended: list[WorkDone] = []
     problems: list[Exception] = []
@@ -80,9 +80,9 @@ def merge_tasks(
     """Merges tasks of a queue in this run's Spark session, until the queue is idle.
 
     Errors:
-        DatabaseUnavailable: the state database did not answer when it began.
+        DatabaseUnavailable: the state database did not answer at the start.
     """
-    # In this thread: a session that was there before is only seen from here.
+    # In this thread: an existing session is only visible from here.
     session = spark.spark_session
     events: queue.Queue[WorkerEvent] = queue.Queue()
     worker = Worker(
@@ -99,7 +99,7 @@ def merge_tasks(
 
 
 class Tally:
-    """Logs what happens to tasks, and adds it up."""
+    """Logs and counts the events of tasks."""
 
     def __init__(self, log: dg.DagsterLogManager) -> None:
         self._log = log
@@ -108,7 +108,7 @@ class Tally:
         self._bytes = 0
 
     def hear(self, event: WorkerEvent) -> None:
-        """Takes what a worker says."""
+        """Handles an event of a worker."""
         text = f"{event.what}: {event.text} (task {event.claim.task.id})"
         if event.what in (What.FAILED, What.LOST):
             self._log.warning(text)
@@ -120,7 +120,7 @@ class Tally:
 
     @property
     def metadata(self) -> dict[str, int]:
-        """What the output of the run says."""
+        """Returns the metadata of the run's output."""
         return {
             "tasks merged": self.done.of(What.MERGED),
             "files merged": self._files,

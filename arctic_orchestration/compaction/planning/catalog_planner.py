@@ -1,11 +1,11 @@
-"""Looks at the tables of a catalog, and offers what is worth merging in them.
+"""Checks the tables of a catalog, and offers what is worth merging in them.
 
-A table is looked at when something said that it changed (:func:`mark_due`), and so often as its
-``check-interval`` says, due or not. To look means to read its metadata, no more. It is planned,
-from its manifests, only if a plan may be another one than the last: there is a new snapshot, its
-properties or its tasks have changed, or files have waited for an interval. So a plan that gains
-nothing is made once. A table that rests is not looked at. One whose tasks found no room in their
-queue comes first as soon as there is some: see ``line``.
+A table is checked when an event reports a change (:func:`mark_due`), and at each
+``check-interval``, due or not. A check reads only its metadata. A plan, which reads its manifests,
+is made only if it may differ from the last one: after a new snapshot, a change of its properties or
+its tasks, or an elapsed interval of waiting files. So a plan without gain is made once. A resting
+table is not checked. A table with tasks that did not fit into their queue comes first as soon as
+there is room: see ``waitlist``.
 """
 
 import logging
@@ -48,29 +48,29 @@ __all__ = ["Planner", "PlanningCounts", "mark_due", "plan_table"]
 
 _log = logging.getLogger("arctic.compaction.planner")
 
-#: so often the catalog is asked which tables it has
+#: how often the catalog's tables are listed
 DISCOVERY = timedelta(minutes=3)
-#: how long a tick may take
+#: the time limit of a tick
 LONGEST_TICK = timedelta(seconds=30)
-#: how long a table is left alone that could not be looked at, at first and at most
+#: how long a table is skipped after a failed check, at first and at most
 _FIRST_PAUSE = timedelta(seconds=30)
 _LONGEST_PAUSE = timedelta(minutes=10)
-#: So many tables in a row without an answer, and it is the catalog that is down.
+#: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Planner:
-    """Plans the tables of a catalog. Several may do so: what one has offered, another sees.
+    """Plans the tables of a catalog. Several planners may run: they see each other's offers.
 
-    Keep it from tick to tick: what it remembers saves reading manifests again.
+    Keep it from tick to tick: its cache avoids reading manifests again.
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        discovery: how often the catalog is asked which tables it has.
-        selects: which of these it plans, by their names.
-        pool: works on several tables at once; none: one of its own.
+        catalog: the catalog of the tables.
+        discovery: how often the catalog's tables are listed.
+        selects: whether it plans a table, by its name.
+        pool: the threads for several tables; none: its own.
     """
 
     def __init__(
@@ -93,22 +93,21 @@ class Planner:
         self._lock = threading.Lock()
 
     def discover(self) -> None:
-        """Lets the next tick ask the catalog which tables it has."""
+        """Makes the next tick list the catalog's tables."""
         self._discovered_at = None
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
-        """Looks at the tables that wait for room where there is some, then at those whose turn it
-        is, the one first that was not looked at for longest; at several at once.
+        """Checks tables that wait for room, then due ones, longest unchecked first; in parallel.
 
-        A table that cannot be looked at is left for later, with the reason in its row, and the
-        others go on. What is not reached in time is reached by the next tick.
+        A table with a failed check is postponed, with the reason in its row, and the others go on.
+        The next tick continues with what did not fit into this one.
 
         Args:
             now: the moment.
-            at_most: after that long no further table is begun, and none is waited for.
+            at_most: the time limit after which no further table is started or waited for.
 
         Errors:
-            ConfigurationError: the state database is about another catalog.
+            ConfigurationError: the state database is bound to another catalog.
             DatabaseUnavailable: the state database did not answer.
         """
         require_same(self._database, self._catalog)
@@ -148,7 +147,7 @@ class Planner:
         return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
 
     def _take(self, found: Collection[str], now: datetime) -> None:
-        """Notes which tables the catalog has, and which it has no more."""
+        """Records which tables the catalog has, and which it no longer has."""
         self._names = frozenset(name for name in found if self._selects(name))
         self._discovered_at = now
         with self._database.read() as tx:
@@ -163,7 +162,7 @@ class Planner:
         _log.info("%s is gone, %s canceled", name, counted(canceled, "waiting task"))
 
     def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> list[str]:
-        """The tables whose turn it is, those first that nobody has looked at for longest."""
+        """Returns the tables whose turn it is, longest unchecked first."""
         found = []
         for name in self._names:
             row, memory = rows.get(name), self._memories.get(name)
@@ -177,13 +176,13 @@ class Planner:
         return [name for _, name in sorted(found)]
 
     def _upcoming(self, turn: Iterable[str], now: datetime, until: float) -> Iterator[str]:
-        """The tables to look at in a tick; between any two, those that wait for room come first."""
+        """Yields the tables of a tick; before each, tables that wait for room come first."""
         rest, done = iter(turn), set[str]()
         while True:
             while (name := self._first_in_line(done, now)) is not None:
                 done.add(name)
                 yield name
-                # One after the other: two that are planned at once would not take room in turn.
+                # One at a time: two that are planned at once would not take room in turn.
                 self._jobs.wait_for(name, max(0.0, until - time.monotonic()))
             name = next((name for name in rest if name not in done), None)
             if name is None:
@@ -192,12 +191,12 @@ class Planner:
             yield name
 
     def _first_in_line(self, done: Collection[str], now: datetime) -> str | None:
-        """The table that has waited longest for room in its queue, where there is some."""
+        """Returns the table that has waited longest for room in its queue, where there is some."""
         with self._database.read() as tx:
             waiting = waitlist.waiting_for_room(tx, now)
         for row in waiting:
             if self._jobs.is_busy(row.name):
-                # Its turn comes again when that work has ended; it may hang.
+                # It is reconsidered when that work has ended, which may hang.
                 continue
             memory = self._memories.get(row.name)
             paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
@@ -318,7 +317,7 @@ class Planner:
         *,
         fingerprint: str = "not planned",
     ) -> PlanningCounts:
-        """Says why a table is not compacted, and takes its waiting tasks back."""
+        """Records why a table is not compacted, and cancels its waiting tasks."""
         snapshot = table.current_snapshot()
         with self._database.begin() as tx:
             tables.lock_table(tx, row.name)
@@ -345,7 +344,7 @@ class Planner:
         return PlanningCounts(refused=int(news))
 
     def _say(self, name: str, problem: str, now: datetime) -> None:
-        """Writes down that a table could not be looked at; it stays due, and is tried later."""
+        """Records a failed check; the table stays due, and is retried later."""
         row = self._row(name)
         failures = (self._memories[name].failures if name in self._memories else 0) + 1
         pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
@@ -370,7 +369,7 @@ class Planner:
         )
 
     def _say_to_all(self, problem: str, now: datetime) -> int:
-        """The same for every table: the catalog cannot even say which it has."""
+        """Records the same for every table: the catalog cannot list its tables."""
         with self._database.read() as tx:
             rows = [row for row in tables.all_tables(tx) if row.gone_at is None]
         for row in rows:
@@ -380,12 +379,12 @@ class Planner:
 
 
 def _told(error: BaseException) -> str:
-    """Errors of ours say what is wrong; of another one, its kind may say more than its text."""
+    """Formats an error; for those of other packages the type may say more than the text."""
     return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
 
 
 def _differs(row: CompactionTable, policy: Policy) -> bool:
-    """Whether the row is not what the properties say, or its queue may exist by now."""
+    """Returns whether the row differs from the properties, or its queue may exist by now."""
     wanted = row.mapped_to is None and policy.queue not in (None, row.queue)
     seen = (row.property_queue, row.level) == (policy.queue, policy.level)
     return row.gone_at is not None or wanted or not seen

@@ -1,8 +1,8 @@
 """Plans tables and shows the plans; changes nothing that compaction acts on.
 
-The row of a table holds what would be merged, beside what the planner writes there, so that a
-planner that starts later plans the table as if nobody had looked. A table is planned again when it
-has a new snapshot, other properties, or when files have waited for an interval.
+The row of a table holds the observed plan beside the planner's columns, so that a planner that
+starts later plans the table as if it had not been observed. A table is planned again after a new
+snapshot, a change of its properties, or an elapsed interval of waiting files.
 """
 
 import logging
@@ -27,14 +27,14 @@ from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.lake.tables import list_tables, load_table
 from arctic_orchestration.state.database import Database
 
-#: how long a table is left alone that could not be planned
+#: how long a table is skipped after a failed plan
 _PAUSE = timedelta(minutes=1)
 _log = logging.getLogger("arctic.compaction.observer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Observed:
-    """A table as it was when this process planned it last."""
+    """A table as it was when this process last planned it."""
 
     snapshot_id: int | None
     fingerprint: str
@@ -47,10 +47,10 @@ class Observer:
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        scope: which tables.
-        pool: works on several tables at once; none: one of its own.
-        discovery: how often the catalog is asked which tables it has.
+        catalog: the catalog of the tables.
+        scope: the observed tables.
+        pool: the threads for several tables; none: its own.
+        discovery: how often the catalog's tables are listed.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Observer:
         self._discovered_at: datetime | None = None
         self._names: tuple[str, ...] = ()
         self._observed: dict[str, _Observed] = {}
-        #: tables that could not be planned, and until when they are left alone
+        #: tables with a failed plan, and until when they are skipped
         self._paused: dict[str, datetime] = {}
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
-        """Plans the tables that may have another plan than the last one.
+        """Plans the tables whose plan may differ from the last one.
 
         Errors:
-            ConfigurationError: the state database is of another catalog.
-            CatalogUnavailable: the catalog does not say which tables it has.
+            ConfigurationError: the state database is bound to another catalog.
+            CatalogUnavailable: the catalog does not list its tables.
             DatabaseUnavailable: the state database did not answer.
         """
         catalog_binding.require_same(self._database, self._catalog)

@@ -1,10 +1,10 @@
 """Packs files into bins, each of which is merged into about one file of the target size.
 
-First fit: each file, in the order in which the table got them, goes into the first bin with room.
-So rows that were appended one after the other stay together and in order, at most one bin is less
-than half full, and no two bins would fit into one: packing the merged files again changes
-nothing. (Johnson and others, Worst-case performance bounds for simple one-dimensional packing
-algorithms, 1974.) The first bin with room is found in a tree of maxima, in log n steps.
+First fit: each file, in the order in which the table received them, goes into the first bin with
+room. So rows that were appended in sequence stay together and in order, at most one bin is less
+than half full, and no two bins would fit into one: packing the merged files again changes nothing.
+(Johnson and others, Worst-case performance bounds for simple one-dimensional packing algorithms,
+1974.) A tree of maxima finds the first bin with room in log n steps.
 """
 
 from collections.abc import Sequence
@@ -12,42 +12,42 @@ from dataclasses import dataclass
 
 from arctic_orchestration.lake.file_groups import LiveFile
 
-#: Deletes may keep a file out of a bin that has room for its data; so many such bins are tried.
+#: Deletes may keep a file out of a bin that has room for its data; how many such bins are tried.
 _BINS_TRIED = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How much goes into a bin; sizes in bytes."""
+    """The limits of a bin; sizes in bytes."""
 
     #: data and delete files together; data alone where the deletes are larger than it
     target: int
     #: data and delete files together, in any case
     most_bytes: int
-    #: data files
+    #: the number of data files
     most_files: int
 
 
 def in_order(files: Sequence[LiveFile]) -> list[LiveFile]:
-    """The files as the table got them: by sequence number, then by path."""
+    """Returns the files as the table received them: by sequence number, then by path."""
     return sorted(files, key=lambda file: (file.sequence_number, file.path))
 
 
 def too_large(files: Sequence[LiveFile], most_bytes: int) -> tuple[LiveFile, ...]:
-    """Those files that are more than so many bytes alone, with their deletes."""
-    # Files of one commit often have the very same tuple of deletes, thousands of them.
+    """Returns the files that exceed this size alone, with their deletes."""
+    # Files of one commit often share the very same tuple of deletes, thousands of them.
     tuples = {id(file.deletes): file.deletes for file in files if file.deletes}
     sizes = {key: sum(one.size for one in deletes) for key, deletes in tuples.items()}
     return tuple(file for file in files if file.size + sizes.get(id(file.deletes), 0) > most_bytes)
 
 
 def pack(files: Sequence[LiveFile], limits: Limits) -> list[tuple[LiveFile, ...]]:
-    """Packs the files, which need not be in order; the bins are, and what is in them.
+    """Packs the files, in any order; the bins and their contents are ordered.
 
-    A bin has at most ``limits.target`` bytes, and delete files count, each once a bin. Where these
-    are large, a bin may have as much data as deletes: each task reads them, and with little data
-    beside them the same deletes would be read again and again. A file that is larger than the
-    target has a bin of its own. None may be :func:`too_large` for any.
+    A bin contains at most ``limits.target`` bytes, and delete files count, each once a bin. Where
+    these are large, a bin may contain as much data as deletes: each task reads them, and with
+    little data beside them the same deletes would be read again and again. A file larger than the
+    target has a bin of its own. No file may be :func:`too_large`.
     """
     bins: list[_Bin] = []
     rooms = _Rooms(len(files), limits.target)
@@ -72,7 +72,7 @@ def _place_of(
             return None
         if bins[place].takes(file, limits):
             return place
-    # The next one has room for the deletes too, whether or not it has them.
+    # The next one has room for the deletes too, whether or not it contains them.
     together = file.size + sum(delete.size for delete in file.deletes)
     place = rooms.first(together, place + 1)
     return place if place < len(bins) and bins[place].takes(file, limits) else None
@@ -84,14 +84,14 @@ class _Bin:
         self.data = 0
         self._deletes = 0
         self._paths: set[str] = set()
-        # Files of one commit often have the very same tuple of deletes, thousands of them.
+        # Files of one commit often share the very same tuple of deletes, thousands of them.
         self._seen: set[int] = set()
 
     def takes(self, file: LiveFile, limits: Limits) -> bool:
         return self.data + file.size <= _most_data(self._deletes + self._added(file), limits)
 
     def room(self, limits: Limits) -> int:
-        """How much data it takes besides, of files with deletes that it has; -1: no file."""
+        """Returns how much more data fits, of files with deletes that it contains; -1: no file."""
         if len(self.files) >= limits.most_files:
             return -1
         return _most_data(self._deletes, limits) - self.data
@@ -105,19 +105,19 @@ class _Bin:
             self._paths.update(delete.path for delete in file.deletes)
 
     def _added(self, file: LiveFile) -> int:
-        """The size of the file's deletes that the bin has not got yet."""
+        """Returns the size of the file's deletes that the bin does not contain yet."""
         if not file.deletes or id(file.deletes) in self._seen:
             return 0
         return sum(delete.size for delete in file.deletes if delete.path not in self._paths)
 
 
 def _most_data(deletes: int, limits: Limits) -> int:
-    """How much data a bin may have that has so many bytes of deletes."""
+    """Returns the maximum size of data in a bin with this size of deletes."""
     return min(limits.target, max(limits.target - deletes, deletes), limits.most_bytes - deletes)
 
 
 class _Rooms:
-    """The room of each bin; a bin that nothing is in yet has all of it."""
+    """The room of each bin; an empty bin has all of it."""
 
     def __init__(self, bins: int, room: int) -> None:
         self._leaves = 1
@@ -133,7 +133,7 @@ class _Rooms:
             self._most[node] = max(self._most[2 * node], self._most[2 * node + 1])
 
     def first(self, size: int, start: int) -> int:
-        """The first bin from ``start`` on with that much room, else the number of leaves."""
+        """Returns the first bin from ``start`` on with this room, else the number of leaves."""
         if start >= self._leaves:
             return self._leaves
         node = start + self._leaves

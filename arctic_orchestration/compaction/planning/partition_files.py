@@ -1,4 +1,4 @@
-"""The live files of one partition, sorted by what can be done about them."""
+"""The live files of one partition, classified by what can be done with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,21 +11,21 @@ from arctic_orchestration.lake.file_sizes import outputs_wanted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionFiles:
-    """Files of one partition of one spec, in the order in which the table got them."""
+    """Files of one partition of one spec, in the order in which the table received them."""
 
     files: tuple[LiveFile, ...]
     fragments: tuple[LiveFile, ...]
     undersized: tuple[LiveFile, ...]
     oversized: tuple[LiveFile, ...]
     with_deletes: tuple[LiveFile, ...]
-    #: distinct delete files that apply to any of them
+    #: distinct delete files that apply to any of the files
     deletes: tuple[DeleteFile, ...]
-    #: files that are in none of the others but the first: see :meth:`for_tasks`
+    #: files that are in no other field than ``files``: see :meth:`for_tasks`
     too_large: tuple[LiveFile, ...] = ()
 
     @classmethod
     def of(cls, files: Sequence[LiveFile], policy: Policy) -> "PartitionFiles":
-        """Sorts the files by the sizes of the policy."""
+        """Classifies the files by the sizes of the policy."""
         ordered = in_order(files)
         return cls(
             files=tuple(ordered),
@@ -46,10 +46,10 @@ class PartitionFiles:
         )
 
     def for_tasks(self, policy: Policy) -> "PartitionFiles":
-        """Without those that no task may read, which stay as they are whatever is planned.
+        """Returns the files without those that no task may read, which stay unchanged in any plan.
 
-        Were they a reason for a major, they would be one at each plan, and the small files beside
-        them would be written anew each time.
+        If they counted for a major, each plan would contain one, and the small files beside them
+        would be rewritten each time.
         """
         large = too_large(self.files, policy.max_task_size)
         if not large:
@@ -66,7 +66,7 @@ class PartitionFiles:
 
     @property
     def deleted_share(self) -> float:
-        """Which share of the rows is deleted; an estimate.
+        """The share of deleted rows; an estimate.
 
         The rows of delete files are counted: an equality delete may delete several rows or none.
         """
@@ -76,13 +76,13 @@ class PartitionFiles:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether :attr:`deleted_share` rests on equality deletes."""
+        """Whether :attr:`deleted_share` includes equality deletes."""
         return any(delete.kind is DeleteKind.EQUALITY for delete in self.deletes)
 
 
 def distinct_deletes(files: Sequence[LiveFile]) -> tuple[DeleteFile, ...]:
-    """The delete files that apply to any of the files, in the order of their paths."""
-    # Files of one commit often have the very same tuple of deletes, thousands of them.
+    """Returns the delete files that apply to any of the files, sorted by path."""
+    # Files of one commit often share the very same tuple of deletes, thousands of them.
     tuples = {id(file.deletes): file.deletes for file in files if file.deletes}
     found = {delete.path: delete for deletes in tuples.values() for delete in deletes}
     return tuple(found[path] for path in sorted(found))

@@ -1,4 +1,4 @@
-"""What a planner remembers of a table from tick to tick, so that no plan is made twice."""
+"""What a planner caches of a table from tick to tick, so that no plan is repeated."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from pyiceberg.table import Table
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.tables import CompactionTable
 
-#: Clocks of those who write metadata may differ from ours by that.
+#: The tolerated difference between our clock and those of metadata writers.
 _CLOCKS = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """A table as it was when this process last looked at it."""
+    """A table as it was when this process last checked it."""
 
     looked_at: datetime
-    #: it is not looked at earlier, unless something makes it due
+    #: it is not checked earlier, unless something makes it due
     next_look_at: datetime
-    #: as :attr:`CompactionTable.due_number` was
+    #: the value of :attr:`CompactionTable.due_number` then
     due_number: int
-    #: of the policy it was planned by; none: it was not planned by this process
+    #: the fingerprint of the policy of its plan; none: this process has not planned it
     fingerprint: str | None = None
     #: the live tasks after that
     tasks: frozenset[str] = frozenset()
-    #: when files have waited for an interval next; none: never
+    #: when the next interval of waiting files elapses; none: never
     recheck_at: datetime | None = None
-    #: how often in a row it could not be looked at
+    #: how many consecutive checks failed
     failures: int = 0
 
     def waits(self, row: CompactionTable | None, now: datetime) -> bool:
-        """Whether it is too early, and nothing has made the table due since."""
+        """Returns whether it is too early, and the table has not become due since."""
         told = row is not None and row.due_since is not None and row.due_number != self.due_number
         return now < self.next_look_at and not told
 
@@ -47,16 +47,16 @@ def why_planned(
     *,
     rested: bool = False,
 ) -> str | None:
-    """Why a plan of a table may be another one than the last; none: it is the same.
+    """Returns why a plan of a table may differ from the last one; none: it is the same.
 
     Args:
-        row: what all processes know of it.
-        table: as it is now.
-        policy: of its properties.
-        memory: what this process knows; without a plan in it, row and metadata decide.
+        row: the shared record of it.
+        table: its present state.
+        policy: the policy in its properties.
+        memory: this process's cache; without a plan in it, row and metadata decide.
         live_tasks: its tasks.
         now: the moment.
-        rested: whether the rest of a file has ended since anybody looked.
+        rested: whether the rest of a file has ended since the last check.
     """
     snapshot = table.current_snapshot()
     if row.due_since is not None:

@@ -1,6 +1,6 @@
 """Decides which files of a table are merged: from facts and ``now`` alone, with its reasons.
 
-Each partition (of each partition spec) is decided for itself:
+Each partition (of each partition spec) is decided separately:
 
 - files that are too large for a task, with their deletes, are left alone, and are no reason for
   anything;
@@ -14,7 +14,7 @@ Each partition (of each partition spec) is decided for itself:
   When the interval has passed, the two smallest are merged in any case: that is once an interval;
 - else nothing, and why.
 
-A merge leaves nothing behind that the same rules would merge again; so planning ends.
+A merge leaves no files that the same rules would merge again; so planning ends.
 """
 
 from collections import defaultdict
@@ -46,7 +46,7 @@ from arctic_orchestration.quantities import format_bytes, format_duration, forma
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import LiveFiles
 
-#: Gives the partition of a spec the name that people read.
+#: Returns the name of a partition of a spec, for people.
 NameOf = Callable[[int, tuple[Any, ...]], str]
 
 _PARQUET = "parquet"
@@ -55,7 +55,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def name_of_values(_spec_id: int, values: tuple[Any, ...]) -> str:
-    """The name of a partition where nothing but its values is known."""
+    """Returns the name of a partition of which only the values are known."""
     return ", ".join(str(value) for value in values)
 
 
@@ -67,10 +67,10 @@ def plan(
     *,
     name_of: NameOf = name_of_values,
 ) -> TablePlan:
-    """What is merged, and why; the same for the same files, in whatever order they come.
+    """Returns what is merged, and why; the same for the same files in any order.
 
-    Every task has at least two data files, or a reason besides: deletes that are applied, or a
-    file that is split. No file is in two tasks, and none in one that ``state`` says is held.
+    Every task has at least two data files, or another reason: deletes that are applied, or a file
+    that is split. No file is in two tasks, and none is held by ``state``.
 
     Cost: about 10 µs a file.
     """
@@ -89,7 +89,7 @@ def plan(
         sequence_number=files.sequence_number,
         files=len(files.files),
         bytes=sum(file.size for file in files.files),
-        # What a queue has no room for is cut off at the end.
+        # What exceeds the room of a queue is cut off at the end.
         tasks=tuple(sorted(tasks, key=_wanted)),
         partitions=tuple(made.plan for made in planned),
         recheck_at=min(again, default=None),
@@ -97,7 +97,7 @@ def plan(
 
 
 def refusal_of(files: "LiveFiles") -> str | None:
-    """Why the table's files cannot be merged; none: they can."""
+    """Returns why the table's files cannot be merged; none: they can."""
     others = sorted(
         (file.path, file.file_format.lower())
         for file in files.files
@@ -123,7 +123,7 @@ def _partitions(
         (members[0].spec_id, name_of(members[0].spec_id, members[0].partition), members)
         for members in found.values()
     ]
-    # Of two that have one name all the same, the one with the first path is first.
+    # Of two partitions with the same name, the one with the first path is first.
     return sorted(named, key=lambda one: (one[0], one[1], min(file.path for file in one[2])))
 
 
@@ -133,18 +133,18 @@ def _wanted(task: PlannedTask) -> tuple[float, str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Choice:
-    """What is done with a partition, before its files are packed."""
+    """The decision about a partition, before its files are packed."""
 
     kind: TaskKind
     reason: str
     applies_deletes: bool = False
-    #: the interval has passed: two files are merged, however unequal they are
+    #: the interval has elapsed: two files are merged, however unequal they are
     waited: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Made:
-    """What came of one partition."""
+    """The result for one partition."""
 
     tasks: list[PlannedTask]
     plan: PartitionPlan
@@ -162,7 +162,7 @@ class _Planner:
     def retried(
         self, files: Sequence[LiveFile], name_of: NameOf
     ) -> tuple[list[PlannedTask], frozenset[str]]:
-        """Tasks that are attempted again, and all files that are not to be planned anew."""
+        """Returns retried tasks, and all files that must not be planned anew."""
         held = set(self.state.held_files)
         tasks: list[PlannedTask] = []
         if not self.state.retried:
@@ -181,7 +181,7 @@ class _Planner:
     def partition(
         self, spec_id: int, name: str, members: Sequence[LiveFile], held: frozenset[str]
     ) -> _Made:
-        """Its tasks, and what is said of it."""
+        """Returns its tasks, and the plan of the partition."""
         others = [file for file in members if file.path not in held]
         if name in self.state.held_partitions:
             others = []
@@ -235,7 +235,7 @@ class _Planner:
         return _Made(tasks=tasks, plan=plan, recheck_at=later)
 
     def _awake(self, files: Sequence[LiveFile]) -> tuple[list[LiveFile], datetime | None]:
-        """The files that do not rest, and when the first of the others wakes."""
+        """Returns the files that do not rest, and the first end of a rest."""
         resting = self.state.resting
         if not resting or self.state.forced:
             return list(files), None
@@ -243,7 +243,7 @@ class _Planner:
         return [file for file in files if file.path not in resting], min(moments, default=None)
 
     def _due(self, here: PartitionFiles, name: str) -> dict[TaskKind, datetime]:
-        """When its small files are merged however few they are."""
+        """Returns the moment from which its small files are merged, however few."""
         merged = self.state.merged_at
         major = merged.get((TaskKind.MAJOR, name), _EVER)
         minor = max(major, merged.get((TaskKind.MINOR, name), _EVER))
@@ -289,7 +289,7 @@ class _Planner:
         return _Choice(kind=TaskKind.MINOR, reason=reason, waited=waited)
 
     def _deletes(self, here: PartitionFiles) -> str | None:
-        """Why deletes are to be applied; none: there are too few."""
+        """Returns why deletes are applied; none: there are too few."""
         share = here.deleted_share
         many = len(here.deletes) >= self.policy.major_delete_files
         if not here.deletes or not (many or share >= self.policy.major_deleted_rows):
@@ -322,7 +322,7 @@ class _Planner:
     def _groups(
         self, choice: _Choice, here: PartitionFiles
     ) -> tuple[list[tuple[LiveFile, ...]], Left]:
-        """The files of each task, and why there are none, if so."""
+        """Returns the files of each task, and, if there are none, the reason."""
         split = here.oversized if choice.kind is TaskKind.MAJOR else ()
         chosen = list(here.fragments)
         if choice.kind is TaskKind.MAJOR:
@@ -381,7 +381,7 @@ class _Planner:
 
 
 def _without_larger(files: tuple[LiveFile, ...], *, least: int) -> tuple[LiveFile, ...]:
-    """Without those that are larger than all smaller ones together; the ``least`` smallest stay."""
+    """Drops files larger than all smaller ones together; the ``least`` smallest stay."""
     by_size = sorted(files, key=lambda file: (file.size, file.path))
     rest = sum(file.size for file in by_size)
     while len(by_size) > least and 2 * by_size[-1].size > rest:

@@ -1,11 +1,11 @@
-"""What a tick of the planner, or of an observer, did."""
+"""The counts of a tick of the planner, or of an observer."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanningCounts:
-    """What a tick of the planner did, over all tables."""
+    """The counts of a planner's tick, over all tables."""
 
     #: tables of the catalog
     tables: int = 0
@@ -13,23 +13,23 @@ class PlanningCounts:
     looked: int = 0
     #: tables whose manifests were read
     planned: int = 0
-    #: tasks that are new, that were waiting and stay, that a newer plan replaced
+    #: tasks that are new, waiting tasks that stay, and tasks that a newer plan replaced
     offered: int = 0
     kept: int = 0
     superseded: int = 0
-    #: tasks that found no room in their queue
+    #: tasks that did not fit into their queue
     blocked: int = 0
-    #: tables that are not compacted, now found out
+    #: tables that newly turned out not to be compacted
     refused: int = 0
-    #: tables that could not be looked at
+    #: tables with a failed check
     troubled: int = 0
-    #: tables that were to be looked at, and are left for the next tick
+    #: tables that were due, and are left for the next tick
     postponed: int = 0
     #: tasks that would be offered if their tables were not only observed
     wanted: int = 0
 
     def plus(self, other: "PlanningCounts") -> "PlanningCounts":
-        """Both together."""
+        """Returns the sum."""
         return PlanningCounts(
             **{name: getattr(self, name) + getattr(other, name) for name in vars(self)}
         )

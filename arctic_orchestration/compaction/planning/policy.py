@@ -1,4 +1,4 @@
-"""What a table asks of compaction, in its properties ``arctic.compaction.*``.
+"""The compaction policy of a table, in its properties ``arctic.compaction.*``.
 
 Sizes and durations are written as everywhere: ``128MiB``, ``1h``. A table without any of these
 properties is compacted with the defaults. ``docs/compaction.md`` lists all of them.
@@ -14,18 +14,18 @@ from typing import TypeVar
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import format_size, parse_duration, parse_size
 
-#: What all names of properties begin with.
+#: The prefix of all property names.
 PREFIX = "arctic.compaction."
-#: what is said of a table whose property says so
+#: the reason for a table with compaction disabled
 DISABLED = f"{PREFIX}enabled is false"
 
 _ICEBERG_TARGET = "write.target-file-size-bytes"
 _ICEBERG_ROW_GROUP = "write.parquet.row-group-size-bytes"
 
 _MIB = 1024 * 1024
-#: Smaller files than that are no use to anybody, and thresholds are fractions of it.
+#: The smallest useful file size: thresholds are fractions of it.
 _SMALLEST_TARGET = 1024
-#: As far as levels of queues reach.
+#: The range of queue levels.
 _HIGHEST_LEVEL = 1000
 _LARGEST_COUNT = 1_000_000
 
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """How one table is compacted; sizes in bytes.
+    """The compaction policy of one table; sizes in bytes.
 
     A file is a *fragment* below ``fragment_size``, *undersized* below ``done_size``, *oversized*
     above ``split_size`` and *done* in between.
@@ -47,55 +47,54 @@ class Policy:
 
     #: whether it is compacted at all
     enabled: bool = True
-    #: the queue of its tasks; none: the one it is mapped to by hand, else ``default``
+    #: the queue of its tasks; none: the manually mapped one, else ``default``
     queue: str | None = None
-    #: tables of a higher level go first in their queue
+    #: tables of a higher level precede others in their queue
     level: int = 0
 
-    #: the size that files should have
+    #: the target size of files
     target_size: int = 128 * _MIB
     fragment_size: int = 16 * _MIB
     done_size: int = 96 * _MIB
     split_size: int = 128 * _MIB * 9 // 5
 
-    #: so many fragments of a partition are merged at once
+    #: the number of fragments of a partition that triggers a merge
     minor_min_files: int = 12
-    #: so often fragments are merged however few there are; none: never
+    #: the interval at which fragments are merged, however few; none: never
     minor_interval: timedelta | None = _HOUR
-    #: so many undersized files of a partition are merged
+    #: the number of undersized files of a partition that triggers a merge
     major_min_files: int = 8
-    #: so often all small files are merged however few there are; none: never
+    #: the interval at which all small files are merged, however few; none: never
     major_interval: timedelta | None = _DAY
-    #: with so many delete files in a partition, they are applied
+    #: the number of delete files in a partition that triggers applying them
     major_delete_files: int = 10
-    #: with that share of its rows deleted, from 0 to 1, likewise
+    #: the share of deleted rows, from 0 to 1, that triggers the same
     major_deleted_rows: float = 0.1
 
-    #: the bytes that one task reads, delete files included
+    #: the maximum input of one task in bytes, delete files included
     max_task_size: int = 512 * _MIB
-    #: the data files that one task reads
+    #: the maximum number of data files of one task
     max_files: int = 1000
 
-    #: so often the planner looks at the table without being told to
+    #: the interval at which the planner checks the table without an event
     check_interval: timedelta = timedelta(minutes=1)
-    #: the shortest time between two commits to the table
+    #: the minimum interval between two commits to the table
     commit_interval: timedelta = timedelta(seconds=60)
-    #: so long a task waits after a failure
+    #: how long a task waits after a failure
     retry_interval: timedelta = timedelta(minutes=5)
-    #: so often a task is attempted before it is quarantined
+    #: the number of attempts before a task is quarantined
     attempts: int = 3
 
     @classmethod
     def of(cls, properties: Mapping[str, str], table: str) -> "Policy":
-        """Reads the properties of the table; all others are left alone.
+        """Reads the properties of the table; ignores all others.
 
         Args:
-            properties: of an Iceberg table.
+            properties: the properties of an Iceberg table.
             table: its identifier, for messages.
 
         Errors:
-            InvalidDefinition: names each property that cannot be used, its value and what was
-                expected.
+            InvalidDefinition: names each invalid property, its value and what was expected.
         """
         reader = _Reader(properties, table)
         policy = reader.policy()
@@ -105,12 +104,12 @@ class Policy:
 
     @property
     def fingerprint(self) -> str:
-        """A short text that is another one when a plan might be another one."""
+        """A short text that changes whenever a plan might change."""
         shown = [f"{name}={getattr(self, name)!r}" for name in _PLANNED_BY]
         return hashlib.sha256(";".join(shown).encode()).hexdigest()[:16]
 
 
-#: What comes after a plan does not change it.
+#: What happens after a plan does not change it.
 _PLANNED_BY = [
     field.name
     for field in fields(Policy)
@@ -120,7 +119,7 @@ _PLANNED_BY = [
 
 
 class _Reader:
-    """Reads one property after the other, and gathers what is wrong."""
+    """Reads properties one by one, and gathers the errors."""
 
     def __init__(self, properties: Mapping[str, str], table: str) -> None:
         self._properties = properties
@@ -191,7 +190,7 @@ class _Reader:
         ):
             if smaller <= larger:
                 continue
-            # Named is a property that somebody has set; of two, not the target.
+            # The message names a property that was set; of two, not the target.
             if PREFIX + large in self._properties and (
                 large != "target-size" or PREFIX + small not in self._properties
             ):
@@ -265,7 +264,7 @@ def _positive_size(text: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    """Iceberg's own properties are whole numbers of bytes."""
+    """Returns Iceberg's own properties are whole numbers of bytes."""
     if not _WHOLE.fullmatch(text) or int(text) < 1:
         raise ValueError("a whole number of bytes, at least 1")
     return int(text)

@@ -1,4 +1,4 @@
-"""Which tables of a catalog are compacted without being asked for one by one, and whether."""
+"""Which tables of a catalog are compacted automatically, and whether they are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ _WILDCARDS = frozenset("*?[")
 
 
 class Mode(StrEnum):
-    """What is done with the tables."""
+    """What happens to the tables."""
 
-    #: they are planned, and the plan is shown; nothing is offered, merged, committed or removed
+    #: they are planned, and the plans are shown; nothing is offered, merged, committed or removed
     OBSERVE = "observe"
     #: they are compacted
     RUN = "run"
@@ -23,8 +23,8 @@ class Mode(StrEnum):
 class Scope:
     """Patterns of table names, and the mode.
 
-    In a pattern ``*`` stands for any text, dots included, ``?`` for one character and ``[ab]`` for
-    one of some: ``*`` is every table, ``nyc.*`` those of one namespace.
+    In a pattern ``*`` matches any text, dots included, ``?`` one character and ``[ab]`` one of
+    several: ``*`` is every table, ``nyc.*`` the tables of one namespace.
     """
 
     tables: tuple[str, ...]
@@ -32,15 +32,15 @@ class Scope:
 
     @classmethod
     def of(cls, tables: Sequence[str], mode: str, *, field: str = "{}") -> "Scope":
-        """The scope that a user wrote.
+        """Returns the scope from a user's values.
 
         Args:
             tables: patterns, one or more.
             mode: ``observe`` or ``run``.
-            field: how a message names a field: ``--{}``.
+            field: the form of a field's name in messages: ``--{}``.
 
         Errors:
-            InvalidInput: no pattern or an empty one, or another mode.
+            InvalidInput: no pattern, an empty pattern, or an unknown mode.
         """
         is_list = not isinstance(tables, str) and all(isinstance(one, str) for one in tables)
         if not is_list or not tables or not all(all(one.split(".")) for one in tables):
@@ -51,12 +51,12 @@ class Scope:
         return cls(tables=tuple(dict.fromkeys(tables)), mode=Mode(mode))
 
     def covers(self, table: str) -> bool:
-        """Whether a pattern matches the name of a table."""
+        """Returns whether a pattern matches the name of a table."""
         return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The patterns that are the name of one table."""
+        """Returns the patterns that are full table names."""
         return tuple(one for one in self.tables if _WILDCARDS.isdisjoint(one))
 
 

@@ -1,4 +1,4 @@
-"""What a plan of a table is made from, and what it says."""
+"""The input of a plan of a table, and its result."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,13 @@ from enum import StrEnum
 from arctic_orchestration.compaction.planning.policy import DISABLED
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
 
-#: So many partitions are named as examples.
+#: The maximum number of partitions named as examples.
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retried:
-    """A task that failed and is attempted again: as it is, or its failures would not count."""
+    """A failed task that is retried unchanged, so that its failures count."""
 
     kind: TaskKind
     #: why it was planned
@@ -25,21 +25,21 @@ class Retried:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanState:
-    """What a planner has to know of the table besides its files and its properties."""
+    """What a planner knows of the table besides its files and its properties."""
 
     #: when a task of a kind was last committed in a partition, by its name
     merged_at: Mapping[tuple[TaskKind, str], datetime] = field(default_factory=dict)
     #: when files of a sequence number were written; none: long ago
     written_at: Callable[[int], datetime | None] = lambda _: None
-    #: data files of tasks that a worker has, or has merged: they are left out
+    #: data files of tasks that are claimed or merged: they are excluded
     held_files: frozenset[str] = frozenset()
-    #: names of the partitions in which such a task is a major one: they are left out whole
+    #: names of the partitions with such a major task: they are excluded as a whole
     held_partitions: frozenset[str] = frozenset()
-    #: data files that rest, and until when: they are left out
+    #: resting data files, and until when: they are excluded
     resting: Mapping[str, datetime] = field(default_factory=dict)
-    #: tasks that wait until they are attempted again
+    #: tasks that wait for a retry
     retried: tuple[Retried, ...] = ()
-    #: whether a person asked: everything that can be better is made better
+    #: whether a person requested it: everything that can be improved is
     forced: bool = False
 
 
@@ -57,10 +57,10 @@ class Left(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionPlan:
-    """What is planned for one partition of one spec; sizes in bytes."""
+    """The plan of one partition of one spec; sizes in bytes."""
 
     spec_id: int
-    #: the partition as people read it; empty: the table has none
+    #: the partition's name for people; empty: the table is unpartitioned
     name: str
     files: int
     bytes: int
@@ -70,16 +70,16 @@ class PartitionPlan:
     with_deletes: int
     #: distinct delete files that apply to any of its files
     delete_files: int
-    #: what is done with it; none: nothing
+    #: the planned kind of task; none: nothing
     kind: TaskKind | None
     tasks: int
     #: data files that are in its tasks
     merged_files: int
     #: why it is left alone; none: it is not
     left: Left | None
-    #: why that is done, or nothing, for people
+    #: the reason of the decision, for people
     reason: str
-    #: files that were left out, and why
+    #: excluded files, and why
     notes: tuple[str, ...] = ()
 
 
@@ -90,7 +90,7 @@ class LeftAlone:
     left: Left
     partitions: int
     files: int
-    #: the first of them, with the numbers behind it
+    #: the first of them, with its numbers
     examples: tuple[str, ...]
 
 
@@ -98,21 +98,21 @@ class LeftAlone:
 class TablePlan:
     """What is to be merged in a table, and why the rest is not."""
 
-    #: the snapshot it was planned from; none: the table is empty
+    #: the planned snapshot; none: the table is empty
     snapshot_id: int | None
     sequence_number: int
     files: int = 0
     bytes: int = 0
     tasks: tuple[PlannedTask, ...] = ()
     partitions: tuple[PartitionPlan, ...] = ()
-    #: when an interval has passed next, so that another plan may be made of the same files
+    #: the next end of an interval, when the plan of the same files may change
     recheck_at: datetime | None = None
     #: why the table is not compacted at all
     refused: str | None = None
 
     @property
     def gain(self) -> str:
-        """What comes of it, for people."""
+        """The effect of the plan, for people."""
         if self.refused is not None:
             said = "not compacted" if self.refused == DISABLED else "refused"
             return f"{said}: {self.refused}"
@@ -122,7 +122,7 @@ class TablePlan:
         return f"{merged} of {counted(self.files, 'file')} in {counted(len(self.tasks), 'task')}"
 
     def left_alone(self) -> list[LeftAlone]:
-        """The partitions that nothing is planned for, by cause, the most frequent first."""
+        """Returns the partitions without tasks, by cause, most frequent first."""
         causes: dict[Left, list[PartitionPlan]] = defaultdict(list)
         for partition in self.partitions:
             if partition.left is not None:
@@ -140,7 +140,7 @@ class TablePlan:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
+    """Formats a count: ``1 file``, ``2 files``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""Plans one table of the catalog: what its metadata, its manifests and the tasks say of it."""
+"""Plans one table of the catalog, from its metadata, its manifests and its tasks."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -28,7 +28,7 @@ from arctic_orchestration.lake.schema import require_supported_table
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
 
-#: Names of partitions are keys in the database; a longer value is cut, and told apart by a digest.
+#: Names of partitions are keys in the database; a longer value is cut, and identified by a digest.
 _LONGEST_VALUE = 200
 _NULL = "null"
 
@@ -41,19 +41,19 @@ def plan_table(
     *,
     forced: bool = False,
 ) -> TablePlan:
-    """What would be merged in a table now; nothing is written.
+    """Returns what would be merged in a table now; writes nothing.
 
     Args:
-        database: what is known of its tasks; none: it has none.
-        catalog: of the table.
+        database: the records of its tasks; none: it has none.
+        catalog: the catalog of the table.
         identifier: its name there.
         now: the moment.
-        forced: everything that can be better is made better, whatever the thresholds, and also
-            where compaction is not enabled.
+        forced: everything that can be improved is, regardless of thresholds, and also where
+            compaction is disabled.
 
     Errors:
-        NotFound: the catalog has no such table.
-        InvalidDefinition: a property of the table cannot be used.
+        NotFound: the catalog does not have the table.
+        InvalidDefinition: a property of the table is invalid.
         LakeError: the catalog or a manifest cannot be read.
         DatabaseUnavailable: the state database did not answer.
     """
@@ -67,7 +67,7 @@ def plan_table(
 
 
 def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -> TablePlan:
-    """The same of a table that was loaded, at its current snapshot.
+    """Returns the same for a loaded table, at its current snapshot.
 
     Errors:
         LakeError: a manifest cannot be read.
@@ -92,15 +92,14 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
 
 
 def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = False) -> PlanState:
-    """What the table's tasks mean for a plan: files that are taken or rest, and when they were
-    merged.
+    """Returns the effect of the table's tasks on a plan: claimed and resting files, last merges.
 
     Args:
         tx: the transaction.
         table: its name.
         now: the moment.
-        forced: a person asks for the plan, which replaces waiting tasks that were asked for
-            before: their files are planned again.
+        forced: a person requests the plan, which replaces waiting tasks of earlier requests: their
+            files are planned again.
     """
     paths: dict[str, set[str]] = defaultdict(set)
     for path, task_id in task_store.live_paths(tx, table).items():
@@ -130,15 +129,15 @@ def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = Fal
 
 
 def live_tasks(tx: sa.Connection, table: str) -> frozenset[str]:
-    """The ids of the tasks of a table that have not ended."""
+    """Returns the ids of the live tasks of a table."""
     return frozenset(task.id for task in task_store.tasks(tx, table=table, states=LIVE))
 
 
 def moments_of(table: Table) -> Callable[[int], datetime | None]:
-    """When the files of a sequence number were written, as the table's snapshots say.
+    """Returns when the files of each sequence number were written, by the table's snapshots.
 
-    Of a snapshot that has expired, the next one is taken. Format 1 has no sequence numbers; its
-    files were written long ago.
+    For an expired snapshot, the next one counts. Format 1 has no sequence numbers; its files count
+    as written long ago.
     """
     known = sorted(
         (snapshot.sequence_number, snapshot.timestamp_ms)
@@ -157,11 +156,11 @@ def moments_of(table: Table) -> Callable[[int], datetime | None]:
 
 
 def partition_names(table: Table) -> NameOf:
-    """Names as people know them from paths: ``day=2013-01-01/origin=JFK``.
+    """Returns names as in paths: ``day=2013-01-01/origin=JFK``.
 
-    No two partitions of a table have one name, as names are keys in the database: a text that looks
-    like a null has quotes, ``origin="null"``, and a partition of an older spec whose fields are
-    called like those of a newer one is ``spec 0: origin=JFK``.
+    Partition names of a table are unique, because they are keys in the database: a text that looks
+    like a null is quoted, ``origin="null"``, and a partition of an older spec with the same field
+    names as a newer one is ``spec 0: origin=JFK``.
     """
     specs = table.specs()
     fields = {
@@ -173,10 +172,10 @@ def partition_names(table: Table) -> NameOf:
         ]
         for spec_id, spec in specs.items()
     }
-    # The last of the specs with the same names has them as they are.
+    # The last of the specs with equal names keeps them unchanged.
     newest = {tuple(field.name for _, field in fields[one]): one for one in sorted(fields)}
     plain = {*newest.values()}
-    # The newest schema that has the column: it may have been dropped, with files left behind.
+    # The newest schema with the column: it may have been dropped, with files left behind.
     schemas = [table.schema(), *reversed(table.schemas().values())]
 
     def text_of(field: PartitionField, value: Any) -> str:

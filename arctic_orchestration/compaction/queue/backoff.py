@@ -1,17 +1,16 @@
-"""Files that rest: they were in a task that went into quarantine, or that a person canceled.
+"""Backoff of files: files of a task that was quarantined, or that a person canceled, rest.
 
-A file that cannot be read, or that no merge gets along with, would otherwise be planned again with
-each new snapshot, as a new task that has its attempts before it. So the files of a task in
-quarantine are left out of plans for a while: 10 minutes at first, twice as long each time that the
-same file is in such a task again, a day at most. All others are planned as ever, of the same
-partition too, and a commit of others ends no rest. A file that is replaced is forgotten, and a
-person can end rests.
+A file that cannot be read or merged would otherwise be planned again with each new snapshot, as a
+new task with fresh attempts. So plans exclude the files of a quarantined task for a while: 10
+minutes at first, twice as long each time that the same file is in such a task again, at most a day.
+All other files, even of the same partition, are planned as usual, and their commits end no rest. A
+replaced file is forgotten, and a person can end rests.
 
 The files of a task that a person canceled rest for a day: otherwise the next plan would offer the
 same task again.
 
-A rest belongs to a file, not to a group of them: the next plan may put it together with others, and
-these have not failed as often.
+A rest belongs to a file, not to a group: the next plan may combine it with other files, which have
+not failed as often.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,27 +23,27 @@ from arctic_orchestration.compaction.queue.task import Task
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_rests, compaction_task_files
 
-#: how long a rest is, at first and at most
+#: the duration of a rest, at first and at most
 FIRST_REST = timedelta(minutes=10)
 LONGEST_REST = timedelta(days=1)
-#: how long the files of a canceled task rest
+#: the duration of a rest of a canceled task's files
 CANCELED_REST = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rest:
-    """A data file that rests."""
+    """A resting data file."""
 
     path: str
-    #: how many tasks that had it went into quarantine or were canceled
+    #: how many of its tasks were quarantined or canceled
     rests: int
     until: datetime
     reason: str
 
 
 def length_of_rest(before: int) -> timedelta:
-    """How long a rest is that comes after so many others."""
-    # Beyond 20 doublings nothing but the limit counts.
+    """Returns the duration of a rest after this number of earlier ones."""
+    # Beyond 20 doublings only the limit matters.
     doublings: int = 2 ** min(before, 20)
     return min(FIRST_REST * doublings, LONGEST_REST)
 
@@ -52,14 +51,14 @@ def length_of_rest(before: int) -> timedelta:
 def rest_files_of(
     tx: sa.Connection, task: Task, reason: str, now: datetime, *, length: timedelta | None = None
 ) -> None:
-    """Lets the files of a task rest that is about to end; its table is locked.
+    """Makes the files of a task rest that is about to end; its table is locked.
 
     Args:
         tx: the transaction.
-        task: it goes into quarantine, or is canceled.
+        task: the task that is quarantined or canceled.
         reason: why they rest, for people.
         now: the moment.
-        length: how long they rest; none: longer each time, see :func:`length_of_rest`.
+        length: the duration of the rest; none: longer each time, see :func:`length_of_rest`.
     """
     here = compaction_task_files.c
     query = sa.select(here.path).where(here.task_id == task.id)
@@ -83,7 +82,7 @@ def rest_files_of(
 
 
 def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
-    """The files of a table that rest now, by path."""
+    """Returns the resting files of a table, by path."""
     here = compaction_rests.c
     query = sa.select(compaction_rests).where(here.table_name == table, here.rests_until > now)
     return {
@@ -93,7 +92,7 @@ def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
 
 
 def has_rested(tx: sa.Connection, table: str, since: datetime, now: datetime) -> bool:
-    """Whether the rest of a file of a table ended after one moment, until another."""
+    """Returns whether a file of a table stopped resting after one moment and until another."""
     here = compaction_rests.c
     query = sa.exists().where(
         here.table_name == table, here.rests_until > since, here.rests_until <= now
@@ -102,10 +101,10 @@ def has_rested(tx: sa.Connection, table: str, since: datetime, now: datetime) ->
 
 
 def end_rests(tx: sa.Connection, table: str, paths: Collection[str] | None = None) -> int:
-    """Forgets the rests of a table, or of some of its files: a person says so.
+    """Ends the rests of a table, or of some of its files, on a person's request.
 
     Returns:
-        how many files may have rested.
+        the number of files that may have rested.
     """
     here = compaction_rests.c
     gone = sa.delete(compaction_rests).where(here.table_name == table)
@@ -115,7 +114,7 @@ def end_rests(tx: sa.Connection, table: str, paths: Collection[str] | None = Non
 
 
 def forget_files_of(tx: sa.Connection, table: str, ids: Sequence[str]) -> None:
-    """Forgets the files of tasks that are about to end committed: the table has them no more."""
+    """Deletes the rests of files of tasks that are about to be committed: the table drops them."""
     files = compaction_task_files.c
     query = sa.select(files.path).where(dialect.among(tx, files.task_id, ids))
     here = compaction_rests.c
@@ -123,10 +122,10 @@ def forget_files_of(tx: sa.Connection, table: str, ids: Sequence[str]) -> None:
 
 
 def prune(tx: sa.Connection, older_than: datetime) -> int:
-    """Forgets files whose rest ended before a moment.
+    """Deletes the rests that ended before a moment.
 
     Returns:
-        how many.
+        the number of files.
     """
     old = compaction_rests.c.rests_until < older_than
     return tx.execute(sa.delete(compaction_rests).where(old)).rowcount

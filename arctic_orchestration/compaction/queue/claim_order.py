@@ -1,4 +1,4 @@
-"""Which task is claimed next: of what queue by shares, and in it by rank."""
+"""Which task is claimed next: the queue by shares, the task in it by rank."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_planned,
 )
 
-#: the first task of a queue that nobody else is about to take
+#: the first task of a queue that no other worker is about to claim
 FIRST = (
     sa.select(*(compaction_tasks.c[name] for name in TASK_COLUMNS), compaction_tasks.c.file_group)
     .where(is_planned, compaction_tasks.c.queue == sa.bindparam("of_queue"))
@@ -32,15 +32,15 @@ FIRST = (
 def first_claimable(
     tx: sa.Connection, queues: Sequence[str], table: str | None
 ) -> Mapping[Any, Any] | None:
-    """Locks the row of the task that is next, and its group of files.
+    """Locks the row of the next task, and returns it with its group of files.
 
     Args:
         tx: the transaction.
-        queues: their names; empty: all there are.
-        table: only of this one; none: of any.
+        queues: their names; empty: all queues.
+        table: only of this table; none: of any.
 
     Returns:
-        none: nothing can be claimed that nobody else is about to take.
+        none: nothing is claimable that no other worker is about to claim.
     """
     first = FIRST if table is None else FIRST.where(compaction_tasks.c.table_name == table)
     for queue in _by_share(tx, queues):
@@ -51,10 +51,10 @@ def first_claimable(
 
 
 def plan_again(tx: sa.Connection, now: datetime) -> int:
-    """Lets failed tasks whose retry interval is over be claimed again.
+    """Makes failed tasks claimable again after their retry interval.
 
     Returns:
-        how many.
+        the number of tasks.
     """
     here = compaction_tasks.c
     query = (
@@ -73,7 +73,7 @@ def plan_again(tx: sa.Connection, now: datetime) -> int:
 
 
 def _by_share(tx: sa.Connection, names: Sequence[str]) -> list[str]:
-    """The queues that have something to claim, the one with the least of its share first."""
+    """Returns the queues with claimable tasks, the one furthest below its share first."""
     queue, task = compaction_queues.c, compaction_tasks.c
     active = sa.select(sa.func.count()).where(is_claimed, task.queue == queue.name)
     waits = sa.exists().where(is_planned, task.queue == queue.name)

@@ -1,7 +1,7 @@
-"""Offering: a plan of a table takes the place of the tasks of the table that still wait.
+"""Offers: a plan of a table replaces the waiting tasks of the table.
 
-All of it is one transaction under the lock of the table's row, so a crash leaves the old plan or
-the new one, and two planners take turns. Of the waiting tasks,
+An offer is one transaction under the lock of the table's row, so a crash leaves the old plan or the
+new one, and two planners take turns. Of the waiting tasks,
 
 - one for which the plan has a task of the same data files and kind stays: with its age, rank and
   attempts, and with the newer snapshot and deletes;
@@ -10,12 +10,13 @@ the new one, and two planners take turns. Of the waiting tasks,
   the oldest. An age is given once, so that what waits never grows by being planned anew: on that
   the bound in ``ranking`` stands.
 
-What workers have, or have merged, is not touched, and no task is taken that has a file of it.
+Tasks that workers have claimed or merged are not touched, and no new task may share a file with
+them.
 
-That no file is in two live tasks is not left to this module's care: the key of
-``arctic_compaction_task_files`` is the table and the path. It is also the quickest way to know
-which files are taken, without reading the groups of all live tasks. The queue's capacity is
-counted from rows under the lock of the queue's row, since a counter would drift with every crash.
+The primary key of ``arctic_compaction_task_files``, table and path, guarantees that no file is in
+two live tasks. It is also the fastest way to find taken files, without reading the groups of all
+live tasks. The queue's capacity is checked by counting rows under the lock of the queue's row,
+since a counter would drift with every crash.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,30 +42,30 @@ from arctic_orchestration.state.compaction_tables import (
     is_waiting,
 )
 
-#: what a task gets where nothing else is said
+#: the defaults of a task
 MAX_ATTEMPTS = 3
 RETRY_AFTER = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offered:
-    """What became of a plan."""
+    """The result of an offer."""
 
-    #: ids of new tasks, and of those that were waiting and stay
+    #: ids of new tasks, and of waiting tasks that stay
     taken: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     #: ids of waiting tasks that the plan replaced
     superseded: tuple[str, ...] = ()
-    #: for these the queue has no room: the table should stay due
+    #: tasks that did not fit into the queue: the table should stay due
     blocked: tuple[PlannedTask, ...] = ()
-    #: these have files of a task that a worker has, or that waits for the committer
+    #: tasks with files of a task that is claimed, or waits for the committer
     busy: tuple[PlannedTask, ...] = ()
-    #: the plan was made from what is no more so: nothing was changed, plan again
+    #: the plan is outdated: nothing was changed, plan again
     stale: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left that would have to be offered again."""
+        """Whether nothing has to be offered again."""
         return not (self.blocked or self.busy or self.stale)
 
 
@@ -81,28 +82,27 @@ def offer(
     reason: str = "replaced by a newer plan",
     forced: bool = False,
 ) -> Offered:
-    """Offers a table's plan to its queue; the plan is the whole of it, and replaces what waits.
+    """Offers a table's complete plan to its queue, in place of its waiting tasks.
 
     Args:
         tx: the transaction; it holds the table's row, then the queue's, until it ends.
         table: a table that compaction knows.
-        tasks: the plan, the most wanted first: what finds no room is cut off at the end. A
-            task that stays has its room already.
+        tasks: the plan, most wanted first: what exceeds the room is cut off at the end. A task that
+            stays keeps its room.
         now: the moment of the offer.
-        version: :attr:`CompactionTable.version` as it was read before the snapshot was: the
-            offer is stale if there was a commit or another plan since. None: not checked.
-        max_attempts: how often each may fail.
-        retry_after: how long a task that failed waits.
-        seconds_per_level: see ``ranking``; the same for all who offer.
-        reason: why the tasks that it replaces are superseded, for people.
-        forced: a person asked for it: its tasks replace all others, and no plan that nobody asked
-            for replaces them before a worker has had them. A failed task that the plan has too can
-            be claimed at once.
+        version: :attr:`CompactionTable.version` as read before the snapshot was: the offer is stale
+            after a commit or another plan. None: not checked.
+        max_attempts: the number of attempts of each task.
+        retry_after: how long a failed task waits.
+        seconds_per_level: see ``ranking``; the same for all offers.
+        reason: why the replaced tasks are superseded, for people.
+        forced: a person requested it: its tasks replace all others, and automatic plans do not
+            replace them before a worker has claimed them. A failed task that is also in the plan
+            can be claimed at once.
 
     Errors:
         NotFound: compaction does not know the table.
-        InvalidInput: two tasks of the plan have a file in common, or one has none; fewer than
-            one attempt.
+        InvalidInput: two tasks of the plan share a file, or one has none; fewer than one attempt.
     """
     if max_attempts < 1:
         raise InvalidInput("max_attempts", max_attempts, "one attempt or more")
@@ -149,7 +149,7 @@ def offer(
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Ranks of the tasks of a table."""
+    """Assigns ranks to the tasks of a table."""
 
     table: CompactionTable
     seconds_per_level: int
@@ -181,7 +181,7 @@ def _check_apart(tasks: Sequence[PlannedTask]) -> None:
 
 
 def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
-    """The waiting tasks of a table, held until the transaction ends, the oldest first."""
+    """Returns the waiting tasks of a table, locked until the transaction ends, oldest first."""
     here = compaction_tasks.c
     query = (
         sa.select(
@@ -195,12 +195,12 @@ def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
 
 
 def _stays(row: Mapping[Any, Any]) -> bool:
-    """Whether a task is a person's, and has not been tried in vain."""
+    """Returns whether a task was requested manually and has not been attempted yet."""
     return bool(row["forced"]) and row["state"] == TaskState.PLANNED
 
 
 def _paths(tx: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """The files of some tasks: path and task."""
+    """Returns the files of some tasks: path and task."""
     here = compaction_task_files.c
     query = sa.select(here.path, here.task_id).where(dialect.among(tx, here.task_id, ids))
     return {row.path: row.task_id for row in tx.execute(query)}
@@ -216,7 +216,7 @@ def _supersede(
 def _refresh(
     tx: sa.Connection, pairs: Iterable[tuple[Mapping[Any, Any], PlannedTask]], rank: _Ranks
 ) -> None:
-    """Gives tasks that stay the newer snapshot, deletes and level; age and attempts remain."""
+    """Updates kept tasks with the newer snapshot, deletes and level; age and attempts stay."""
     columns = ("partition", "file_group", "delete_files", "small_files", "bytes", "rows",
                "planned_reason", "gain", "level", "rank")  # fmt: skip
     rows = []
@@ -229,7 +229,7 @@ def _refresh(
 
 
 def _ask_for(tx: sa.Connection, rows: Sequence[Mapping[Any, Any]], now: datetime) -> None:
-    """Makes waiting tasks those that a person asked for; failed ones can be claimed at once."""
+    """Marks waiting tasks as manually requested; failed ones can be claimed at once."""
     failed = [(row["id"], TaskState.FAILED) for row in rows if row["state"] == TaskState.FAILED]
     reason = "asked for by a person, before its retry interval was over"
     task_store.move(tx, failed, TaskState.PLANNED, reason, now, values={"not_before": None})
@@ -246,10 +246,10 @@ def _ages(
     live: int,
     now: datetime,
 ) -> list[tuple[datetime, int]]:
-    """Since when each task waits, and its place: each replaced one leaves these to one at most.
+    """Returns each task's age and place: each replaced task passes these on to at most one.
 
     Args:
-        live: how many tasks the table has besides.
+        live: how many other live tasks the table has.
     """
     since = {row["id"]: (row["waiting_since"], row["place"]) for row in replaced}
     ages = []
@@ -262,7 +262,7 @@ def _ages(
 
 
 def _live_count(tx: sa.Connection, table: str) -> int:
-    """How many live tasks a table has."""
+    """Returns how many live tasks a table has."""
     query = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.table_name == table)
     return int(tx.execute(query).scalar_one())
 

@@ -1,4 +1,4 @@
-"""A queue of merge tasks, and what it has."""
+"""A queue of merge tasks, and its counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from arctic_orchestration.compaction.queue.task import TaskState
 
-#: of the queue ``default``, and of a queue that is added without saying it
+#: of the queue ``default``, and the default of an added queue
 CAPACITY = 1000
 EXECUTION_TIMEOUT_SECONDS = 2 * 60 * 60
 
@@ -14,11 +14,11 @@ EXECUTION_TIMEOUT_SECONDS = 2 * 60 * 60
 class QueueState(StrEnum):
     """What a queue does with tasks."""
 
-    #: it takes tasks, and workers claim them
+    #: it accepts tasks, and workers claim them
     OPEN = "open"
-    #: it takes tasks, and none is claimed; what workers have is finished and committed
+    #: it accepts tasks, and none is claimed; claimed tasks are finished and committed
     PAUSED = "paused"
-    #: it takes no task; what waits is claimed
+    #: it accepts no task; waiting tasks are claimed
     DRAINING = "draining"
 
 
@@ -27,22 +27,22 @@ class CompactionQueue:
     """A queue of merge tasks."""
 
     name: str
-    #: how many live tasks it takes
+    #: the maximum number of live tasks
     capacity: int = CAPACITY
-    #: where two queues have had their shares alike, the higher level goes first
+    #: of two queues at equal shares, the higher level comes first
     level: int = 0
-    #: where workers serve several queues, they work in proportion to the shares
+    #: workers that serve several queues divide their work in proportion to the shares
     share: int = 1
-    #: how many workers are started for it at most; those that people start do not count
+    #: the maximum number of workers that are started for it; workers started by people do not count
     max_workers: int = 1
-    #: how long an attempt may take; then it counts as lost, though its worker is alive
+    #: the time limit of an attempt; then it counts as lost, even if its worker is alive
     execution_timeout_seconds: int = EXECUTION_TIMEOUT_SECONDS
     state: QueueState = QueueState.OPEN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueCounts:
-    """What a queue has: its tasks by state, and its tables."""
+    """The tasks of a queue by state, and its tables."""
 
     queue: CompactionQueue
     states: Mapping[TaskState, int]
@@ -50,12 +50,12 @@ class QueueCounts:
 
     @property
     def live(self) -> int:
-        """How much of the capacity is taken."""
+        """How many live tasks use its capacity."""
         return sum(self.states.values())
 
     @property
     def room(self) -> int:
-        """How many more tasks it takes."""
+        """How many more tasks it accepts."""
         if self.queue.state is QueueState.DRAINING:
             return 0
         return max(self.queue.capacity - self.live, 0)

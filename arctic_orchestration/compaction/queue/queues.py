@@ -1,9 +1,9 @@
-"""Queues of merge tasks, and which table goes to which.
+"""Queues of merge tasks, and the mapping of tables to queues.
 
-A queue that people name gives its tables room of their own (*capacity*: so many live tasks, no
-more are taken), a *level* and a *share* of the workers that serve several queues. The queue
-``default`` is always there. A table is in the queue that a person mapped it to, else in the one
-that its property names, else in ``default``.
+A named queue gives its tables room of their own (*capacity*: the maximum number of live tasks), a
+*level* and a *share* of the workers that serve several queues. The queue ``default`` always exists.
+A table belongs to the queue that a person mapped it to, else to the queue in its property, else to
+``default``.
 """
 
 import re
@@ -36,9 +36,9 @@ from arctic_orchestration.state.compaction_tables import (
 __all__ = ["CAPACITY", "CompactionQueue", "QueueCounts", "QueueState"]
 
 DEFAULT = "default"
-#: levels reach so far down and up
+#: the range of levels, in both directions
 HIGHEST_LEVEL = 1000
-#: what a column holds
+#: the maximum value of the column
 _LARGEST = 1_000_000_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -48,10 +48,10 @@ _NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter 
 def add_queue(tx: sa.Connection, queue: CompactionQueue, now: datetime) -> None:
     """Adds a queue.
 
-    Tables whose property has named it before come to it when they are next looked at.
+    Tables whose property already names it move to it at their next check.
 
     Errors:
-        InvalidInput: the name is taken or none, or a number is out of its range.
+        InvalidInput: the name is taken or empty, or a number is out of range.
     """
     if not isinstance(queue.name, str) or not _NAME.fullmatch(queue.name):
         raise InvalidInput("name", queue.name, _NAME_EXPECTED)
@@ -71,11 +71,11 @@ def update_queue(
     max_workers: int | None = None,
     execution_timeout_seconds: int | None = None,
 ) -> CompactionQueue:
-    """Changes what is given. A capacity below what the queue has takes nothing away.
+    """Changes the given settings. A capacity below the present number of tasks removes none.
 
     Errors:
-        NotFound: no such queue; lists those there are.
-        InvalidInput: a number is out of its range; nothing is changed.
+        NotFound: no such queue; lists the existing ones.
+        InvalidInput: a number is out of range; nothing is changed.
     """
     given = {
         "capacity": capacity,
@@ -102,7 +102,7 @@ def set_state(tx: sa.Connection, name: str, state: QueueState) -> QueueState:
         the state before.
 
     Errors:
-        NotFound: no such queue; lists those there are.
+        NotFound: no such queue; lists the existing ones.
     """
     before = lock_queue(tx, name).state
     here = compaction_queues
@@ -111,15 +111,15 @@ def set_state(tx: sa.Connection, name: str, state: QueueState) -> QueueState:
 
 
 def delete_queue(tx: sa.Connection, name: str) -> None:
-    """Removes a queue that has neither live tasks nor tables.
+    """Deletes a queue that has neither live tasks nor tables.
 
     Errors:
         NotFound: no such queue.
-        InvalidInput: it is ``default``, or says which tables or how many tasks it has.
+        InvalidInput: it is ``default``, or has tables or tasks, which are named or counted.
     """
     if name == DEFAULT:
         raise InvalidInput("name", name, "another queue: default is always there")
-    # The key too: who maps a table to it waits, and then does not find it.
+    # The key too: a concurrent mapping of a table waits, and then does not find the queue.
     _one(tx, name, sa.select(compaction_queues).with_for_update())
     here = compaction_tables.c
     query = sa.select(here.name, here.mapped_to)
@@ -147,29 +147,29 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def queues(tx: sa.Connection) -> list[CompactionQueue]:
-    """All queues, the highest level first, then by name."""
+    """Returns all queues, highest level first, then by name."""
     here = compaction_queues.c
     query = sa.select(compaction_queues).order_by(here.level.desc(), here.name)
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
 def queue_by_name(tx: sa.Connection, name: str) -> CompactionQueue:
-    """The queue with a name.
+    """Returns the queue with a name.
 
     Errors:
-        NotFound: no such queue; lists those there are.
+        NotFound: no such queue; lists the existing ones.
     """
     return _one(tx, name, sa.select(compaction_queues))
 
 
 def lock_queue(tx: sa.Connection, name: str) -> CompactionQueue:
-    """As :func:`queue_by_name`; nobody else offers to it until the transaction ends."""
-    # Not a lock of the key: who makes a table known refers to it meanwhile, and need not wait.
+    """Like :func:`queue_by_name`; locks the queue for offers until the transaction ends."""
+    # Not a lock of the key: registering a table refers to it meanwhile, and need not wait.
     return _one(tx, name, sa.select(compaction_queues).with_for_update(key_share=True))
 
 
 def counted(tx: sa.Connection) -> list[QueueCounts]:
-    """All queues with what they have, in the order of :func:`queues`."""
+    """Returns all queues with their counts, in the order of :func:`queues`."""
     states = _states(tx)
     query = sa.select(compaction_tables.c.queue, sa.func.count()).group_by(
         compaction_tables.c.queue
@@ -184,7 +184,7 @@ def counted(tx: sa.Connection) -> list[QueueCounts]:
 
 
 def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
-    """How many more tasks a locked queue takes, counted from its rows; one that drains, none."""
+    """Returns how much room a locked queue has, counted from its rows; none if it drains."""
     if queue.state is QueueState.DRAINING:
         return 0
     query = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == queue.name)
@@ -192,7 +192,7 @@ def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
 
 
 def queues_with_room(tx: sa.Connection) -> frozenset[str]:
-    """The names of the queues that take a task now; nothing is locked."""
+    """Returns the names of the queues with room; locks nothing."""
     here = compaction_queues.c
     live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == here.name)
     query = sa.select(here.name).where(
@@ -202,26 +202,25 @@ def queues_with_room(tx: sa.Connection) -> frozenset[str]:
 
 
 def queue_of(tx: sa.Connection, table: str, property: str | None) -> tuple[str, str]:
-    """The queue of a table, and why it is that one.
+    """Returns the queue of a table, and why it is that queue.
 
     Args:
         tx: the transaction.
-        table: its name; one that is not known yet is mapped by nobody.
-        property: the queue that the table's property names; none: it names none.
+        table: its name; an unknown table has no mapping.
+        property: the queue in the table's property; none: it names none.
     """
     query = sa.select(compaction_tables.c.mapped_to).where(compaction_tables.c.name == table)
     return _resolved(tx, tx.execute(query).scalar(), property)
 
 
 def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
-    """Puts a table into a queue by hand, over what its property says.
+    """Maps a table to a queue manually, which overrides its property.
 
-    Waiting tasks move with their age, even into a queue that is full; what workers have, and
-    what waits for the committer, stays in the queue it was claimed from; should it wait again, it
-    follows when the table is next looked at.
+    Waiting tasks move with their age, even into a full queue; claimed and merged tasks stay in the
+    queue from which they were claimed; if they wait again, they follow at the table's next check.
 
     Returns:
-        how many tasks moved.
+        the number of moved tasks.
 
     Errors:
         NotFound: no such table, or no such queue.
@@ -231,10 +230,10 @@ def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
 
 
 def unmap_table(tx: sa.Connection, table: str, now: datetime) -> int:
-    """Lets a table go back to the queue that its property names, else to ``default``.
+    """Returns a table to the queue in its property, else to ``default``.
 
     Returns:
-        how many waiting tasks moved.
+        the number of moved waiting tasks.
 
     Errors:
         NotFound: no such table.
@@ -246,16 +245,16 @@ def unmap_table(tx: sa.Connection, table: str, now: datetime) -> int:
 def see_table(
     tx: sa.Connection, table: str, *, queue: str | None, level: int, now: datetime
 ) -> CompactionTable:
-    """Notes what the catalog says of a table, and locks its row until the transaction ends.
+    """Records the catalog's facts about a table, and locks its row until the transaction ends.
 
-    A table that is new is made known; waiting tasks of one whose property names another queue
-    than before move there.
+    A new table is registered; waiting tasks of a table move if its property names another queue
+    than before.
 
     Args:
         tx: the transaction.
         table: its name in the catalog.
-        queue: what its property names; none: it has none.
-        level: of its property.
+        queue: the queue in its property; none: it has none.
+        level: the level in its property.
         now: when it was seen.
     """
     new = dialect.insert(tx, compaction_tables).values(
@@ -276,10 +275,10 @@ def _settle(
     now: datetime,
     seen: Mapping[str, Any],
 ) -> int:
-    """Gives a locked table the queue that follows, and its waiting tasks too."""
+    """Updates the queue of a locked table, and moves its waiting tasks there."""
     queue, reason = _resolved(tx, by_hand, property)
     if (queue, reason) != (table.queue, table.queue_reason):
-        # Nobody deletes one of them, or counts what it has, while tasks change sides.
+        # Locks both queues against deletion and counting while tasks move.
         names = sorted({queue, table.queue, DEFAULT})
         held = sa.select(compaction_queues.c.name).where(compaction_queues.c.name.in_(names))
         held = held.order_by(compaction_queues.c.name).with_for_update(key_share=True)
@@ -291,7 +290,7 @@ def _settle(
         .values(mapped_to=by_hand, property_queue=property, queue=queue, queue_reason=reason,
                 **seen)
     )  # fmt: skip
-    # Also those that a worker had when the table moved, and that wait again.
+    # Also tasks that were claimed when the table moved, and wait again.
     here = compaction_tasks.c
     strayed = (
         sa.select(here.id, here.state, here.queue)
@@ -329,7 +328,7 @@ def _resolved(tx: sa.Connection, by_hand: str | None, property: str | None) -> t
 
 
 def _states(tx: sa.Connection, queue: str | None = None) -> dict[str, dict[TaskState, int]]:
-    """Live tasks by queue and state."""
+    """Returns live tasks by queue and state."""
     here = compaction_tasks.c
     query = sa.select(here.queue, here.state, sa.func.count()).where(is_live)
     if queue is not None:

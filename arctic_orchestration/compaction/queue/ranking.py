@@ -1,22 +1,22 @@
-"""Ranks that age, as one number that never has to be written again.
+"""Ranks that age, as a number that is written only once.
 
-Of two waiting tasks of a queue the one with the smaller rank is claimed first. A task that has
+Of two waiting tasks of a queue, the one with the smaller rank is claimed first. A task that has
 waited since ``w``, of a table of level ``l`` and with benefit ``b`` and place ``p``, has the rank
-``w - (l + (b - p) / 2) * S``, with ``S`` seconds a level. The level counts first, since benefit and
-place together make less than one level; and to have waited ``S`` seconds counts as much as one.
+``w - (l + (b - p) / 2) * S``, with ``S`` seconds a level. The level dominates, since benefit and
+place together make less than one level; and a wait of ``S`` seconds counts as much as one level.
 
-The *benefit* is the number of small files that go for each byte that is written anew, brought
-into [0, 1): with ``x`` small files per MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB
-(``x = 16``) have 0.94, two of 16 MiB (``x = 1/16``) 0.06, a group without small files 0.
+The *benefit* is the number of small files removed for each rewritten byte, mapped to [0, 1): with
+``x`` small files per MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB (``x = 16``) have 0.94, two
+of 16 MiB (``x = 1/16``) 0.06, a group without small files 0.
 
-The *place* lets the tables of a queue take turns. A task that was offered when ``n`` tasks of its
+The *place* makes the tables of a queue take turns. A task that was offered when ``n`` tasks of its
 table were live or offered before it has the place ``n / (n + 8)``, in [0, 1): the first task of a
-table 0, the second 1/9, the ninth 1/2. So of a table that has many tasks the later ones wait for
-the first ones of other tables that come minutes later. A place is given once, with the age.
+table 0, the second 1/9, the ninth 1/2. So the later tasks of a table with many tasks wait for the
+first tasks of other tables that come minutes later. A place is assigned once, with the age.
 
-**The bound.** Consider a task of level ``l`` that waits since ``w`` in a queue of capacity ``Q``,
-whose tasks are claimed by ``c`` slots that are never idle while a task can be claimed, each for at
-most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
+**The bound.** Consider a task of level ``l`` that has waited since ``w`` in a queue of capacity
+``Q``, whose tasks are claimed by ``c`` slots that are never idle while a task can be claimed, each
+for at most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
 
 1. It is overtaken only by tasks of a smaller rank. A task that waits since ``v`` has a rank above
    ``v - (H + 1/2) * S``, for its level is at most ``H`` and its benefit less than one. The rank of
@@ -32,11 +32,10 @@ most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
    Within ``t`` seconds that are ``c * floor(t / d)`` claims at least, and ``a * (Q - 1)`` at most.
 
 So it is claimed at the latest ``(H + 1 - l) * S + (floor(a * (Q - 1) / c) + 1) * d`` seconds after
-``w``, however many tasks of however urgent tables keep coming. That is :func:`waits_at_most`. It
-holds within a queue; between queues, shares decide. A person who moves tables with old tasks to
-the queue, or gives back tasks over and over, can make it longer, and a worker that drains gives
-back only what it has. A task that a better plan replaces without leaving it its age was joined
-with another one, which is older.
+``w``, however many tasks of higher levels arrive. That is :func:`waits_at_most`. It holds within a
+queue; between queues, shares decide. It can take longer if a person moves tables with old tasks to
+the queue, or releases tasks repeatedly; a worker that drains only releases its own tasks. A task
+that a better plan replaces without inheriting its age was joined with another one, which is older.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -44,7 +43,7 @@ from datetime import UTC, datetime, timedelta
 #: how long a task waits until it counts as one of the next level
 SECONDS_PER_LEVEL = 3600
 
-#: so many tasks of its table before a task cost it as much as half the best benefit brings
+#: the number of earlier tasks of its table whose place costs as much as half the best benefit
 _TURNS = 8
 _MIB = 1024 * 1024
 _SECOND = 1_000_000
@@ -60,14 +59,14 @@ def rank_of(
     *,
     place: int = 0,
 ) -> int:
-    """The number by which tasks of a queue are claimed, in microseconds; less is earlier.
+    """Returns the number that orders the claims of a queue, in microseconds; less is earlier.
 
     Args:
         waiting_since: when its files began to wait.
         level: of its table; more is earlier.
-        small_files: how many small files are gone once it is committed.
-        bytes: how much is read for that.
-        seconds_per_level: how long one waits to count as one of the next level.
+        small_files: how many small files its commit removes.
+        bytes: how many bytes it reads for that.
+        seconds_per_level: the wait that counts as one level.
         place: how many tasks of its table were live or offered before it.
     """
     age = (waiting_since - _EPOCH) // timedelta(microseconds=1)
@@ -88,7 +87,7 @@ def overtaken_until(
     highest_level: int,
     seconds_per_level: int = SECONDS_PER_LEVEL,
 ) -> datetime:
-    """The moment from which on no task that is offered goes before this one any more."""
+    """Returns the moment from which no newly offered task precedes this one."""
     levels = max(highest_level - level, 0) + 1
     return waiting_since + timedelta(seconds=levels * seconds_per_level)
 
@@ -103,15 +102,15 @@ def waits_at_most(
     attempts: int = 1,
     seconds_per_level: int = SECONDS_PER_LEVEL,
 ) -> timedelta:
-    """How long a task can wait until it is claimed, as the module proves.
+    """Returns how long a task can wait until it is claimed, as the module proves.
 
     Args:
-        level: of its table.
-        highest_level: of all tables of the queue.
-        capacity: of the queue.
-        slots: how many tasks of the queue are worked on at once, always.
-        longest: from a claim to its end.
-        attempts: how often a task is claimed at most; 1: none fails.
+        level: the level of its table.
+        highest_level: the highest level of the queue's tables.
+        capacity: the capacity of the queue.
+        slots: how many tasks of the queue are merged at once, always.
+        longest: the maximum time from a claim to its end.
+        attempts: the maximum number of claims of a task; 1: none fails.
         seconds_per_level: as the tasks were offered with.
     """
     levels = max(highest_level - level, 0) + 1
@@ -120,6 +119,6 @@ def waits_at_most(
 
 
 def _benefit_in(whole: int, small_files: int, bytes: int) -> int:
-    """The benefit as a part of ``whole``, always less than that."""
+    """Returns the benefit as a part of ``whole``, always less than that."""
     weight = small_files * _MIB
     return whole * weight // (max(bytes, 1) + weight)

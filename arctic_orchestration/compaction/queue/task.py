@@ -13,8 +13,8 @@
       ▼     ▼
     superseded | canceled
 
-A *live* task (planned, claimed, merged, failed) keeps its files to itself. A *waiting* one
-(planned, failed) may be replaced by a better plan; what a worker has, nobody takes away.
+A *live* task (planned, claimed, merged, failed) owns its files exclusively. A *waiting* one
+(planned, failed) may be replaced by a better plan; a claimed one may not.
 """
 
 import hashlib
@@ -29,32 +29,32 @@ from arctic_orchestration.lake.file_groups import FileGroup
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     #: it waits for a worker
     PLANNED = "planned"
-    #: an attempt of a worker has it
+    #: a worker's attempt has claimed it
     CLAIMED = "claimed"
-    #: its output files are written and wait for the committer
+    #: its outputs are written and wait for the committer
     MERGED = "merged"
-    #: a snapshot of the table has its outputs in place of its files
+    #: a snapshot of the table contains its outputs in place of its files
     COMMITTED = "committed"
     #: an attempt failed; it is planned again after the retry interval
     FAILED = "failed"
-    #: it failed as often as it may, or its outputs were wrong; a person should look
+    #: it used up its attempts, or its outputs were wrong; a person should investigate
     QUARANTINED = "quarantined"
-    #: a later plan took its place, or the table changed under it
+    #: a later plan replaced it, or the table changed under it
     SUPERSEDED = "superseded"
-    #: a person, or the end of its table, took it back
+    #: a person, or the removal of its table, canceled it
     CANCELED = "canceled"
 
 
 class TaskKind(StrEnum):
-    """What a task is for."""
+    """The purpose of a task."""
 
-    #: small files of a partition are put together
+    #: merges small files of a partition
     MINOR = "minor"
-    #: a partition is written anew, with all deletes applied
+    #: rewrites a partition, with all deletes applied
     MAJOR = "major"
 
 
@@ -90,10 +90,10 @@ TRANSITIONS: dict[TaskState, set[TaskState]] = {
 
 
 def check_move(task_id: str, state: TaskState, to: TaskState) -> None:
-    """Lets a move pass that the table above has.
+    """Checks that the table above contains a move.
 
     Errors:
-        TransitionRefused: any other; names the task and both states.
+        TransitionRefused: it does not; names the task and both states.
     """
     if to not in TRANSITIONS[state]:
         raise TransitionRefused(f"Compaction task {task_id} is {state} and cannot become {to}")
@@ -101,29 +101,29 @@ def check_move(task_id: str, state: TaskState, to: TaskState) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTask:
-    """What a planner offers: a group of files, and why it is worth merging."""
+    """A planner's offer: a group of files, and why it is worth merging."""
 
     kind: TaskKind
-    #: the partition as people read it: ``day=2013-01-01``; empty: the table has none
+    #: the partition for people: ``day=2013-01-01``; empty: the table is unpartitioned
     partition: str
     group: FileGroup
     #: how many of its files are too small
     small_files: int
-    #: what has to be read: data files and the deletes that apply to them
+    #: the bytes to read: data files and the deletes that apply to them
     bytes: int
     #: why it was planned, for people
     reason: str
-    #: what comes of it, for people: ``12 files → 1``
+    #: its effect, for people: ``12 files → 1``
     gain: str
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its data files."""
+        """Returns its data files."""
         return tuple(file.path for file in self.group.files)
 
     @property
     def digest(self) -> str:
-        """The same for the same data files, whatever their order and deletes."""
+        """A digest of its data files that ignores their order and deletes."""
         return digest_of(self.paths)
 
 
@@ -132,74 +132,74 @@ class Task:
     """One row of ``arctic_compaction_tasks``, without its group of files."""
 
     id: str
-    #: the table by its name in the catalog: ``lake.flights``
+    #: the table's name in the catalog: ``lake.flights``
     table: str
     queue: str
     kind: TaskKind
     state: TaskState
-    #: why it is in this state
+    #: the reason of this state
     reason: str
     state_at: datetime
     partition: str
     digest: str
-    #: how many data files, and delete files that apply to them
+    #: the number of data files, and of delete files that apply to them
     files: int
     delete_files: int
     small_files: int
     bytes: int
     rows: int
-    #: why it was planned, and what comes of it
+    #: why it was planned, and its effect
     planned_reason: str
     gain: str
-    #: of its table
+    #: the level of its table
     level: int
-    #: the number by which it is claimed, the smallest first: see ``ranking``
+    #: the number that orders claims, smallest first: see ``ranking``
     rank: int
     offered_at: datetime
-    #: its age, with that of the task whose place it took
+    #: since when it waits, inherited from the task that it replaced
     waiting_since: datetime
-    #: of a failed task: when it is planned again
+    #: when a failed task is planned again
     not_before: datetime | None
-    #: how many attempts began, without those that were given back
+    #: the number of attempts, without released ones
     attempts: int
     max_attempts: int
     retry_seconds: float
     #: of its last attempt
     token: int
     attempt_id: str | None
-    #: the snapshot that has its outputs
+    #: the snapshot with its outputs
     snapshot_id: int | None
-    #: whether a person asked for it: plans by thresholds do not replace it while it waits
+    #: whether a person requested it: automatic plans do not replace it while it waits
     forced: bool
     ended_at: datetime | None
 
     @property
     def is_live(self) -> bool:
-        """Whether it keeps its files to itself."""
+        """Whether it owns its files exclusively."""
         return self.state in LIVE
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "Task":
-        """The task that a row of ``arctic_compaction_tasks`` holds."""
+        """Returns the task in a row of ``arctic_compaction_tasks``."""
         values = {name: row[COLUMN_OF.get(name, name)] for name in _FIELDS}
         return cls(
             **{**values, "kind": TaskKind(row["kind"]), "state": TaskState(row["state"])},
         )
 
 
-#: where a field's column has another name
+#: the columns that differ from their field's name
 COLUMN_OF = {"table": "table_name"}
 _FIELDS = tuple(field.name for field in fields(Task))
-#: the columns that a :class:`Task` is made of
+#: the columns of a :class:`Task`
 TASK_COLUMNS = tuple(COLUMN_OF.get(name, name) for name in _FIELDS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:
-    """What happened to a task, and why."""
+    """A transition of a task, and its reason."""
 
     at: datetime
-    #: none: it was made
+    #: none: it was created
     before: TaskState | None
     state: TaskState
     reason: str
@@ -207,7 +207,7 @@ class Move:
 
 
 def digest_of(paths: Iterable[str]) -> str:
-    """A text that stands for a set of paths."""
+    """Returns a digest of a set of paths."""
     hashed = hashlib.sha256()
     for path in sorted(paths):
         hashed.update(path.encode())

@@ -1,4 +1,4 @@
-"""Tasks as rows: reading them, and moving them with a line of history for each move."""
+"""Tasks as rows: reads them, and moves them with a line of history for each move."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -27,17 +27,17 @@ from arctic_orchestration.state.compaction_tables import (
     is_planned,
 )
 
-#: the shortest part of a task's id that is taken for one
+#: the minimum length of a partial task id
 SHORTEST_PART = 4
 
 _COLUMNS = [compaction_tasks.c[name] for name in TASK_COLUMNS]
 
 
 def task_by_id(tx: sa.Connection, id: str) -> Task:
-    """The task with an id.
+    """Returns the task with an id.
 
     Errors:
-        NotFound: there is none, or no more.
+        NotFound: it does not exist, or was pruned.
     """
     found = _select(tx, compaction_tasks.c.id == id)
     if not found:
@@ -46,11 +46,11 @@ def task_by_id(tx: sa.Connection, id: str) -> Task:
 
 
 def task_by_id_part(tx: sa.Connection, part: str) -> Task:
-    """The task that a part of its id stands for.
+    """Returns the task with a partial id.
 
     Errors:
-        NotFound: no task has it.
-        InvalidInput: it is too short, or several tasks have it.
+        NotFound: no task matches.
+        InvalidInput: it is too short, or several tasks match.
     """
     wanted = part.strip().lower()
     if len(wanted) < SHORTEST_PART or not wanted.isalnum():
@@ -72,14 +72,14 @@ def tasks(
     states: Collection[TaskState] = (),
     limit: int | None = None,
 ) -> list[Task]:
-    """Tasks, those of the smallest rank first; of no states: of all.
+    """Returns tasks, smallest rank first; without states: of all.
 
     Args:
         tx: the transaction.
-        table: only of this one.
-        queue: only of this one.
-        states: only in these.
-        limit: only so many.
+        table: only of this table.
+        queue: only of this queue.
+        states: only in these states.
+        limit: the maximum number.
     """
     where: list[sa.ColumnElement[bool]] = []
     if table is not None:
@@ -92,13 +92,13 @@ def tasks(
 
 
 def group_of(tx: sa.Connection, id: str) -> FileGroup:
-    """The files of a task, and the deletes that applied to them when it was planned."""
+    """Returns the files of a task, and the deletes that applied to them when it was planned."""
     query = sa.select(compaction_tasks.c.file_group).where(compaction_tasks.c.id == id)
     return FileGroup.from_json(tx.execute(query).scalar_one())
 
 
 def history(tx: sa.Connection, id: str) -> list[Move]:
-    """What happened to a task, from its making on."""
+    """Returns the moves of a task, from its creation on."""
     query = (
         sa.select(compaction_moves)
         .where(compaction_moves.c.task_id == id)
@@ -117,7 +117,7 @@ def history(tx: sa.Connection, id: str) -> list[Move]:
 
 
 def ahead_of(tx: sa.Connection, task: Task) -> int:
-    """How many tasks of its queue can be claimed before a waiting one."""
+    """Returns how many tasks of its queue can be claimed before a waiting one."""
     here = compaction_tasks.c
     before = (here.rank < task.rank) | ((here.rank == task.rank) & (here.id < task.id))
     query = sa.select(sa.func.count()).where(is_planned, here.queue == task.queue, before)
@@ -125,7 +125,7 @@ def ahead_of(tx: sa.Connection, task: Task) -> int:
 
 
 def live_paths(tx: sa.Connection, table: str) -> dict[str, str]:
-    """The data files of a table that live tasks keep to themselves: path and task."""
+    """Returns the data files of a table that live tasks own: path and task."""
     here = compaction_task_files.c
     query = sa.select(here.path, here.task_id).where(here.table_name == table)
     return {row.path: row.task_id for row in tx.execute(query)}
@@ -141,23 +141,22 @@ def move(
     attempt_id: str | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> None:
-    """Gives tasks another state, in one transaction with a line of history for each.
+    """Moves tasks to another state, in one transaction with a line of history for each.
 
-    Who moves them has made sure, by a lock or by the condition of a statement, that they are in
-    the states that are given. Tasks that end let their files go; tasks that wait do so in the
-    queue that their table has by now.
+    The caller has ensured, by a lock or by the condition of a statement, that they are in the given
+    states. Ended tasks release their files; waiting tasks wait in the present queue of their table.
 
     Args:
         tx: the transaction.
-        tasks: ids, each with the state that is left.
-        to: the new one.
-        reason: why, for people.
-        at: when.
-        attempt_id: which attempt did it.
+        tasks: ids, each with its present state.
+        to: the new state.
+        reason: for people.
+        at: the moment of the move.
+        attempt_id: the attempt that caused it.
         values: other columns of the rows.
 
     Errors:
-        TransitionRefused: a state cannot be left that way, or is another one by now.
+        TransitionRefused: a state does not allow the move, or has changed.
     """
     moved = list(tasks)
     if not moved:
@@ -168,7 +167,7 @@ def move(
     if to in ENDED:
         changes["ended_at"] = at
     if to in WAITING:
-        # The table may have moved to another queue while a worker had the task.
+        # The table may have moved to another queue during the claim.
         changes["queue"] = _QUEUE_OF_TABLE
     ids = [id for id, _ in moved]
     for source in sorted({state for _, state in moved}):
@@ -207,7 +206,7 @@ def note_moves(
     at: datetime,
     attempt_id: str | None = None,
 ) -> None:
-    """Writes lines of history: task, the state before (none: it was made), and why."""
+    """Writes lines of history: task, the state before (none: it was created), and the reason."""
     columns = ("task_id", "at", "from_state", "state", "reason", "attempt_id")
     rows = [
         (id, at, before.value if before else None, to.value, reason, attempt_id)

@@ -1,14 +1,14 @@
-"""Who gets the room of a queue that was full: the table that has waited longest for it.
+"""Which table gets the room of a full queue: the one that has waited longest for it.
 
-A table whose tasks found no room stays due. It stands in the line of its queue since it became due
-or, if it has got room for some of its tasks since, from then on: whoever gets room goes to the end.
-Before a planner looks at any table, it asks whether a queue has room for one that stands in line,
-and looks at the first of these, whatever its ``check-interval`` is. So a table that has more to
-offer than its queue takes gets what is left over, however often it is looked at and whatever its
-name is. The line is in the rows of the tables, and so the same for all planners, also for one that
-has just begun.
+A table whose tasks did not fit stays due. Its position in its queue's waitlist is the moment since
+when it is due or, if it has since got room for some of its tasks, that moment: a table that gets
+room goes to the end. Before a planner checks any table, it checks whether a queue has room for a
+waiting one, and plans the first of these, regardless of its ``check-interval``. So a table with
+more tasks than its queue accepts gets what is left over, however often it is checked and whatever
+its name is. The waitlist is stored in the rows of the tables, and so is shared by all planners,
+including new ones.
 
-**The bound.** Let ``n`` tables of the queue be due when ours becomes so, ours among them, and let
+**The bound.** Let ``n`` tables of the queue, including ours, be due when ours becomes due, and let
 
 - ``t`` be the time from one tick of the planner to the next, the tick included;
 - ``r`` the longest time in which a queue that is full gets no room, that is, until one of its live
@@ -21,12 +21,12 @@ has just begun.
    is room. Each gets room for one task or more, or has nothing to offer any more: either way it is
    not before us any more. One that cannot be looked at, or that rests, is passed over.
 
-So a task of ours is offered at the latest ``n * (r + t)`` after the first look at our table since
-its commit, which comes after its ``check-interval`` and a tick, or a tick after somebody said that
-the table changed. From then on ``ranking`` bounds how long the task waits. Not in the bound are
-ticks that are too short to reach a table, room that a person takes (``plan --force``), and room
-that comes while another table is being planned: that one takes it. Where planning and committing
-take turns, as they do in one process, that is only the room of a task that ends uncommitted.
+So a task of ours is offered at the latest ``n * (r + t)`` after the first check of our table since
+its commit, which comes after its ``check-interval`` and a tick, or a tick after an event reports a
+change. From then on ``ranking`` bounds how long the task waits. The bound excludes ticks that are
+too short to reach a table, room that a person takes (``plan --force``), and room that appears while
+another table is being planned: that one takes it. Where planning and committing take turns, as in
+one process, that is only the room of a task that ends uncommitted.
 """
 
 from datetime import datetime
@@ -39,8 +39,8 @@ from arctic_orchestration.compaction.tables import CompactionTable
 
 
 def waiting_for_room(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
-    """The tables in line whose queue has room now, those first that have waited longest for it."""
-    # The line may be long where there is none.
+    """Returns the waiting tables whose queue has room now, longest waiting first."""
+    # The waitlist may be long where there is no room.
     roomy = queues.queues_with_room(tx)
     waiting = tables.left_due(tx, now) if roomy else []
     return [table for table in waiting if table.queue in roomy]

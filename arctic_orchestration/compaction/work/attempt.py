@@ -1,4 +1,4 @@
-"""What a worker gets with a claim, and what is kept of it."""
+"""The claim of a worker, and the record of its attempt."""
 
 import json
 from dataclasses import dataclass, fields
@@ -11,26 +11,26 @@ from arctic_orchestration.lake.file_groups import FileGroup
 
 
 class AttemptState(StrEnum):
-    """What became of an attempt."""
+    """The state of an attempt."""
 
-    #: a worker has it, or has had it and is not known to be gone
+    #: a worker has it, as far as is known
     LIVE = "live"
     #: its outputs wait for the committer
     MERGED = "merged"
-    #: a snapshot has its outputs
+    #: a snapshot contains its outputs
     COMMITTED = "committed"
-    #: the worker said that it failed
+    #: the worker reported a failure
     FAILED = "failed"
-    #: its lease was over
+    #: its lease expired
     LOST = "lost"
-    #: the worker gave it back
+    #: the worker released it
     RELEASED = "released"
     #: it was merged, and its outputs were wrong or came too late
     DROPPED = "dropped"
 
 
 class Output(Protocol):
-    """A file that a merge wrote; size in bytes."""
+    """An output file of a merge; size in bytes."""
 
     @property
     def path(self) -> str: ...
@@ -42,7 +42,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MergedFile:
-    """A file that a merge wrote, as an attempt's row holds it; size in bytes."""
+    """An output file of a merge, as stored in an attempt's row; size in bytes."""
 
     path: str
     size: int
@@ -53,7 +53,7 @@ class MergedFile:
 class Claim:
     """A worker's right to a task."""
 
-    #: as it is now: claimed
+    #: its present state: claimed
     task: Task
     group: FileGroup
     attempt_id: str
@@ -61,7 +61,7 @@ class Claim:
     #: by the database's time; how long that is from now is ``expires_at - claimed_at``
     claimed_at: datetime
     expires_at: datetime
-    #: the last part of the path of the directory that it writes to, of no other attempt
+    #: the last component of its directory's path, unique to this attempt
     directory: str
 
 
@@ -77,24 +77,24 @@ class Attempt:
     state: AttemptState
     reason: str
     directory: str
-    #: the whole path of its directory; none: it has not said that it writes
+    #: the whole path of its directory; none: it has not reported one
     location: str | None
     claimed_at: datetime
     expires_at: datetime
     ended_at: datetime | None
-    #: what was reported; none until it was
+    #: the reported values; none until then
     outputs: tuple[MergedFile, ...] | None
     rows_in: int | None
     rows_deleted: int | None
     rows_out: int | None
     way: str | None
     because: str | None
-    #: the order that the rows of the outputs have; none: no order of the table's
+    #: the order of the rows in the outputs; none: no order of the table
     sort_order_id: int | None
-    #: since when nobody counts on what it wrote; none: somebody does, or a snapshot has it
+    #: since when its outputs are orphaned; none: they are needed, or in a snapshot
     over_at: datetime | None
     cleaned_at: datetime | None
-    #: when the cleaner tries again, and what kept it from removing the directory
+    #: when the cleaner retries, and why the last removal of the directory failed
     clean_after: datetime | None
     clean_trouble: str | None
     #: why the directory stays for good
@@ -102,7 +102,7 @@ class Attempt:
 
     @classmethod
     def from_row(cls, row: Any) -> "Attempt":
-        """The attempt that a row holds."""
+        """Returns the attempt in a row."""
         values = {field.name: getattr(row, field.name) for field in fields(cls)}
         if values["outputs"] is not None:
             values["outputs"] = tuple(MergedFile(**one) for one in json.loads(values["outputs"]))

@@ -1,9 +1,9 @@
-"""One attempt of a worker at a task: the merge, and what is said of it.
+"""One attempt of a worker at a task: the merge, and its report.
 
-Two rules keep a reader from missing a file. What was written is removed here only as long as it
-is certain that no report of it was taken: the committer may have published it otherwise, whatever
-answer came back, and only the cleaner, which asks the table, may remove it. And a report that is
-refused is looked up: it may have been taken the first time, and its answer lost.
+Two rules keep readers from missing a file. Outputs are removed here only while it is certain that
+no report was accepted: the committer may otherwise have published them, whatever the answer was,
+and only the cleaner, which reads the table, may remove them. And a refused report is looked up: it
+may have been accepted the first time, and its answer lost.
 """
 
 import logging
@@ -40,19 +40,19 @@ from arctic_orchestration.state.database import Database
 
 _log = logging.getLogger("arctic.compaction.worker")
 
-#: how long one waits until something is said again
+#: the interval between two tries of a report
 _AGAIN_SECONDS = 1.0
 
-#: why a task is given back that nothing is wrong with
+#: why a faultless task is released
 _ENDS = "its worker ends"
 
 
 class _GivenBack(ArcticError):
-    """The worker drops what it has, and the merge has not begun."""
+    """The worker releases its tasks, and the merge has not begun."""
 
 
 class MergedFiles(Protocol):
-    """What a merge says of its outputs."""
+    """The outputs of a merge."""
 
     @property
     def outputs(self) -> Sequence[Output]: ...
@@ -79,7 +79,7 @@ class Merge(Protocol):
 
 
 class What(StrEnum):
-    """What happened to a task in a worker."""
+    """An event of a task in a worker."""
 
     CLAIMED = "claimed"
     MERGED = "merged"
@@ -89,31 +89,31 @@ class What(StrEnum):
 
 
 class Blame(StrEnum):
-    """What an attempt that came to nothing says of its worker."""
+    """What a failed attempt means for its worker."""
 
-    #: the task's own matter, or nobody's
+    #: the cause is the task itself, or unknown
     TASK = "task"
-    #: what everybody needs did not answer: it may be better in a moment
+    #: a shared service did not answer: it may recover soon
     SURROUNDINGS = "surroundings"
-    #: what this worker merges with is gone, and will not come back
+    #: the worker's engine for merging is gone, and will not come back
     WORKER = "worker"
 
 
 @dataclass(kw_only=True)
 class ClaimedTask:
-    """A task that a worker has."""
+    """A task that a worker has claimed."""
 
     claim: Claim
-    #: until then, by this machine's steady clock, the lease holds for certain
+    #: until then, by this machine's steady clock, the lease is certainly valid
     trusted_until: float
     lost: threading.Event = field(default_factory=threading.Event)
-    #: another thread works in place of the one that merges it
+    #: another thread replaces the one that merges it
     replaced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptResult:
-    """What came of an attempt, with a text for people."""
+    """The result of an attempt, with a text for people."""
 
     what: What
     text: str
@@ -127,14 +127,14 @@ def attempt(
     merge: Merge,
     gives_back: Callable[[], bool],
 ) -> AttemptResult:
-    """Merges the files of a claimed task, and reports what came of it. Never raises an Exception.
+    """Merges the files of a claimed task, and reports the result. Never raises an Exception.
 
     Args:
-        held: the claim; its lease is renewed by somebody else meanwhile.
+        held: the claim; another thread renews its lease meanwhile.
         database: the state database.
-        catalog: of the table.
-        merge: how files are merged.
-        gives_back: whether the worker drops what it has; a merge that fails then is given back.
+        catalog: the catalog of the table.
+        merge: merges files.
+        gives_back: whether the worker releases its tasks; a failed merge is then released.
     """
     return _Attempt(held, database, catalog, merge, gives_back).outcome()
 
@@ -161,7 +161,7 @@ class _Attempt:
         try:
             done = self._merged()
         except Exception as error:
-            # First what was written: a full disk must not stay full while others try.
+            # Outputs first: a full disk must not stay full while others try.
             self._remove()
             return self._failed(error)
         if self._held.lost.is_set():
@@ -182,7 +182,7 @@ class _Attempt:
         )
 
     def _go_on(self) -> None:
-        """Ends the attempt before it merges, if its worker was told to give back meanwhile."""
+        """Ends the attempt before its merge, if its worker now releases its tasks."""
         if self._gives_back():
             raise _GivenBack(_ENDS)
 
@@ -208,13 +208,13 @@ class _Attempt:
                 sort_order_id=done.sort_order_id,
             )
 
-        # From here on it may have been taken: see the module's text.
+        # From here on it may have been accepted: see the module's text.
         try:
             self._insist(report)
         except Exception as error:
             state = self._state()
             if state is AttemptState.LOST:
-                # Nothing comes after that state, and only a live attempt comes to it.
+                # That state is final, and only a live attempt reaches it.
                 self._remove()
             if state not in (AttemptState.MERGED, AttemptState.COMMITTED):
                 if not isinstance(error, Refused):
@@ -228,7 +228,7 @@ class _Attempt:
         )
 
     def _state(self) -> AttemptState | None:
-        """What the database says of the attempt; none: it does not answer."""
+        """Returns the attempt's state in the database; none: it does not answer."""
         try:
             with self._database.read() as tx:
                 found = attempts.attempts_of(tx, self._claim.task.id)
@@ -243,7 +243,7 @@ class _Attempt:
             return self._lost(_text_of(error))
         text = _text_of(error)
         if not isinstance(error, ArcticError):
-            # The stack of a JVM says little to people; that of Python is for who wrote this.
+            # A JVM's stack says little to people; Python's is for developers.
             stack = None if is_of_java(error) else error
             _log.warning("task %s failed: %s", claim.task.id, text, exc_info=stack)
         try:
@@ -281,10 +281,10 @@ class _Attempt:
         return AttemptResult(what=What.LOST, text=f"{self._claim.task.table}: {text}")
 
     def _insist(self, report: Callable[[sa.Connection], None]) -> None:
-        """Says something, for as long as the lease may hold and the database does not answer.
+        """Retries the report until the database answers or the lease may have expired.
 
         Errors:
-            Refused: the attempt has lost the task, or it could not be said in time.
+            Refused: the attempt has lost the task, or it could not be reported in time.
         """
         while True:
             try:
@@ -303,7 +303,7 @@ class _Attempt:
         try:
             remove_outputs(self._table, self._directory)
         except Exception as error:
-            # The cleaner comes by later.
+            # The cleaner removes it later.
             _log.warning("%s could not be removed: %s", self._directory, error)
 
 
@@ -313,12 +313,12 @@ def _blame_of(error: Exception) -> Blame:
         if name == "Py4JNetworkError" or any(one in text for one in _GONE):
             return Blame.WORKER
     if isinstance(error, CatalogUnavailable | DatabaseUnavailable | NotFound):
-        # A table that is gone is the planner's business, which takes its tasks back.
+        # The planner handles a missing table, and cancels its tasks.
         return Blame.SURROUNDINGS
     return Blame.TASK
 
 
-#: What is said of a JVM, a Spark in it, or a Connect server or its session, that has ended.
+#: The messages of a JVM, a Spark in it, or a Connect server or its session, that has ended.
 _GONE = (
     "stopped SparkContext",
     "SparkContext was shut down",

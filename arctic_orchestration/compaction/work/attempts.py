@@ -1,18 +1,17 @@
-"""Attempts: a worker's exclusive right to a task, for as long as it is renewed.
+"""Attempts: a worker's exclusive right to a task, while its lease is renewed.
 
 Each claim is an attempt with an id, a *fencing token* one higher than the task's last, and a lease
-that ends unless it is renewed, at best at a third of its life. Every report gives id and token; it
-is taken only while the attempt is the live one and its lease is not over, by the database's time,
-and that is decided by the condition of the one statement that takes it. So a worker that was
-stopped and goes on is refused, also when nobody has claimed the task since: an attempt whose lease
-is over counts as lost, and what it wrote is removed.
+that expires unless it is renewed, preferably at a third of its life. Every report contains id and
+token; it is accepted only while the attempt is the live one and its lease has not expired, by the
+database's time, as the condition of one statement decides. So a paused worker that resumes is
+refused, even if the task was not claimed since: an attempt with an expired lease counts as lost,
+and its outputs are removed.
 
-An attempt counts when it is claimed, and no more when it is given back. A failed task is planned
-again after its retry interval, a lost one at once; the last one that fails or is lost puts the
-task into quarantine, and lets its files rest. What waits again does so in the queue that its table
-has by now.
+An attempt counts from its claim, but not if it is released. A failed task is planned again after
+its retry interval, a lost one at once; the last failed or lost attempt quarantines the task, and
+makes its files rest. A task that waits again does so in the present queue of its table.
 
-Functions take ``time``, what tells the moment: in tests a clock that stands.
+Functions take ``time``, the source of the time: in tests a fixed clock.
 """
 
 import json
@@ -47,7 +46,7 @@ __all__ = [
     "claim", "expire", "failed", "merged", "plan_again", "release", "renew", "writes_to",
 ]  # fmt: skip
 
-#: how long a claim holds until it is renewed
+#: the duration of a claim's lease
 LEASE = timedelta(seconds=60)
 
 Time = Callable[[sa.Connection], datetime]
@@ -62,22 +61,21 @@ def claim(
     life: timedelta = LEASE,
     time: Time = database_time,
 ) -> Claim | None:
-    """Takes the task of the smallest rank, of the queue that has had the least of its share.
+    """Claims the task with the smallest rank, from the queue furthest below its share.
 
-    Of the queues that have something to claim, the one with the fewest claimed tasks for its
-    share is asked first; where they are alike, the higher level. Others that claim at the
-    same moment get other tasks, and nobody waits for them.
+    Among queues with claimable tasks, the one with the fewest claimed tasks for its share comes
+    first; at equal shares, the higher level. Concurrent claims get other tasks, without waiting.
 
     Args:
         tx: the transaction.
-        queues: their names, those that are no more are passed over; empty: all there are.
-        worker: who claims.
-        table: only tasks of this one.
-        life: how long the lease holds.
-        time: what tells the moment.
+        queues: their names, missing ones are ignored; empty: all queues.
+        worker: the name of the worker.
+        table: only tasks of this table.
+        life: the duration of the lease.
+        time: the source of the time.
 
     Returns:
-        none: there is nothing to do now.
+        none: nothing is claimable now.
     """
     now = time(tx)
     plan_again(tx, now)
@@ -121,10 +119,10 @@ def renew(
     life: timedelta = LEASE,
     time: Time = database_time,
 ) -> bool:
-    """Lets a lease hold for another ``life`` from now.
+    """Renews a lease for another ``life`` from now.
 
     Returns:
-        false: it is over; the worker should stop, and what it reports is refused.
+        false: it has expired; the worker should stop, because its report would be refused.
     """
     now = time(tx)
     changed = tx.execute(
@@ -143,18 +141,18 @@ def writes_to(
     *,
     time: Time = database_time,
 ) -> bool:
-    """Says where an attempt will write, before it does: what it leaves is found by that.
+    """Records where an attempt will write, before it does, so that its outputs can be found.
 
     Args:
         tx: the transaction.
-        attempt_id: of the claim.
-        token: of the claim.
-        location: the whole path of its directory. It is kept, as where a table's files are written
-            may change.
-        time: what tells the moment.
+        attempt_id: the attempt of the claim.
+        token: the token of the claim.
+        location: the whole path of its directory. It is stored because the location of a table's
+            files may change.
+        time: the source of the time.
 
     Returns:
-        false: its lease is over; the worker must not write.
+        false: its lease has expired; the worker must not write.
     """
     changed = tx.execute(
         sa.update(compaction_attempts)
@@ -182,16 +180,16 @@ def merged(
 
     Args:
         tx: the transaction.
-        attempt_id: of the claim.
-        token: of the claim.
-        outputs: the files that were written; none, where all rows are deleted.
-        rows_in: of the files that were read.
-        rows_deleted: of those, how many are deleted.
-        rows_out: of the files that were written.
+        attempt_id: the attempt of the claim.
+        token: the token of the claim.
+        outputs: the written files; none if all rows are deleted.
+        rows_in: the rows of the input files.
+        rows_deleted: how many of those are deleted.
+        rows_out: the rows of the outputs.
         way: how they were merged.
-        because: why that way, for people.
-        sort_order_id: of the table, the order that the rows of the outputs have.
-        time: what tells the moment.
+        because: why in that way, for people.
+        sort_order_id: the table's sort order of the outputs.
+        time: the source of the time.
 
     Errors:
         Refused: the attempt has lost the task.
@@ -226,13 +224,14 @@ def failed(
 
     Args:
         tx: the transaction.
-        attempt_id: of the claim.
-        token: of the claim.
+        attempt_id: the attempt of the claim.
+        token: the token of the claim.
         reason: for people.
-        final: another attempt would fail too, and so would other tasks of the table: it rests.
-        bad_files: another attempt would fail too, for what is wrong with the task's own files:
-            these rest, and the table does not.
-        time: what tells the moment.
+        final: another attempt would fail too, and so would other tasks of the table: the table
+            rests.
+        bad_files: another attempt would fail too, because of the task's own files: these rest, and
+            the table does not.
+        time: the source of the time.
 
     Returns:
         ``failed``: it is planned again after its retry interval, or ``quarantined``.
@@ -268,12 +267,12 @@ def release(
     reason: str = "its worker ends",
     time: Time = database_time,
 ) -> None:
-    """Gives a task back, for anybody to claim; that does not count as an attempt.
+    """Releases a task for any worker to claim; does not count as an attempt.
 
     Errors:
         Refused: the attempt has lost the task.
     """
-    # So that the table does not move to another queue meanwhile, and the task with it.
+    # Keeps the table, and the task with it, from moving to another queue meanwhile.
     _lock_table_of(tx, attempt_id)
     now = time(tx)
     task = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now, over_at=now)
@@ -284,13 +283,13 @@ def release(
 
 
 def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
-    """Takes tasks from attempts that are over; that counts as an attempt.
+    """Takes tasks from overdue attempts; each counts as an attempt.
 
-    An attempt is over when its lease is, and when it has taken longer than the execution timeout of
-    its queue: a merge may hang in a worker that is alive and renews.
+    An attempt is overdue after its lease has expired, or after the execution timeout of its queue:
+    a merge may hang in a worker that is alive and renews.
 
     Returns:
-        how many attempts were lost.
+        the number of lost attempts.
     """
     now, lost = time(tx), 0
     here = compaction_attempts.c
@@ -308,7 +307,7 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
             .returning(here.task_id)
         ).scalar()
         if taken is None:
-            # It was renewed, or another one was here first.
+            # It was renewed, or another process expired it first.
             continue
         lost += 1
         task = task_store.task_by_id(tx, taken)
@@ -327,14 +326,14 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
 
 
 def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
-    """All attempts of a task, the first one first."""
+    """Returns all attempts of a task, in order."""
     here = compaction_attempts.c
     query = sa.select(compaction_attempts).where(here.task_id == task_id).order_by(here.token)
     return [Attempt.from_row(row) for row in tx.execute(query)]
 
 
 def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
-    """That an attempt is the live one of its task, and its lease is not over."""
+    """Returns the condition that an attempt is live, with an unexpired lease."""
     here = compaction_attempts.c
     return here.id == attempt_id, here.token == token, attempt_is_live, here.expires_at > now
 
@@ -348,7 +347,7 @@ def _end(
     now: datetime,
     **values: Any,
 ) -> Task:
-    """Takes the last report of an attempt.
+    """Accepts the last report of an attempt.
 
     Returns:
         its task, not moved yet.
@@ -383,7 +382,7 @@ def _why_refused(tx: sa.Connection, attempt_id: str, token: int, now: datetime) 
 
 
 def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
-    """Locks the table first, as who may put it to rest has to."""
+    """Locks the table first, as required to make it rest."""
     here = compaction_attempts.c
     table = tx.execute(sa.select(here.table_name).where(here.id == attempt_id)).scalar()
     if table is not None:
@@ -392,7 +391,7 @@ def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
 
 def _quarantine(tx: sa.Connection, task: Task, reason: str, now: datetime, attempt_id: str) -> None:
     text = f"given up after {task.attempts} of {task.max_attempts} attempts: {reason}"
-    # Before the task ends: then it lets its files go.
+    # Before the task ends, which releases its files.
     backoff.rest_files_of(tx, task, f"task {task.id} is in quarantine: {reason}", now)
     task_store.move(
         tx, [(task.id, task.state)], TaskState.QUARANTINED, text, now, attempt_id=attempt_id,

@@ -1,4 +1,4 @@
-"""Attempts that are over without a report: their lease is, or the execution timeout."""
+"""Attempts that are overdue without a report: past their lease or the execution timeout."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,15 +21,15 @@ class Overdue:
     id: str
     table: str
     worker: str
-    #: that it is still so, for the statement that ends it
+    #: the condition that this still holds, for the statement that ends it
     condition: sa.ColumnElement[bool]
-    #: why, for people: of the attempt, and what its worker did
+    #: the reason, for people: of the attempt, and the state of its worker
     reason: str
     said: str
 
 
 def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
-    """The attempts that are over, in the order of their tables: who ends them locks these."""
+    """Returns the overdue attempts, in the order of their tables, which the caller locks."""
     here, queue = compaction_attempts.c, compaction_queues.c
     query = (
         sa.select(

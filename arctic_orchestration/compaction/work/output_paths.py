@@ -1,4 +1,4 @@
-"""Where the merges of attempts are written: each in a directory of its own, below the table."""
+"""The output directories of attempts: one for each, below the table."""
 
 from pyiceberg.table import Table
 
@@ -6,17 +6,17 @@ from arctic_orchestration.lake.upkeep.listing import Store
 
 
 def directory_of(table: Table, name: str) -> str:
-    """The directory of an attempt, in the form that the table's own file paths have.
+    """Returns the directory of an attempt, in the form of the table's own file paths.
 
     Args:
-        table: as it is now.
-        name: the last part of the path, of no other attempt.
+        table: its present state.
+        name: the last component of the path, unique to the attempt.
     """
     return table.location_provider().new_data_location(name)
 
 
 def remove_outputs(table: Table, directory: str) -> None:
-    """Removes the directory of an attempt with all that is in it; one that is gone is no error.
+    """Removes the directory of an attempt with its contents; a missing one is no error.
 
     Errors:
         LakeError: the table's files cannot be listed, or one cannot be removed.

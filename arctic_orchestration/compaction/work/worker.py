@@ -1,16 +1,16 @@
-"""A worker: claims tasks, merges their files, reports, until it is told to end.
+"""A worker: claims tasks, merges their files, and reports, until it is stopped.
 
-Several tasks are worked on at once, each in a thread; one more thread renews the leases of all of
-them, at a third of their life. What the database does not renew in time is lost: the worker
-reports nothing more of it, as another worker may have the task.
+It merges several tasks at once, each in a thread; one more thread renews all leases, at a third of
+their life. A lease that is not renewed in time is lost: the worker sends no further report for it,
+as another worker may have claimed the task.
 
-It ends in one of two ways. *Draining*, it claims nothing more and finishes what it has; *giving
-back*, it drops what it has and says so, and the tasks can be claimed by others at once.
+It ends in one of two ways. *Draining*, it claims nothing more and finishes its tasks; *giving
+back*, it releases its tasks, and other workers can claim them at once.
 
-A worker with which something is wrong must not take the tasks from those that could do them:
-when its attempts come to nothing, one after the other, it waits longer and longer before it claims
-again; when what it merges with is gone, it ends with an error. A merge that takes longer than its
-queue allows cannot be ended from outside: its task is lost, and another thread works in its place.
+A faulty worker must not take tasks from healthy ones: after consecutive failed attempts, it waits
+longer and longer before the next claim; when its engine for merging is gone, it ends with an error.
+A merge that exceeds its queue's time limit cannot be ended from outside: its task is lost, and
+another thread replaces it.
 """
 
 import logging
@@ -47,17 +47,17 @@ __all__ = ["Merge", "MergedFiles", "What", "WorkDone", "Worker", "WorkerEvent"]
 
 _log = logging.getLogger("arctic.compaction.worker")
 
-#: how long a worker that found nothing waits until it looks again
+#: how long an idle worker waits until it polls again
 POLL = timedelta(seconds=2)
-#: how long it waits at most after attempts that came to nothing
+#: the maximum wait after failed attempts
 _LONGEST_PAUSE_SECONDS = 60.0
-#: So many merges that take longer than they may, and the worker is no use any more.
+#: After this many merges over their time limit, the worker is considered useless.
 _MOST_HANGING = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent:
-    """Something that a worker did, for people."""
+    """An action of a worker, for people."""
 
     what: What
     claim: Claim
@@ -66,12 +66,12 @@ class WorkerEvent:
 
 @dataclass(kw_only=True)
 class WorkDone:
-    """How many tasks a worker merged, and what became of the others."""
+    """How many tasks a worker merged, and the results of the others."""
 
     counts: dict[What, int] = field(default_factory=lambda: dict.fromkeys(What, 0))
 
     def of(self, what: What) -> int:
-        """How often it happened."""
+        """Returns how often an event happened."""
         return self.counts[what]
 
 
@@ -80,16 +80,16 @@ class Worker:
 
     Args:
         database: the state database.
-        catalog: of the tables.
-        merge: how files are merged.
+        catalog: the catalog of the tables.
+        merge: merges files.
         queues: names of compaction queues; empty: all.
-        parallelism: how many tasks are worked on at once.
-        name: how people tell it from others; none: host and process.
-        table: works on the tasks of this table only.
-        life: how long a lease holds without renewal.
-        poll: how long it waits when there is nothing to do.
-        cancel: ends merges that are under way, when tasks are given back; called until they have.
-        on_event: told of everything that happens, from several threads.
+        parallelism: how many tasks are merged at once.
+        name: its name, for people; none: host and process.
+        table: only tasks of this table.
+        life: the duration of a lease.
+        poll: the wait between two polls of an empty queue.
+        cancel: cancels merges in progress, when tasks are released; called until they end.
+        on_event: receives all events, from several threads.
     """
 
     def __init__(
@@ -122,49 +122,49 @@ class Worker:
         self._held: dict[str, ClaimedTask] = {}
         self._until_idle: timedelta | None = None
         self._threads: list[threading.Thread] = []
-        #: the threads of attempts, by their ids, and those whose merge takes longer than it may
+        #: the threads of attempts, by their ids, and those over their time limit
         self._merging: dict[str, threading.Thread] = {}
         self._hanging: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._draining = threading.Event()
         self._giving_back = threading.Event()
         self._done = WorkDone()
-        #: attempts that came to nothing since the last one that did not
+        #: the number of consecutive failed attempts
         self._in_vain = 0
         self._broken: str | None = None
 
     def drain(self) -> None:
-        """Lets it claim nothing more, and end when what it has is finished. Returns at once."""
+        """Makes it claim nothing more, and end when its tasks are finished. Returns at once."""
         self._draining.set()
 
     def give_back(self) -> None:
-        """Lets it end without finishing what it has. Returns at once."""
+        """Makes it end without finishing its tasks. Returns at once."""
         self._draining.set()
         self._giving_back.set()
         if self._cancel is not None:
             self._cancel()
 
     def _cancel_again(self) -> None:
-        """Ends merges that had not begun when the worker was told to give back."""
+        """Cancels merges that began after the release was requested."""
         if self._cancel is None or not self._giving_back.is_set():
             return
         try:
             self._cancel()
         except Exception as error:
-            # It was told once; what it merges with may be gone by now.
+            # It was called once; the engine for merging may be gone by now.
             _log.debug("merges are not canceled again: %s", error)
 
     def run(self, until_idle: timedelta | None = None) -> WorkDone:
-        """Works until it is told to end.
+        """Works until it is stopped.
 
         Args:
-            until_idle: it ends by itself when it found nothing to do for that long.
+            until_idle: it ends by itself after this time without work.
 
         Errors:
-            DatabaseUnavailable: the state database did not answer when it began; later, it waits
-                for it.
-            WorkerBroken: what it merges with is gone; its tasks were given back.
-            ConfigurationError: the state database is of another catalog.
+            DatabaseUnavailable: the state database did not answer at the start; later, it waits for
+                it.
+            WorkerBroken: its engine for merging is gone; its tasks were released.
+            ConfigurationError: the state database is bound to another catalog.
         """
         catalog_binding.require_same(self._database, self._catalog)
         self._seen()
@@ -175,7 +175,7 @@ class Worker:
         for _ in range(self._parallelism):
             self._start_thread()
         try:
-            # In short pieces, so that a signal is heard meanwhile.
+            # In short intervals, so that a signal is handled meanwhile.
             while thread := self._at_work():
                 thread.join(0.2)
                 self._cancel_again()
@@ -191,7 +191,7 @@ class Worker:
         return self._done
 
     def _start_thread(self) -> None:
-        # A daemon: one whose merge hangs must not keep the process from ending.
+        # A daemon: one with a hanging merge must not keep the process from ending.
         name = f"merge-{len(self._threads)}"
         thread = threading.Thread(
             target=self._work, args=(self._until_idle,), name=name, daemon=True
@@ -200,13 +200,13 @@ class Worker:
         thread.start()
 
     def _at_work(self) -> threading.Thread | None:
-        """A thread that has not ended, and whose merge does not hang."""
+        """Returns whether a thread has not ended, and its merge does not hang."""
         with self._lock:
             threads = [one for one in self._threads if one not in self._hanging]
         return next((one for one in threads if one.is_alive()), None)
 
     def _replace(self, held: ClaimedTask) -> None:
-        """Lets another thread work in place of one whose merge takes longer than it may."""
+        """Starts a thread in place of one whose merge exceeds its time limit."""
         id = held.claim.attempt_id
         with self._database.read() as tx:
             tried = attempts.attempts_of(tx, held.claim.task.id)
@@ -239,7 +239,7 @@ class Worker:
                     idle_since = time.monotonic()
                     continue
             except Exception:
-                # Whatever it is, it must not end the thread: nobody would know.
+                # No error may end the thread: that would go unnoticed.
                 _log.exception("the worker goes on")
             idle = time.monotonic() - idle_since
             if until_idle is not None and idle >= until_idle.total_seconds():
@@ -278,7 +278,7 @@ class Worker:
         self._heed(outcome)
 
     def _heed(self, outcome: AttemptResult) -> None:
-        """Waits after an attempt that came to nothing, twice as long each time in a row."""
+        """Waits after a failed attempt, twice as long after each consecutive one."""
         if outcome.blame is Blame.WORKER:
             self._broken = outcome.text
             self._draining.set()
@@ -321,7 +321,7 @@ class Worker:
             else:
                 one.lost.set()
                 if time.monotonic() < one.trusted_until and not one.replaced:
-                    # Not silent, but taken away: it took longer than its queue allows.
+                    # Not silent, but expired: it exceeded its queue's time limit.
                     self._replace(one)
 
     def _seen(self) -> None:
@@ -351,5 +351,5 @@ class Worker:
         try:
             self._tell(WorkerEvent(what=what, claim=claim, text=text))
         except (Exception, SystemExit):
-            # Who listens may be gone, such as the reader of a pipe; the work is not.
+            # The listener may be gone, such as the reader of a pipe; the work is not.
             _log.exception("an event could not be told: %s", text)

@@ -1,4 +1,4 @@
-"""Workers that say that they are there, so that no more are started than are wanted."""
+"""Live workers, counted so that not more are started than needed."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_workers
 from arctic_orchestration.state.dialect import database_time
 
-#: who was not seen for so long is not counted
+#: a worker without a heartbeat for this long is not counted
 WITHIN = timedelta(minutes=2)
 
 
@@ -22,11 +22,11 @@ class Worker:
     """A process that works on tasks."""
 
     id: str
-    #: for people, and what its attempts are noted under
+    #: its name for people, also recorded in its attempts
     name: str
-    #: the queues it works for; empty: all there are
+    #: the queues that it serves; empty: all queues
     queues: tuple[str, ...]
-    #: how many tasks it has at once
+    #: how many tasks it merges at once
     parallelism: int
     host: str
     pid: int
@@ -46,7 +46,7 @@ def record_heartbeat(
     pid: int,
     time: Time = database_time,
 ) -> None:
-    """Notes that a worker is there; the first time, that it began."""
+    """Records a heartbeat of a worker; the first one also records its start."""
     now = time(tx)
     values = {
         "name": name,
@@ -67,13 +67,13 @@ def live_workers(
     within: timedelta = WITHIN,
     time: Time = database_time,
 ) -> list[Worker]:
-    """Workers that were seen lately, those that began first first.
+    """Returns live workers, oldest first.
 
     Args:
         tx: the transaction.
-        queue: only those that work for it; none: all.
-        within: how lately.
-        time: what tells the moment.
+        queue: only workers that serve it; none: all.
+        within: the maximum age of the last heartbeat.
+        time: the source of the time.
     """
     here = compaction_workers.c
     query = sa.select(compaction_workers).where(here.seen_at > time(tx) - within)
@@ -85,17 +85,17 @@ def live_workers(
 
 
 def forget_worker(tx: sa.Connection, id: str) -> None:
-    """Notes that a worker has ended; its tasks it gives back itself."""
+    """Records the end of a worker, which releases its tasks itself."""
     tx.execute(sa.delete(compaction_workers).where(compaction_workers.c.id == id))
 
 
 def forget_silent_workers(
     tx: sa.Connection, *, older_than: timedelta = timedelta(days=1), time: Time = database_time
 ) -> int:
-    """Drops workers that ended without saying so.
+    """Deletes workers without a heartbeat.
 
     Returns:
-        how many.
+        the number of workers.
     """
     old = compaction_workers.c.seen_at <= time(tx) - older_than
     return tx.execute(sa.delete(compaction_workers).where(old)).rowcount
