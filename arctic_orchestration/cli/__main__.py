@@ -1,4 +1,4 @@
-"""``python -m arctic_orchestration.cli``: the command where its script is not on the PATH."""
+"""``python -m arctic_orchestration.cli``: the command, if its script is not on the PATH."""
 
 from arctic_orchestration.cli.main import main
 

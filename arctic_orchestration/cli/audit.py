@@ -1,4 +1,4 @@
-"""``arctic audit``: what people changed, and who it was."""
+"""``arctic audit``: the changes that people made."""
 
 from typing import Annotated
 
@@ -65,7 +65,7 @@ def _text(record: AuditRecord) -> str:
 
 
 def _json(record: AuditRecord) -> dict[str, object]:
-    """A record for programs; its keys do not change."""
+    """Returns the JSON form of a record; its keys do not change."""
     return {
         "at": iso(record.at),
         "actor": record.actor.name,

@@ -76,7 +76,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        # Takes longer to import than all else of this file.
+        # Takes longer to import than the rest of this file.
         from importlib.metadata import version
 
         typer.echo(f"arctic-orchestration {version('arctic-orchestration')}")
@@ -96,7 +96,7 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command; what is wrong with the input is one message, and exit code 2."""
+    """Runs the command; invalid input leads to one message and exit code 2."""
     try:
         app()
     except ArcticError as error:

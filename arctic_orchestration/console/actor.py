@@ -1,4 +1,4 @@
-"""Who calls the command, for the histories that others read."""
+"""The caller of a command, for histories and the audit log."""
 
 import getpass
 
@@ -6,14 +6,14 @@ from arctic_orchestration.state.audit import Actor
 
 
 def person() -> str:
-    """The name of the system's user."""
+    """Returns the name of the system's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        # A container without a name for its user.
+        # A container may have no name for its user.
         return "a person"
 
 
 def actor(cluster: str) -> Actor:
-    """Who calls the command, for the audit log."""
+    """Returns the caller of the command, for the audit log."""
     return Actor(name=person(), cluster=cluster)

@@ -1,4 +1,4 @@
-"""A command that refuses arguments which no database, file or driver could take."""
+"""A command that refuses arguments which a database, file or driver cannot accept."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,12 +8,12 @@ from typer.core import TyperCommand
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.escaping import is_storable
 
-#: what a column of whole numbers holds, and more than anybody can count
+#: the maximum of an integer column
 _LARGEST = 2**31 - 1
 
 
 class CheckedCommand(TyperCommand):
-    """Names the argument whose value cannot be used, whatever would have failed for it."""
+    """Names the invalid argument, whichever part of the command would have failed."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command.
@@ -34,7 +34,7 @@ class CheckedCommand(TyperCommand):
             raise
 
     def _given(self, ctx: Any) -> Iterator[tuple[str, object]]:
-        """Each value with the name by which a person knows it: ``--limit``, ``NAME``."""
+        """Yields each value with its name for people: ``--limit``, ``NAME``."""
         for parameter in self.params:
             values = ctx.params.get(str(parameter.name))
             shown = max(parameter.opts, key=len)

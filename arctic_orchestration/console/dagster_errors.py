@@ -1,10 +1,10 @@
-"""What Dagster says is wrong with its configuration, without the schema that it puts before it."""
+"""Shortens Dagster's configuration errors, without the schema that precedes them."""
 
 
 def dagster_message(error: Exception) -> str:
-    """The sentences that name what is wrong; without such, the first line of the error."""
+    """Returns the sentences of the error that name a problem; without any, its first line."""
     messages: list[str] = getattr(error, "error_messages", [])
     if messages:
-        # After what is expected, Dagster lists everything that it would take.
+        # After the expectation, Dagster lists everything that it would accept.
         return "; ".join(message.partition(" Expected: ")[0].strip() for message in messages)
     return next(iter(str(error).splitlines()), type(error).__name__)

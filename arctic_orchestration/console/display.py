@@ -1,4 +1,4 @@
-"""What commands print: tables and colors for people, one JSON document for programs."""
+"""The output of commands: tables and colors for people, one JSON document for programs."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from arctic_orchestration.console.terminal import Console, escape, json_text, vi
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
 
-#: A program that reads lines wants them whole.
+#: The width for output to programs, which need whole lines.
 _UNBROKEN = 10_000
 #: Text in a narrower column is harder to read than text on a line of its own.
 _LEAST_ROOM = 30
@@ -45,16 +45,16 @@ COLORS = {
 
 
 def console() -> Console:
-    """Where a command prints; outside of a terminal no line is broken."""
+    """Returns the console of a command; outside of a terminal it breaks no lines."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return Console(highlight=False)
     return Console(highlight=False, width=_UNBROKEN)
 
 
 class Rows:
-    """A table of which one column is text for people, as long as it takes.
+    """A table in which one column is text for people, of any length.
 
-    Where the others leave it too little room, it is printed below each of their lines.
+    If the others leave it too little room, it is printed below each of their lines.
     """
 
     def __init__(self, title: str | None, *columns: str, text: str) -> None:
@@ -64,7 +64,7 @@ class Rows:
         self._rows: list[tuple[str, ...]] = []
 
     def add(self, *cells: str) -> None:
-        """A row; its cells are markup."""
+        """Adds a row; its cells are markup."""
         self._rows.append(cells)
 
     def print(self, *, header: bool = True) -> None:
@@ -77,7 +77,7 @@ class Rows:
             n: max(cell_len(render(row[n]).plain) for row in (self._columns, *self._rows))
             for n in others
         }
-        # A column that is empty throughout says nothing.
+        # A column without any value is left out.
         others = [n for n in others if any(row[n] for row in self._rows)]
         room = out.width - sum(widths[n] + 2 for n in others)
         if room < _LEAST_ROOM:
@@ -104,7 +104,7 @@ class Rows:
                 out.print(Padding(row[self._text], (0, 0, 0, 4)))
 
     def _named(self, column: int, cell: str) -> str:
-        """A number, a span or a moment says nothing without its column's name."""
+        """Adds the column's name to a number, a span or a moment, which needs it."""
         name, plain = self._columns[column], render(cell).plain
         if column and plain.isdecimal():
             return f"{cell} {name}"
@@ -117,31 +117,31 @@ def print_json(document: Any) -> None:
 
 
 def moment(at: datetime | None) -> str:
-    """A moment in UTC, to the second; empty: there is none."""
+    """Returns the moment in UTC, to the second; empty if there is none."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
 
 
 def short_id(job_id: str) -> str:
-    """As much of a job's id as tells it from others, in a terminal; elsewhere all of it."""
+    """Returns the part of a job's id that distinguishes it, in a terminal; elsewhere all of it."""
     return job_id[-8:] if console().is_terminal else job_id
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 job``, ``2 jobs``."""
+    """Returns a number with its noun: ``1 job``, ``2 jobs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def colored(word: str) -> str:
-    """A state or status as markup."""
+    """Returns a state or status as markup."""
     color = COLORS.get(word)
     return f"[{color}]{word}[/]" if color else escape(word)
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Lets a change pass that the person agrees to.
+    """Asks the person to confirm a change.
 
     Errors:
-        InvalidInput: nobody can be asked, and ``--yes`` was not given.
+        InvalidInput: there is no terminal to ask in, and ``--yes`` was not given.
         typer.Exit: with code 1; the person does not agree.
     """
     if yes:
@@ -154,7 +154,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 
 
 def seconds(value: float) -> str:
-    """So many seconds, as long as people care: ``340ms``, ``2.5s``, ``1m12s``."""
+    """Formats seconds with a sensible precision: ``340ms``, ``2.5s``, ``1m12s``."""
     if value < 1:
         return f"{round(value * 1000)}ms"
     if value < 10:
@@ -163,5 +163,5 @@ def seconds(value: float) -> str:
 
 
 def span(begin: datetime, end: datetime) -> str:
-    """How long it is from one moment to a later one, in whole seconds."""
+    """Returns the time from one moment to a later one, in whole seconds."""
     return format_duration(timedelta(seconds=max(0, round((end - begin).total_seconds()))))

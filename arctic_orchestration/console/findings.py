@@ -1,4 +1,4 @@
-"""What the checks of ``arctic doctor`` find."""
+"""The findings of ``arctic doctor``."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ COLORS = {GOOD: "green", WARNING: "yellow", BAD: "red"}
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found, and what to do about it."""
+    """The finding of one check, and its remedy."""
 
     check: str
     status: str

@@ -1,7 +1,7 @@
 """A command whose module is imported when the command is called.
 
-The help of the group above and the completion of the command's name need no more than the name and
-the help line.
+The help of the group above and the completion of the command's name need only the name and the help
+line.
 """
 
 import inspect
@@ -32,7 +32,7 @@ class LazyCommand(TyperCommand):
         self._loaded: Any = None
 
     def load(self) -> Any:
-        """The command itself; imports its module.
+        """Imports the module and returns the command itself.
 
         Errors:
             ModuleNotFoundError: a package that the module needs is not installed.
@@ -50,14 +50,14 @@ class LazyCommand(TyperCommand):
         return self._loaded
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """The context of the command itself, which then parses, completes and is invoked."""
+        """Returns the context of the command itself, which then parses, completes and runs."""
         return self.load().make_context(*arguments, **options)
 
 
 def _prepare(app: typer.Typer) -> None:
-    """Has arguments checked, and joins the lines of each paragraph of help.
+    """Makes commands check arguments, and joins the lines of each paragraph of help.
 
-    Typer breaks the later paragraphs where the code does, too.
+    Typer keeps the line breaks of later paragraphs.
     """
     for command in app.registered_commands:
         command.cls = CheckedCommand

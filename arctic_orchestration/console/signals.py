@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C do to a command that goes on until it is told to end."""
+"""Handles SIGTERM and Ctrl-C in a command that runs until it is stopped."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -10,10 +10,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_stop_signal(*answers: Callable[[], None]) -> Iterator[None]:
-    """Calls an answer for each signal that comes, in their order; the next one kills the process.
+    """Calls the next answer for each signal, in their order; one more signal kills the process.
 
-    Answers are called in the middle of anything that the main thread does: they must not wait
-    for it.
+    Answers may interrupt the main thread anywhere: they must not wait for it.
     """
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     left = list(answers)

@@ -20,12 +20,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document, for
 
 
 def state_database(settings: Settings, *, made_by: str) -> Database:
-    """The state database, which something else must have made.
+    """Opens the state database, which another program must have made.
 
     Errors:
         ConfigurationError: there is none yet, or its schema is another.
     """
-    # Looking must not make a database where there is none.
+    # A read must not create a database.
     file = sqlite_file(settings.database_url)
     if file is not None and not file.exists():
         raise ConfigurationError(
@@ -36,17 +36,17 @@ def state_database(settings: Settings, *, made_by: str) -> Database:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a database in SQLite; none: it is another kind of URL."""
+    """Returns the file of a SQLite database, or None for another kind of URL."""
     try:
         parsed = address.parse(url)
     except InvalidInput:
-        # Opening it says what is wrong.
+        # Opening it reports the error.
         return None
     return Path(str(parsed.database)) if dialect.is_file(parsed) else None
 
 
 def readable_database(settings: Settings) -> Database | None:
-    """The state database; none: it is not there, or has another schema, which is said above."""
+    """Opens the state database; None: it is missing or has another schema. Prints the reason."""
     file = sqlite_file(settings.database_url)
     if file is not None and not file.exists():
         return None

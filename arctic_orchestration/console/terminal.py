@@ -1,9 +1,9 @@
-r"""What others wrote, made harmless for a terminal and for programs that read lines.
+r"""Makes foreign text harmless for a terminal and for programs that read lines.
 
-Names of assets, partition keys, metadata and reasons come from anywhere. Raw, an escape sequence
-in one would clear the screen or set its title, a newline would begin a line that looks like
-ours, and half of a surrogate pair could not be printed at all. All commands print through this
-file: text as ``escape`` writes it, or as JSON whose strings have such characters escaped.
+Names of assets, partition keys, metadata and reasons come from anywhere. Raw, an escape sequence in
+one would clear the screen or set its title, a newline would begin a line that looks like ours, and
+half of a surrogate pair could not be printed at all. All commands print through this file: text as
+``escape`` writes it, or as JSON whose strings have such characters escaped.
 """
 
 import json
@@ -17,15 +17,15 @@ from rich.text import Text
 #: C0 and C1 controls, DEL, separators of lines, marks of direction, halves of surrogate pairs.
 _LINE = "\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _ON_A_LINE = re.compile(f"[{_LINE}]")
-#: The same but for tabs and newlines, which texts of ours have.
+#: The same without tabs and newlines, which our own texts have.
 _IN_LINES = re.compile(f"(?![\t\n])[{_LINE}]")
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""The text with ``\x1b``, ``\n``, ``\u2028`` in place of what would act on a terminal.
+    r"""Returns the text with ``\x1b``, ``\n``, ``\u2028`` in place of control characters.
 
-    With ``lines``, newlines and tabs stay: for messages of ours that have several lines.
+    With ``lines``, newlines and tabs stay: for our own messages of several lines.
     """
     if text.isprintable():
         return text
@@ -33,18 +33,18 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def escape(text: str, *, lines: bool = False) -> str:
-    """The text as markup that shows it, made visible."""
+    """Returns the text as markup that prints it visibly."""
     return rich.markup.escape(visible(text, lines=lines))
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    """A document as JSON that any terminal and any encoding takes."""
+    """Returns the document as JSON that any terminal and any encoding accepts."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class Console(rich.console.Console):
-    """Rich's console; what nobody escaped acts on no terminal either."""
+    """Rich's console; unescaped text does not control the terminal either."""
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(visible(text, lines=True), **how)

@@ -1,4 +1,4 @@
-"""What is known of the asset checks of an arrival."""
+"""The asset checks of an arrival."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,21 +36,21 @@ class ArrivalChecks:
 
 
 def latest(evaluations: Sequence[Event]) -> list[Event]:
-    """The latest evaluation of each check, by the name of the check."""
+    """Returns the latest evaluation of each check, sorted by the name of the check."""
     by_check = {e.check or "": e for e in sorted(evaluations, key=lambda e: e.storage_id)}
     return [by_check[name] for name in sorted(by_check)]
 
 
 def fails(evaluation: Event) -> bool:
-    """Whether a check failed with severity ``error``."""
+    """Returns whether a check failed with severity ``error``."""
     return evaluation.passed is not True and evaluation.severity != "warn"
 
 
 def concerns(check: Event, event: Event) -> bool:
-    """Whether the evaluation of a check of the same asset is one of an arrival.
+    """Returns whether the evaluation of a check of the same asset belongs to an arrival.
 
-    That is: of the materialization that it names or, if it names none, of the same run, or
-    reported from outside later; and not of another partition.
+    It belongs to the materialization that it names. If it names none, it belongs to arrivals of the
+    same run, or was reported from outside later; never to another partition.
     """
     if check.target_id is not None:
         return check.target_id == event.storage_id

@@ -1,7 +1,7 @@
-"""What Dagster's storage knows of arrivals beyond their events: in bulk, by its indexes.
+"""Looks up facts about arrivals that their events lack: in bulk, by indexes of Dagster's storage.
 
 The statements are the same on SQLite and Postgres; ``placeholder`` and ``table_of`` of the
-connection say how each of them takes values.
+connection give the form of parameters.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ _BACKFILLS = "select run_id, value from run_tags where key = ? and run_id {in}"
 _MATERIALIZED = "e.dagster_event_type = 'ASSET_MATERIALIZATION'"
 _OBSERVED = "e.dagster_event_type = 'ASSET_OBSERVATION'"
 _OUTSIDE = "(e.run_id is null or e.run_id = '')"
-#: A row of an asset that was wiped since does not count.
+#: A row from before its asset was wiped does not count.
 _NOT_WIPED = (
     "not exists (select 1 from asset_keys k where k.asset_key = e.asset_key "
     'and k.wipe_timestamp >= e."timestamp")'
@@ -27,7 +27,7 @@ _NOT_WIPED = (
 
 
 def backfills_of(sql: Any, run_ids: Iterable[str]) -> dict[str, str]:
-    """The backfill of each of some runs that belongs to one."""
+    """Returns the backfill of each of some runs that belongs to one."""
     values = sorted(set(run_ids))
     if not values:
         return {}
@@ -43,7 +43,7 @@ def arrived(
     *,
     observed_by_runs: bool,
 ) -> set[str]:
-    """The partitions with an arrival among delivered events; ``""``: one without a partition."""
+    """Returns partitions with an arrival among delivered events; ``""``: without a partition."""
     keys = sorted({key for key in partitions if key})
     upto, above = delivered
     found: set[str] = set()
@@ -101,9 +101,9 @@ def _arrived_above(
 
 
 def changed(sql: Any, arrivals: Sequence[Event], *, observed_by_runs: bool) -> set[int]:
-    """The storage ids of the arrivals whose data version is not that of the arrival before.
+    """Returns the storage ids of the arrivals whose data version differs from the last one.
 
-    An arrival without a data version, and the first of its asset partition, is among them.
+    An arrival without a data version, and the first of its asset partition, is included.
     """
     versions = {event.storage_id: event.data_version for event in arrivals}
     ids = sorted(number for number, version in versions.items() if version is not None)
@@ -122,7 +122,7 @@ def changed(sql: Any, arrivals: Sequence[Event], *, observed_by_runs: bool) -> s
 
 
 def _ids_before(sql: Any, ids: Sequence[int], observed_by_runs: bool) -> dict[int, int]:
-    """The id of the arrival of the same asset partition before each of some arrivals."""
+    """Returns the id of the arrival of the same asset partition before each of some arrivals."""
     table, parameter = sql.table_of(ids)
     before: dict[int, int] = {}
     for same, which in (
@@ -145,7 +145,7 @@ def _ids_before(sql: Any, ids: Sequence[int], observed_by_runs: bool) -> dict[in
 
 
 def rows_of(sql: Any, ids: Collection[int], condition: str = "") -> dict[int, tuple[Any, ...]]:
-    """The rows of the log with these ids, as ``log_rows`` reads them, by id."""
+    """Returns the rows of the log with these ids, by id, in the form for ``log_rows``."""
     if not ids:
         return {}
     table, parameter = sql.table_of(sorted(ids))
@@ -155,7 +155,7 @@ def rows_of(sql: Any, ids: Collection[int], condition: str = "") -> dict[int, tu
 
 
 def column_of(asset: str) -> str:
-    """The column ``asset_key`` of an asset, ``["raw", "orders"]``."""
+    """Returns the value of the column ``asset_key`` for an asset, ``["raw", "orders"]``."""
     return AssetKey.from_user_string(asset).to_string()
 
 
@@ -164,7 +164,7 @@ def _kinds(observed_by_runs: bool) -> tuple[str, str]:
 
 
 def run_statement(sql: Any, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """The rows of a statement that marks its parameters with ``?``."""
+    """Returns the rows of a statement with ``?`` as the placeholder of parameters."""
     # The table of values already has the placeholder of its driver.
     with sql.session() as run:
         return list(run(statement.replace("?", sql.placeholder), parameters))

@@ -35,7 +35,7 @@ _REPORTED = (
     "and x.materialization_event_storage_id is null and x.run_id = '' "
     "and x.evaluation_event_storage_id > ?"
 )
-#: The latest evaluation of each check: of what was materialized, and of no materialization.
+#: The latest evaluation of each check: for materializations, and without one.
 _LATEST_CHECKS = (
     _NAMES
     + f"""
@@ -69,7 +69,7 @@ _PARTITIONS = (
 
 
 def checks_of(sql: Any, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
-    """The checks of each of some arrivals, by its storage id."""
+    """Returns the checks of each of some arrivals, by its storage id."""
     by_asset: dict[str, list[Event]] = defaultdict(list)
     for event in arrivals:
         by_asset[event.subject].append(event)
@@ -103,7 +103,7 @@ def _checks_of_runs(
 
 
 def _checked(sql: Any, asset: str, arrivals: Sequence[Event]) -> set[int]:
-    """The ids of evaluations of an asset's checks, by other runs and from outside."""
+    """Returns the ids of evaluations of an asset's checks by other runs or from outside."""
     column, ids = column_of(asset), [event.storage_id for event in arrivals]
     table, parameter = sql.table_of(ids)
     targeted = f"and x.materialization_event_storage_id in (select value from {table} as t)"
@@ -116,12 +116,12 @@ def _checked(sql: Any, asset: str, arrivals: Sequence[Event]) -> set[int]:
 def latest_checks(
     sql: Any, assets: Sequence[str], partition: str | None
 ) -> dict[str, dict[str, Event | None]]:
-    """The latest evaluation of each check of each asset; None: planned, never evaluated.
+    """Returns the latest evaluation of each check of each asset; None: planned, never evaluated.
 
     Args:
-        sql: statements to the event log.
-        assets: as ``raw/orders``; one without checks is left out.
-        partition: evaluations of other partitions do not count; those without one do. None:
+        sql: runs statements on the event log.
+        assets: as ``raw/orders``; an asset without checks is left out.
+        partition: evaluations of other partitions are ignored; those without one count. None:
             all count.
     """
     numbers = {asset: _latest_numbers(sql, asset, partition) for asset in assets}
@@ -136,11 +136,11 @@ def latest_checks(
 
 
 def _latest_numbers(sql: Any, asset: str, partition: str | None) -> dict[str, int | None]:
-    """The id of the latest evaluation of each check of an asset."""
+    """Returns the id of the latest evaluation of each check of an asset."""
     column = column_of(asset)
     if partition is not None:
         newest = run_statement(sql, _NEWEST, column)
-        # An asset without partitions was checked for all of them.
+        # An evaluation of an asset without partitions counts for all of them.
         partition = None if newest and newest[0][0] is None else partition
     if partition is None:
         statement = _LATEST_CHECKS.format(of_target=_NEWEST_TARGET, of_partition="")
@@ -160,7 +160,7 @@ def _evaluations(sql: Any, rows: Sequence[tuple[Any, ...]]) -> list[Event]:
 
 
 def with_checked_partitions(sql: Any, events: list[Event]) -> list[Event]:
-    """The events, where CHECK events without a partition have that of what was checked."""
+    """Adds the partition of the checked materialization to CHECK events without one."""
     targets = {
         event.target_id
         for event in events

@@ -1,7 +1,7 @@
-"""From a row about an asset check, or about a freshness policy, to an ``Event``.
+"""Converts a row about an asset check or a freshness policy to an ``Event``.
 
-Dagster leaves the column ``asset_key`` of rows about checks empty, so all of it is read from
-the stored JSON.
+Dagster leaves the column ``asset_key`` of rows about checks empty, so everything is read from the
+stored JSON.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _LARGEST = 2**63 - 1
 
 
 class _Reading:
-    """The data of one row, whose fields are read one by one; what is wrong is noted."""
+    """The data of one row, whose fields are read one by one; errors are recorded."""
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         storage_id, _, stamp, self.asset_column, _, run_id, body = row
@@ -43,18 +43,18 @@ class _Reading:
             self.data = document["dagster_event"]["event_specific_data"] or {}
             self.data.get("asset_key")
         except Exception as error:
-            # json, Dagster's classes and calendars each refuse in their own way.
+            # json, Dagster's classes and calendars raise different errors.
             self.data, self.problem = {}, body_problem(body, error)
         self.at, self.problem = within_calendar(at or from_column(stamp), self.problem)
         self.storage_id: int = storage_id
         self.run_id = escaped(run_id) if run_id else None
 
     def note(self, field: str, value: Any, expected: str) -> None:
-        """Notes a problem, unless there is one already."""
+        """Records a problem, unless there is one already."""
         self.problem = self.problem or f"{field}: got {value!r:.80}, expected {expected}"
 
     def asset(self, field: str) -> str:
-        """The asset key; empty if there is none."""
+        """Returns the asset key; empty if there is none."""
         try:
             return escaped(AssetKey(self.data[field]["path"]).to_user_string())
         except Exception:
@@ -64,7 +64,7 @@ class _Reading:
             return ""
 
     def text(self, field: str, *, required: bool = False) -> str | None:
-        """A text; none if there is none."""
+        """Returns a text, or None if there is none."""
         value = self.data.get(field)
         if isinstance(value, str):
             return escaped(value)
@@ -73,7 +73,7 @@ class _Reading:
         return None
 
     def flag(self, field: str, *, required: bool = False) -> bool | None:
-        """True or false; none if the row does not say it."""
+        """Returns True or False, or None if the row lacks it."""
         value = self.data.get(field)
         if isinstance(value, bool):
             return value
@@ -82,7 +82,7 @@ class _Reading:
         return None
 
     def member(self, field: str, known: tuple[str, ...]) -> str | None:
-        """The member of one of Dagster's enums, in lower case."""
+        """Returns the member of one of Dagster's enums, in lower case."""
         value = self.data.get(field)
         name = value.get("__enum__") if isinstance(value, dict) else None
         member = str(name).rpartition(".")[2].lower()
@@ -92,7 +92,7 @@ class _Reading:
         return None
 
     def metadata(self) -> dict[str, Any]:
-        """The entries that can be read."""
+        """Returns the entries that can be read."""
         entries, values = self.data.get("metadata"), {}
         for label, entry in entries.items() if isinstance(entries, dict) else ():
             try:
@@ -102,7 +102,7 @@ class _Reading:
         return labelled(values)
 
     def target_id(self) -> int | None:
-        """The storage id of the materialization that was checked."""
+        """Returns the storage id of the materialization that was checked."""
         target = self.data.get("target_materialization_data")
         number = target.get("storage_id") if isinstance(target, dict) else None
         if isinstance(number, int) and not isinstance(number, bool) and 0 < number <= _LARGEST:
@@ -113,7 +113,7 @@ class _Reading:
 
 
 def evaluation(row: tuple[Any, ...]) -> Event:
-    """The CHECK event of a row ``ASSET_CHECK_EVALUATION``; never raises."""
+    """Returns the CHECK event of a row ``ASSET_CHECK_EVALUATION``; never raises."""
     reading = _Reading(row)
     asset = reading.asset("asset_key")
     check = reading.text("check_name", required=True)
@@ -138,7 +138,7 @@ def evaluation(row: tuple[Any, ...]) -> Event:
 
 
 def freshness_change(row: tuple[Any, ...]) -> Event:
-    """The FRESHNESS event of a row ``FRESHNESS_STATE_CHANGE``; never raises."""
+    """Returns the FRESHNESS event of a row ``FRESHNESS_STATE_CHANGE``; never raises."""
     reading = _Reading(row)
     return Event(
         kind=EventKind.FRESHNESS,

@@ -1,7 +1,7 @@
 """The only reader of Dagster's storage: its event log as a feed, and its runs in bulk.
 
-None of this is public API of Dagster: the tables ``event_logs``, ``runs`` and ``run_tags`` and
-the stored JSON of events and runs. Nothing outside of this room knows them.
+It uses parts that are no public API of Dagster: the tables ``event_logs``, ``runs`` and
+``run_tags``, and the stored JSON of events and runs. No code outside this folder uses them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ _LATEST = (
 
 
 class _Log(Protocol):
-    """Rows of ``event_logs`` in the order in which they become known."""
+    """Rows of ``event_logs`` in the order in which they become visible."""
 
     kind: str
     sql: Any
@@ -73,7 +73,7 @@ class _Log(Protocol):
 
 
 class DagsterLog:
-    """The feed of a Dagster instance, and what other rooms need to know of its runs."""
+    """The feed of a Dagster instance, and look-ups of its runs."""
 
     def __init__(
         self,
@@ -84,17 +84,17 @@ class DagsterLog:
         observed_by_runs: bool = True,
         arrivals_of: Collection[str] | None = None,
     ) -> None:
-        """Finds the storage; touches no database.
+        """Finds the storage; opens no database.
 
         Args:
-            location: the code location that runs are counted to whose record names none, such
-                as runs of ``dagster job execute``.
-            known_as: the name by which Dagster knows that location, if it is another one: RUN
-                events of its runs get ``location`` instead. Other locations keep their names.
-            observed_by_runs: whether what a run observed is an arrival, as what it materialized
-                is, and what was observed from outside.
-            arrivals_of: only arrivals of these assets, as ``raw/flights``, are wanted: nothing
-                else is made an event of, which is what costs. None: all events.
+            location: the code location of runs whose record names none, such as runs of
+                ``dagster job execute``.
+            known_as: Dagster's name of that location, if it is another one: RUN events of its
+                runs get ``location`` instead. Other locations keep their names.
+            observed_by_runs: whether an observation by a run is an arrival, like a
+                materialization or an observation from outside.
+            arrivals_of: only arrivals of these assets, as ``raw/flights``, become events, which
+                saves most of the cost. None: all events.
 
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
@@ -114,7 +114,7 @@ class DagsterLog:
     def storage_id(self) -> str:
         """The id of this Dagster storage, the same in all processes and for as long as it lives.
 
-        Read when first asked for; a storage that has none yet is given one, by Dagster.
+        Read on first use; Dagster gives an id to a storage without one.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -122,7 +122,7 @@ class DagsterLog:
         known = self._stored_ids()
         if not known:
             self._run_storage.get_run_storage_id()
-            # Read again: of two processes that gave it one at once, both take the first.
+            # Read again: of two processes that write one at the same time, both use the first.
             known = self._stored_ids()
         return str(known[0][0])
 
@@ -133,14 +133,14 @@ class DagsterLog:
 
     @property
     def mode_reason(self) -> str:
-        """Why, as a sentence for people."""
+        """The reason of the mode, as a sentence for people."""
         return self._log.mode_reason
 
     def read(self, position: Position | None, limit: int) -> Batch:
         """At most ``limit`` events that no reading up to ``position`` delivered; see ``Feed``.
 
-        Cost: 0.3 to 2 ms when there is nothing new; 25 to 40 microseconds an arrival; run status
-        events cost two statements a batch, besides. What is not wanted costs a third.
+        Cost: 0.3 to 2 ms without new events; 25 to 40 microseconds an arrival, a third of that for
+        one that is not wanted; run status events cost two more statements a batch.
         """
         if limit < 1:
             raise InvalidInput("limit", limit, "at least 1")
@@ -155,38 +155,38 @@ class DagsterLog:
         )
 
     def end(self) -> Position:
-        """The position "from now on"; see ``Feed``."""
+        """Returns the position "from now on"; see ``Feed``."""
         return Position({"storage": self._log.kind, **self._log.end()})
 
     def before(self, event_id: int) -> Position:
-        """The position after which the event with this id is the first that is read."""
+        """Returns the position whose next reading begins with the event with this id."""
         return Position({"storage": self._log.kind, **self._log.before(event_id)})
 
     def first_since(self, moment: datetime) -> int | None:
-        """The id of the first event that is not older than a moment; none: all are older.
+        """Returns the id of the first event that is not older than a moment, or None.
 
         On Postgres by the server's time zone, in which Dagster stores the moments.
         """
         return self._log.first_since(moment)
 
     def run_statuses(self, run_ids: Iterable[str]) -> Mapping[str, RunView]:
-        """The runs with these ids; a run that was deleted is left out. One statement."""
+        """Returns the runs with these ids; deleted runs are left out. One statement."""
         return runs_by_id(self._runs, run_ids)
 
     def runs_by_tag(self, key: str, values: Iterable[str]) -> Mapping[str, tuple[RunView, ...]]:
-        """The runs whose tag ``key`` has one of the values, by value, oldest first."""
+        """Returns the runs whose tag ``key`` has one of the values, by value, oldest first."""
         return runs_by_tag(self._runs, key, values)
 
     def why_failed(self, run_id: str) -> str | None:
-        """Why a run failed, in Dagster's own words; none: it did not, or does not say."""
+        """Returns why a run failed, in Dagster's own words, or None."""
         return why_failed(self._event_storage.get_logs_for_run(run_id, of_type=set(FAILURES)))
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
-        """When each of some assets, given as ``raw/flights``, was materialized last.
+        """Returns when each of some assets, given as ``raw/flights``, was last materialized.
 
-        The last materialization of any partition counts, an observation does not, and nothing
-        from before the asset was wiped. Assets that never were are left out. Two statements,
-        whatever the number of assets; one for each where Dagster cannot read one of its records.
+        The last materialization of any partition counts. Observations, and materializations from
+        before the asset was wiped, do not. Assets without one are left out. Two statements for
+        any number of assets; one for each asset if Dagster cannot read one of its records.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -202,8 +202,8 @@ class DagsterLog:
                 if entry is not None
             }
         except Exception as error:
-            # Besides those of the driver, dagster-postgres raises errors of its own; and one
-            # record that Dagster cannot read must not hide the others.
+            # Besides the driver's errors, dagster-postgres raises errors of its own; and one record
+            # that Dagster cannot read must not hide the others.
             try:
                 return self._latest_rows(keys)
             except DatabaseUnavailable:
@@ -220,15 +220,15 @@ class DagsterLog:
         return found
 
     def backfills_of(self, run_ids: Iterable[str]) -> Mapping[str, str]:
-        """The backfill of each run that belongs to one; see ``ArrivalLookup``. One statement."""
+        """Returns the backfills of runs, if any; see ``ArrivalLookup``. One statement."""
         return arrival_lookup.backfills_of(self._runs, run_ids)
 
     def arrived(
         self, asset: str, partitions: Collection[str], position: Position | None
     ) -> set[str]:
-        """The partitions that have arrived up to a position; see ``ArrivalLookup``.
+        """Returns the partitions that have arrived up to a position; see ``ArrivalLookup``.
 
-        At most four statements, with one step in an index for each partition.
+        At most four statements, with one index look-up for each partition.
         """
         delivered = self._log.delivered(self._state_of(position))
         return arrival_lookup.arrived(
@@ -236,11 +236,11 @@ class DagsterLog:
         )
 
     def checks_of(self, arrivals: Sequence[Event]) -> Mapping[int, ArrivalChecks]:
-        """The checks of each arrival; see ``ArrivalLookup``. Two statements, and two an asset."""
+        """Returns the checks of each arrival; see ``ArrivalLookup``. Two statements, two an asset."""
         return check_lookup.checks_of(self._log.sql, arrivals)
 
     def changed(self, arrivals: Sequence[Event]) -> set[int]:
-        """The arrivals with another data version; see ``ArrivalLookup``. Three statements."""
+        """Returns arrivals with another data version; see ``ArrivalLookup``. Three statements."""
         return arrival_lookup.changed(
             self._log.sql, arrivals, observed_by_runs=self._observed_by_runs
         )
@@ -248,10 +248,10 @@ class DagsterLog:
     def latest_checks(
         self, assets: Sequence[str], partition: str | None = None
     ) -> Mapping[str, Mapping[str, Event | None]]:
-        """The latest evaluation of each check of some assets, by asset and check.
+        """Returns the latest evaluation of each check of some assets, by asset and check.
 
-        An asset without checks is left out; a check that was planned only has None. With a
-        partition, evaluations of other partitions do not count. One or two statements an asset.
+        An asset without checks is left out; a check that was only planned has None. With a
+        partition, evaluations of other partitions are ignored. One or two statements an asset.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -259,7 +259,7 @@ class DagsterLog:
         return check_lookup.latest_checks(self._log.sql, assets, partition)
 
     def close(self) -> None:
-        """Closes the connections that are kept."""
+        """Closes the connections."""
         self._log.sql.close()
         if self._runs is not self._log.sql:
             self._runs.close()
@@ -375,7 +375,7 @@ def _run_storage_of(instance: DagsterInstance) -> Any:
 
 
 def run_sql_of(instance: DagsterInstance) -> Any:
-    """Statements to the run storage of an instance.
+    """Runs statements on the run storage of an instance.
 
     Errors:
         ConfigurationError: the storage is neither SQLite nor Postgres.

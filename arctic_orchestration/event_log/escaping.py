@@ -1,8 +1,8 @@
-r"""What Dagster's storage may hold and other databases, and JSON, may not: kept escaped.
+r"""Escapes values of Dagster's storage that other databases and JSON cannot store.
 
-A NUL becomes the six characters ``\u0000``, half of a surrogate pair (what ``os.fsdecode`` makes
-of a file name that is not UTF-8) for example ``\udce9``: as JSON writes them. A value that is
-nested too deeply becomes its JSON text.
+As in JSON, a NUL becomes the six characters ``\u0000``, and half of a surrogate pair (which
+``os.fsdecode`` makes of a file name that is not UTF-8) becomes for example ``\udce9``. A value that
+is nested too deeply becomes its JSON text.
 """
 
 import json
@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-#: How deeply lists and objects of metadata may be nested; serialisers give up at some hundred.
+#: The maximum nesting of lists and objects of metadata; serializers fail at some hundred levels.
 DEEPEST = 100
 
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
@@ -18,21 +18,21 @@ _PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
 def escaped(text: str) -> str:
-    """The text as every database can hold it; nearly always the text itself."""
+    """Returns the text in a form that every database can store; nearly always the text itself."""
     if text.isascii() and "\0" not in text:
         return text
-    # Both halves of a pair are a letter that was written in two parts.
+    # Both halves of a pair are one character that was written in two parts.
     text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
     return _UNSTORABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def is_storable(text: str) -> bool:
-    """Whether every database can hold the text as it is."""
+    """Returns whether every database can store the text unchanged."""
     return escaped(text) == text
 
 
 def storable(value: Any) -> Any:
-    """A JSON value as every serialiser and database can hold it."""
+    """Returns a JSON value in a form that every serializer and database can store."""
     try:
         return _storable(value, DEEPEST)
     except _TooDeepError:
@@ -40,7 +40,7 @@ def storable(value: Any) -> Any:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether a JSON value is nested too deeply to be kept as it is."""
+    """Returns whether a JSON value is nested too deeply to be stored unchanged."""
     try:
         _storable(value, DEEPEST)
     except _TooDeepError:

@@ -1,4 +1,4 @@
-"""Events: durable facts that schedules wait for, and the keys by which they find schedules."""
+"""Events: durable facts that schedules wait for, and the keys that lead from them to schedules."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from arctic_orchestration.event_log.escaping import escaped
 
 
 class EventKind(StrEnum):
-    """What sort of fact an event is."""
+    """The kind of fact that an event is."""
 
     #: A partition of an asset arrived: it was materialized, or observed from outside.
     PARTITION = "partition"
@@ -27,19 +27,19 @@ class EventKind(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """How far a run has come."""
+    """The status of a run."""
 
     #: It waits for the run coordinator to let it start.
     QUEUED = "queued"
     #: Its process is being started.
     STARTING = "starting"
-    #: It works.
+    #: It is running.
     STARTED = "started"
     #: It ended, and all its steps succeeded.
     SUCCESS = "success"
     #: It ended with an error, or its process was lost.
     FAILURE = "failure"
-    #: It was ended by a person or a program before it was done.
+    #: A person or a program ended it before it was done.
     CANCELED = "canceled"
 
     @property
@@ -52,7 +52,7 @@ _ENDED = frozenset({RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED})
 
 
 class EventKey(str):
-    """The string by which the schedules that an event concerns are found.
+    """The string that leads from an event to the schedules that listen to it.
 
     ========================================  ==============================================
     ``partition:<asset/key>``                 a partition of the asset arrived
@@ -62,34 +62,34 @@ class EventKey(str):
     ``freshness:<asset/key>``                 the asset's freshness policy changed its state
     ========================================  ==============================================
 
-    What databases cannot hold stands in it escaped, as in events.
+    As in events, characters that databases cannot store are escaped.
     """
 
     __slots__ = ()
 
     @classmethod
     def of_partition(cls, asset: str) -> "EventKey":
-        """The key of arrivals at an asset, given as ``raw/flights``."""
+        """Returns the key of arrivals at an asset, given as ``raw/flights``."""
         return _partition_key(asset)
 
     @classmethod
     def of_job_run(cls, location: str | None, job: str, status: RunStatus) -> "EventKey":
-        """The key of a job's runs; ``location`` is the code location's name, if it is known."""
+        """Returns the key of a job's runs; ``location`` is the code location's name, if known."""
         return cls(escaped(f"run:{location or ''}:job:{job}:{status.value}"))
 
     @classmethod
     def of_asset_run(cls, location: str | None, asset: str, status: RunStatus) -> "EventKey":
-        """The key of the runs that were to materialize an asset."""
+        """Returns the key of the runs that were to materialize an asset."""
         return cls(escaped(f"run:{location or ''}:asset:{asset}:{status.value}"))
 
     @classmethod
     def of_check(cls, asset: str) -> "EventKey":
-        """The key of the evaluations of all checks of an asset."""
+        """Returns the key of the evaluations of all checks of an asset."""
         return cls(escaped(f"check:{asset}"))
 
     @classmethod
     def of_freshness(cls, asset: str) -> "EventKey":
-        """The key of the state changes of an asset's freshness policy."""
+        """Returns the key of the state changes of an asset's freshness policy."""
         return cls(escaped(f"freshness:{asset}"))
 
 
@@ -103,32 +103,32 @@ class Event:
     """One durable fact.
 
     Attributes:
-        kind: the sort of fact.
+        kind: the kind of fact.
         subject: the asset key as ``raw/flights``, the job's name, or for ticks the schedule's.
         at: when it happened, aware UTC.
         storage_id: the id in Dagster's event log; 0 for ticks.
-        run_id: the run that wrote it or that it is about; None for what was reported without one.
+        run_id: the run that wrote it or that it is about; None if it was reported without one.
         partition: the partition key: PARTITION events: if the asset is partitioned; RUN events: of
-            a run of one partition, as its tag ``dagster/partition`` says; CHECK events: the
-            partition that was checked, or that of the materialization that was.
-        bytes: how much arrived, if the metadata says it.
-        rows: how many rows arrived, if the metadata says it.
+            a run of one partition, from its tag ``dagster/partition``; CHECK events: the checked
+            partition, or that of the checked materialization.
+        bytes: how much arrived, if the metadata has it.
+        rows: how many rows arrived, if the metadata has it.
         status: RUN events: the status reached.
         location: RUN events: the code location of the run, under the name by which its state is
-            kept; if its record names one.
+            stored; if its record names one.
         assets: RUN events: the assets that the run was to materialize.
         tags: RUN events: the run's tags.
         started: RUN events: the run got beyond the queue; its record has a start time.
         metadata: PARTITION and CHECK events: label to a JSON value.
         data_version: PARTITION events: the asset's data version, if Dagster stored one.
         check: CHECK events: the name of the check.
-        passed: CHECK events: whether the check passed; None: the row does not say it.
+        passed: CHECK events: whether the check passed; None: the row lacks it.
         severity: CHECK events: ``error`` or ``warn``.
         blocking: CHECK events: whether a failure stops the steps downstream.
-        target_id: CHECK events: the storage id of the materialization that was checked.
+        target_id: CHECK events: the storage id of the checked materialization.
         state: FRESHNESS events: ``pass``, ``warn``, ``fail``, ``unknown`` or ``not_applicable``.
         previous_state: FRESHNESS events: the state before.
-        problem: what could not be understood: field, value and what was expected.
+        problem: what could not be parsed: field, value and what was expected.
     """
 
     kind: EventKind
@@ -157,7 +157,7 @@ class Event:
 
     @property
     def keys(self) -> tuple[EventKey, ...]:
-        """The keys under which schedules are looked up; none for ticks."""
+        """The keys by which schedules are looked up; none for ticks."""
         if self.kind is EventKind.PARTITION:
             return (_partition_key(self.subject),)
         if self.kind is EventKind.RUN and self.status is not None:
@@ -173,7 +173,7 @@ class Event:
         return ()
 
     def to_json(self) -> dict[str, Any]:
-        """The event as JSON values; fields that say nothing are left out."""
+        """Returns the event as JSON values; empty fields are left out."""
         document: dict[str, Any] = {
             "kind": self.kind.value,
             "subject": self.subject,
@@ -199,12 +199,12 @@ class Event:
 
     @classmethod
     def parse(cls, details: str) -> "Event":
-        """The event that a row of ``arctic_events`` holds."""
+        """Parses the event in a row of ``arctic_events``."""
         return cls.from_json(json.loads(details))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Event":
-        """The event that ``to_json`` described."""
+        """Parses the form that ``to_json`` made."""
         status = document.get("status")
         return cls(
             kind=EventKind(document["kind"]),

@@ -1,4 +1,4 @@
-"""What a reader of events is promised, whatever storage the events are in."""
+"""The contract of a reader of events, for every storage."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,27 +13,27 @@ from arctic_orchestration.event_log.event import Event
 
 
 class FeedMode(StrEnum):
-    """How sure a feed is that it delivers everything once."""
+    """The delivery guarantee of a feed."""
 
     #: Every committed event is delivered once, whatever the order of commits.
     EXACT = "exact"
-    #: An event that is committed later than the lag after its neighbours may be missed.
+    #: An event may be missed if its commit lags behind its neighbours by more than the lag.
     LAGGED = "lagged"
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a reader has come: opaque, a JSON object, to be stored with what was made of it."""
+    """A reader's position: an opaque JSON object, to be stored with the results of the events."""
 
     state: Mapping[str, Any]
 
     def to_json(self) -> str:
-        """The position as a JSON text."""
+        """Returns the position as a JSON text."""
         return json.dumps(self.state, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Position":
-        """The position that ``to_json`` wrote.
+        """Parses the text that ``to_json`` made.
 
         Errors:
             InvalidInput: the text is not a JSON object.
@@ -49,15 +49,15 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What one reading delivered.
+    """The result of one reading.
 
     Attributes:
         events: the new events, by ascending storage id within one reading. Readings may
-            overlap in ids: what was committed late comes late.
+            overlap in ids: an event that is committed late is delivered late.
         position: where the next reading starts; store it together with the events.
-        more: whether reading again at once may deliver more.
-        mode: how sure the feed was during this reading.
-        lag: for how long a late commit is waited for; None when there is no such limit.
+        more: whether another reading may deliver more at once.
+        mode: the guarantee during this reading.
+        lag: how long late commits are waited for; None: without limit.
     """
 
     events: Sequence[Event]
@@ -68,69 +68,69 @@ class Batch:
 
 
 class Feed(Protocol):
-    """A sequence of events that is read forwards, from a position on."""
+    """A sequence of events that is read forwards from a position."""
 
     @property
     def storage_id(self) -> str:
-        """Names the storage that is read; another one has another id."""
+        """Identifies the storage; every storage has another id."""
 
     @property
     def mode(self) -> FeedMode:
-        """How sure the feed is; asks the storage when it is not known yet."""
+        """The guarantee of the feed; queries the storage if it is not known yet."""
 
     @property
     def mode_reason(self) -> str:
-        """Why the mode is what it is, as a sentence for people."""
+        """The reason of the mode, as a sentence for people."""
 
     def read(self, position: Position | None, limit: int) -> Batch:
         """At most ``limit`` events that no reading up to ``position`` delivered.
 
-        ``None`` reads from the beginning. Nothing is written: reading twice from one position
-        delivers what was delivered before, and possibly more.
+        ``None`` reads from the beginning. Nothing is written: another reading from the same
+        position delivers the same events, and possibly more.
 
         Errors:
-            InvalidInput: the position is not one of this kind of feed.
+            InvalidInput: the position belongs to another kind of feed.
             LogWentBack: the log lacks, or has replaced, events that were read before.
             DatabaseUnavailable: the storage did not answer.
         """
 
     def end(self) -> Position:
-        """The position "from now on".
+        """Returns the position "from now on".
 
-        What was committed before the call is left out; what is not committed when it returns is
-        delivered later, even if its id is smaller than others that are left out.
+        Events committed before the call are skipped. Events not committed when it returns are
+        delivered later, even if their ids are smaller than skipped ones.
         """
 
 
 class ArrivalLookup(Protocol):
-    """What is known of arrivals beyond their events, for many of them at once.
+    """Looks up facts about arrivals that their events lack, for many arrivals at once.
 
     Each method raises ``DatabaseUnavailable`` when the storage does not answer.
     """
 
     def backfills_of(self, run_ids: Iterable[str]) -> Mapping[str, str]:
-        """The id of the backfill of each run that belongs to one, by run id."""
+        """Returns the id of the backfill of each run that belongs to one, by run id."""
 
     def arrived(
         self, asset: str, partitions: Collection[str], position: Position | None
     ) -> set[str]:
-        """The partitions of an asset that have arrived among the events up to a position.
+        """Returns the partitions of an asset that have arrived among the events up to a position.
 
         An event that no reading up to ``position`` delivered does not count, even if it is
-        committed; one from before the asset was wiped does not count either. The empty text
-        stands for arrivals without a partition. Position ``None`` is the beginning.
+        committed; neither does one from before the asset was wiped. The empty text stands for
+        arrivals without a partition. Position ``None`` is the beginning.
         """
 
     def checks_of(self, arrivals: Sequence[Event]) -> Mapping[int, ArrivalChecks]:
-        """The planned checks and evaluations of each arrival, by its storage id."""
+        """Returns the planned checks and evaluations of each arrival, by its storage id."""
 
     def changed(self, arrivals: Sequence[Event]) -> set[int]:
-        """The storage ids of the arrivals that brought another data version.
+        """Returns the storage ids of the arrivals with another data version.
 
-        Another one than the arrival of the same asset partition before. An arrival without a
-        data version, and the first one of its asset partition, counts as changed.
+        The version is compared with the previous arrival of the same asset partition. An arrival
+        without a data version, and the first one of its asset partition, counts as changed.
         """
 
 
 class LookedUpFeed(Feed, ArrivalLookup, Protocol):
-    """A feed that is asked about its arrivals, too."""
+    """A feed that also looks up facts about its arrivals."""

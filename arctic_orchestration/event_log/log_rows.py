@@ -1,8 +1,8 @@
-"""From a row of Dagster's ``event_logs`` to an ``Event``.
+"""Converts a row of Dagster's ``event_logs`` to an ``Event``.
 
-The stored text of an event is Dagster's own JSON. What is needed of it stands in few places, so
-it is read with the json module, at a twentieth of the cost of Dagster's deserialisation; shapes
-that are not known here go through Dagster's own code. A test holds the two against each other.
+The stored text of an event is Dagster's own JSON. Only a few of its fields are needed, so the json
+module reads them, at a twentieth of the cost of Dagster's deserialization; unknown shapes go
+through Dagster's own code. A test compares the two.
 """
 
 import json
@@ -18,7 +18,7 @@ from dagster_shared.serdes import pack_value
 from arctic_orchestration.event_log.escaping import escaped, storable
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 
-#: The columns of a row, in this order. The time as text: a driver may not read all that is stored.
+#: The columns of a row, in this order. The time as text: a driver may fail to parse it.
 COLUMNS = 'id, dagster_event_type, cast("timestamp" as text), asset_key, "partition", run_id, event'
 
 OBSERVATION = "ASSET_OBSERVATION"
@@ -39,21 +39,21 @@ TYPES = (*ARRIVALS, *RUN_STATUS_OF_TYPE, CHECK, FRESHNESS)
 
 _DATA_VERSION_TAG = "dagster/data_version"
 
-#: Metadata labels that say how much arrived, the first that is there counts.
+#: Metadata labels with the amount that arrived; the first existing one counts.
 BYTES_LABELS = ("bytes", "size_bytes")
 ROWS_LABELS = ("rows", "row_count", "dagster/partition_row_count", "dagster/row_count")
 
-#: Moments outside of these are mistakes, with which calendars cannot count.
+#: Moments outside of these are mistakes, which calendars cannot handle.
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
 _LARGEST = 2**63 - 1
 _WHOLE = "a whole number of at least 0, below 2^63"
 
-# NaN and Infinity are no JSON; as words they survive every database.
+# NaN and Infinity are no JSON; as words every database can store them.
 decode = json.JSONDecoder(parse_constant=str).decode
 
-#: Where the value stands in the stored form of each plain kind of metadata.
+#: The location of the value in the stored form of each plain kind of metadata.
 _VALUE_FIELD = {
     "TextMetadataEntryData": "text",
     "UrlMetadataEntryData": "url",
@@ -83,13 +83,13 @@ _STRUCTURED = frozenset(
 
 
 class _UnknownShapeError(Exception):
-    """A stored form that is not known here."""
+    """An unknown stored form."""
 
 
 def arrival(row: tuple[Any, ...]) -> Event:
-    """The PARTITION event of a materialization's or an observation's row; never raises.
+    """Returns the PARTITION event of a materialization's or an observation's row; never raises.
 
-    What cannot be understood is told in ``problem``; the arrival itself stands in the columns.
+    Errors go into ``problem``; the columns alone suffice for the arrival itself.
     """
     storage_id, _, stamp, key, partition, run_id, body = row
     metadata: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def arrival(row: tuple[Any, ...]) -> Event:
         except Exception:
             metadata, problem = _by_dagster(body, found)
     except Exception as error:
-        # json, Dagster's classes and calendars each refuse in their own way.
+        # json, Dagster's classes and calendars raise different errors.
         problem = body_problem(body, error)
     size, problem = _amount(metadata, BYTES_LABELS, problem)
     rows, problem = _amount(metadata, ROWS_LABELS, problem)
@@ -136,7 +136,7 @@ def arrival(row: tuple[Any, ...]) -> Event:
 
 
 def run_moment(row: tuple[Any, ...]) -> tuple[datetime, str, str | None]:
-    """When a run status row was written, the name of its job, and what was wrong with the row."""
+    """Returns when a run status row was written, the name of its job, and its problem."""
     _, _, stamp, _, _, _, body = row
     try:
         document = decode(body)
@@ -148,11 +148,11 @@ def run_moment(row: tuple[Any, ...]) -> tuple[datetime, str, str | None]:
 
 @lru_cache(maxsize=65_536)
 def asset_name(column: str) -> str:
-    """The asset key of a column, ``["raw", "flights"]``, as ``raw/flights``."""
+    """Returns the asset key of a column, ``["raw", "flights"]``, as ``raw/flights``."""
     try:
         key = AssetKey.from_db_string(column)
     except Exception:
-        # Dagster checks what it reads, each time in another way.
+        # Dagster's parsing raises errors of many kinds.
         return column
     return key.to_user_string() if key else column
 
@@ -164,7 +164,7 @@ def _data_version(found: Any) -> str | None:
 
 
 def plain(stored: Any) -> Any:
-    """A stored form without the class names that Dagster adds."""
+    """Returns a stored form without the class names that Dagster adds."""
     if isinstance(stored, dict):
         if stored.get("__class__") == "AssetKey":
             return AssetKey(stored["path"]).to_user_string()
@@ -175,15 +175,15 @@ def plain(stored: Any) -> Any:
 
 
 def labelled(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """Metadata as every database and JSON can hold it."""
+    """Returns the metadata in a form that every database and JSON can store."""
     return {escaped(str(label)): storable(value) for label, value in metadata.items()}
 
 
 def metadata_value(stored: dict[str, Any]) -> Any:
-    """A metadata value from its stored form.
+    """Returns a metadata value from its stored form.
 
     Errors:
-        _UnknownShapeError, KeyError, TypeError: the form is not known.
+        _UnknownShapeError, KeyError, TypeError: the form is unknown.
     """
     kind = stored["__class__"]
     name = _VALUE_FIELD.get(kind)
@@ -204,7 +204,7 @@ def metadata_value(stored: dict[str, Any]) -> Any:
 
 
 def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The metadata through Dagster's own code; entry by entry when that refuses the whole."""
+    """Reads the metadata through Dagster's own code; entry by entry if that refuses the whole."""
     try:
         event = deserialize_value(body, EventLogEntry).get_dagster_event()
         data = event.event_specific_data
@@ -233,7 +233,7 @@ def _by_dagster(body: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], st
 
 
 def pack_of(value: Any) -> dict[str, Any]:
-    """The stored form of a metadata value that Dagster deserialised."""
+    """Returns the stored form of a metadata value that Dagster deserialised."""
     packed = pack_value(value)
     if not isinstance(packed, dict):
         raise _UnknownShapeError(type(value).__name__)
@@ -258,12 +258,12 @@ def _amount(
 
 
 def moment(seconds: Any) -> datetime:
-    """The moment of a number of seconds since 1970."""
+    """Returns the moment of a number of seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def within_calendar(at: datetime, problem: str | None) -> tuple[datetime, str | None]:
-    """The moment, or the nearest one with which calendars can count, and what was wrong."""
+    """Returns the moment, or the nearest one that calendars can handle, and the problem."""
     within = _within(at)
     if within != at:
         problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected the years 1970 to 9000"
@@ -271,12 +271,12 @@ def within_calendar(at: datetime, problem: str | None) -> tuple[datetime, str | 
 
 
 def _within(at: datetime) -> datetime:
-    """The moment, or the nearest one with which calendars can count."""
+    """Returns the moment, or the nearest one that calendars can handle."""
     return min(max(at, _EARLIEST), _LATEST)
 
 
 def from_column(stamp: Any) -> datetime:
-    """The timestamp column, which holds UTC without saying so."""
+    """Parses the timestamp column, which is in UTC without a zone."""
     if isinstance(stamp, str):
         try:
             stamp = datetime.fromisoformat(stamp)
@@ -288,7 +288,7 @@ def from_column(stamp: Any) -> datetime:
 
 
 def body_problem(body: Any, error: Exception) -> str:
-    """What is wrong with the text of an event that could not be read."""
+    """Returns the problem of an event's text that could not be read."""
     return (
         f"event: got {_short(body)}, expected an event as Dagster stores it "
         f"({type(error).__name__}: {error})"

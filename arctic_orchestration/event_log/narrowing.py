@@ -1,9 +1,9 @@
-"""Finds the events that keep a batch from being stored, by reading fewer at once.
+"""Finds the events that keep a batch from being stored, by reading smaller batches.
 
-A reader stores a batch in one transaction. When that fails, it is tried again with half as many
-events, until a single event fails alone. That event is suspected: the next attempt leaves it out
-and notes it as unreadable in the same transaction. When storing fails without any event, no event
-is at fault, and the error stands.
+A reader stores a batch in one transaction. When that fails, it is retried with half as many events,
+until a single event fails alone. That event is suspected: the next attempt leaves it out and
+records it as unreadable in the same transaction. When storing fails without any event, no event is
+at fault, and the error is raised.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _LETTERS = 1_000
 
 @dataclass(kw_only=True)
 class Narrowing:
-    """How many events are read at once, and which are left out.
+    """The number of events to read, and the events to leave out.
 
     Attributes:
         most: the number to read while nothing fails.
@@ -25,16 +25,16 @@ class Narrowing:
 
     most: int
     limit: int = field(init=False)
-    #: by id: what the event is about, and the error it caused
+    #: by id: the subject of the event, and the error it caused
     _suspects: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
-    #: the events of the attempt at storing that goes on; none: nothing is being stored
+    #: the events of the current attempt at storing; None: there is none
     _attempt: Sequence[Event] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.limit = self.most
 
     def begin(self, events: Sequence[Event]) -> tuple[Sequence[Event], dict[int, tuple[str, str]]]:
-        """Notes that events are being stored; returns those to store and those to set aside."""
+        """Records the start of storing; returns the events to store and those to set aside."""
         aside = {}
         if self._suspects:
             aside = {e.storage_id: self._suspects[e.storage_id] for e in events
@@ -44,14 +44,14 @@ class Narrowing:
         return events, aside
 
     def stored(self) -> None:
-        """Notes that they were."""
+        """Records that the events were stored."""
         self._attempt = None
         if self._suspects:
-            # Found: what follows is likely to be all right.
+            # The faulty event was found: later ones are probably good.
             self.limit = min(self.limit * 2, self.most)
 
     def narrow(self, error: Exception) -> bool:
-        """Makes the next attempt smaller; false: no event is at fault for the error."""
+        """Makes the next attempt smaller; returns false if no event is at fault for the error."""
         events, self._attempt = self._attempt, None
         if not events or isinstance(error, MemoryError):
             return False

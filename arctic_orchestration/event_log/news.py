@@ -1,6 +1,6 @@
-"""Notices that something was written to Dagster's event log, within milliseconds.
+"""Detects writes to Dagster's event log within milliseconds.
 
-A hint and never the truth: what it misses is found by whoever looks anyway, every few seconds.
+Only a hint: regular polling, every few seconds, finds what it misses.
 """
 
 import logging
@@ -19,7 +19,7 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.dagster_log import event_storage_of
 from arctic_orchestration.event_log.sqlite_log import SqliteSql
 
-#: how often SQLite is looked at, a few microseconds each
+#: how often SQLite is polled, at a few microseconds each
 _SQLITE_SECONDS = 0.05
 #: Not all writers notify: batches do not, nor do connections through some poolers.
 _POSTGRES_SECONDS = 1.0
@@ -32,10 +32,10 @@ _log = logging.getLogger("dagster.daemon.arctic")
 
 
 class LogNews(Protocol):
-    """What is new in an event log."""
+    """Waits for new events in an event log."""
 
     def wait(self, stop: Any) -> frozenset[str]:
-        """The types of events that came since the last call; empty after a while without any.
+        """Returns the types of events since the last call; empty after a timeout.
 
         Errors:
             DatabaseUnavailable: the log cannot be read.
@@ -48,7 +48,7 @@ class LogNews(Protocol):
 
 
 def news_of(instance: DagsterInstance) -> LogNews | None:
-    """The news of an instance's event log, if it is in SQLite or Postgres."""
+    """Returns the news of an instance's event log; None: neither SQLite nor Postgres."""
     storage = event_storage_of(instance)
     if isinstance(storage, SqliteEventLogStorage):
         return _SqliteNews(SqliteSql(storage.path_for_shard(INDEX_SHARD_NAME)))

@@ -1,4 +1,4 @@
-"""Dagster's event log in Postgres: the statements behind the questions of ``settled``."""
+"""Dagster's event log in Postgres: the statements for the questions of ``settled``."""
 
 import time
 import zlib
@@ -65,7 +65,7 @@ _ROWS = f"""
 """
 
 
-#: how many of the last rows are remembered, to notice that ids were given out again
+#: the number of last rows that a position keeps, to detect reused ids
 _TAIL = 8
 _MARKED = """
     select id, run_id, dagster_event_type, extract(epoch from "timestamp")::text, asset_key,
@@ -79,7 +79,7 @@ _SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
 
 
 class PostgresSql:
-    """Statements to one Postgres database, each a transaction of its own on the primary."""
+    """Runs statements on one Postgres database, each in a transaction of its own on the primary."""
 
     placeholder = "%s"
 
@@ -120,27 +120,27 @@ class PostgresSql:
             raise DatabaseUnavailable(f"Dagster's Postgres: {error}") from error
 
     def rows_in(self, statement: str, values: Sequence[str], *before: Any) -> list[Row]:
-        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        """Returns rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
         with self.session() as run:
             return list(run(statement.replace("{in}", "= any(%s)"), [*before, list(values)]))
 
     @staticmethod
     def table_of(values: Sequence[Any]) -> tuple[str, Any]:
-        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        """Returns a table ``(value)`` of some values for a statement, and its parameter."""
         kind = "bigint" if values and isinstance(values[0], int) else "text"
         return f"(select value from unnest(%s::{kind}[]) as given(value))", list(values)
 
     @staticmethod
     def version() -> object:
-        """Never equal to one of before: Postgres has no cheap answer to whether rows changed."""
+        """Never equal to an earlier one: Postgres has no cheap way to detect changed rows."""
         return object()
 
     @staticmethod
     def moment_before(at: datetime) -> datetime:
-        """A moment as Dagster's columns of timestamps hold it, or an earlier one.
+        """Returns a moment in the form of Dagster's timestamp columns, or an earlier one.
 
-        They have no zone, and what Dagster writes into them is cast by the zone of its session:
-        in New York they are five hours behind UTC.
+        The columns have no zone, and the zone of Dagster's session converts what it writes: in New
+        York they are five hours behind UTC.
         """
         return at.astimezone(UTC).replace(tzinfo=None) - timedelta(days=1)
 
@@ -150,7 +150,7 @@ class PostgresSql:
 
 
 class PostgresLog:
-    """Reads ``event_logs`` in Postgres, exactly where the server allows it."""
+    """Reads ``event_logs`` in Postgres, with the exact method where the server allows it."""
 
     kind = "postgres"
 
@@ -162,7 +162,7 @@ class PostgresLog:
 
     @property
     def mode(self) -> FeedMode:
-        """Whether the exact method can be used; asks the server the first time."""
+        """Whether the exact method can be used; queries the server the first time."""
         if not self._checked:
             with self.sql.session() as run:
                 self._holders(run)
@@ -170,7 +170,7 @@ class PostgresLog:
 
     @property
     def mode_reason(self) -> str:
-        """Why, as a sentence."""
+        """The reason of the mode, as a sentence."""
         if self.mode is FeedMode.EXACT:
             return "ids are handed out one by one and the locks of writers are visible"
         seconds = int(self._lag.total_seconds())
@@ -181,11 +181,11 @@ class PostgresLog:
 
     @property
     def lag(self) -> timedelta | None:
-        """How long a late commit is waited for; None when there is no limit."""
+        """How long late commits are waited for; None: without limit."""
         return self._lag if self._inexact_because else None
 
     def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
-        """Rows, next state, and whether more is there now."""
+        """Returns rows, next state, and whether more is there now."""
         start = SettledState.from_json(state) if state is not None else SettledState()
         tail = _tail_of(state)
         with self.sql.session() as run:
@@ -196,36 +196,36 @@ class PostgresLog:
         return list(outcome.rows), _state_of(outcome.state, tail), outcome.more
 
     def end(self) -> dict[str, Any]:
-        """The state "from now on"."""
+        """Returns the state "from now on"."""
         with self.sql.session() as run:
             state: SettledState = self._converse(run, settled.from_now())
             return _state_of(state, _tail(run, state.top))
 
     def before(self, event_id: int) -> dict[str, Any]:
-        """The state after which the event with this id is the first."""
+        """Returns the state whose next reading begins with the event with this id."""
         with self.sql.session() as run:
             state = SettledState(settled=max(event_id - 1, 0))
             return _state_of(state, _tail(run, state.settled))
 
     def delivered(self, state: Any) -> tuple[int, IdRanges]:
-        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        """Returns the id up to which all rows were delivered, and the delivered ids above it."""
         reached = SettledState.from_json(state) if state is not None else SettledState()
         return reached.settled, reached.seen
 
     def first_since(self, moment: datetime) -> int | None:
-        """The id of the first event that is not older than a moment; none: all are."""
+        """Returns the id of the first event that is not older than a moment, or None."""
         with self.sql.session() as run:
             found = run(_SINCE, (moment,))[0][0]
         return None if found is None else int(found)
 
     def _check_tail(self, run: Any, tail: Sequence[Mark]) -> None:
-        """Whether the last rows are still what they were, as far as they are there.
+        """Checks that the last rows are unchanged, as far as they still exist.
 
-        An id is never given out a second time, unless the sequence went back. A row that is
-        missing was wiped, or deleted with its run.
+        An id is never reused, unless the sequence went back. A missing row was wiped, or deleted
+        with its run.
 
         Errors:
-            LogWentBack: one of them is another one.
+            LogWentBack: one of them was replaced.
         """
         if not tail:
             return
@@ -290,7 +290,7 @@ def _mark(row: Row) -> Mark:
 
 
 def _tail(run: Any, top: int) -> list[Mark]:
-    """The last rows up to an id, of any type."""
+    """Returns the last rows up to an id, of any type."""
     return [_mark(row) for row in run(_LAST, (top, _TAIL))]
 
 

@@ -1,4 +1,4 @@
-"""Sets of ids that are mostly contiguous, held as ranges."""
+"""Sets of ids that are mostly contiguous, stored as ranges."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ class IdRanges:
     __slots__ = ("_high", "_low")
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        """The ids of ``pairs``: both ends inclusive, in any order."""
+        """Takes ``pairs`` of first and last ids, both inclusive, in any order."""
         low: list[int] = []
         high: list[int] = []
         for first, last in sorted(pairs):
@@ -32,7 +32,7 @@ class IdRanges:
         return zip(self._low, self._high, strict=True)
 
     def __len__(self) -> int:
-        """How many ranges there are; ``count`` says how many ids."""
+        """The number of ranges; ``count`` is the number of ids."""
         return len(self._low)
 
     def __contains__(self, number: int) -> bool:
@@ -56,20 +56,20 @@ class IdRanges:
         return sum(self._high) - sum(self._low) + len(self._low)
 
     def last_up_to(self, limit: int) -> int | None:
-        """The largest id of the set that is at most ``limit``."""
+        """Returns the largest id of the set that is at most ``limit``."""
         at = bisect_left(self._low, limit + 1) - 1
         return min(self._high[at], limit) if at >= 0 else None
 
     def within(self, after: int, upto: int) -> "IdRanges":
-        """The ids in ``(after, upto]``."""
+        """Returns the ids in ``(after, upto]``."""
         return IdRanges((max(low, after + 1), min(high, upto)) for low, high in self)
 
     def union(self, other: "IdRanges") -> "IdRanges":
-        """The ids that either set has."""
+        """Returns the ids in either set."""
         return IdRanges([*self, *other])
 
     def minus(self, other: "IdRanges") -> "IdRanges":
-        """The ids of this set that the other has not."""
+        """Returns the ids of this set that are not in the other."""
         left: list[tuple[int, int]] = []
         for low, high in self:
             at = bisect_left(other._high, low)
@@ -81,11 +81,11 @@ class IdRanges:
         return IdRanges(left)
 
     def first(self, ranges: int) -> "IdRanges":
-        """The ids of the first so many ranges."""
+        """Returns the ids of the first ``ranges`` ranges."""
         return IdRanges(list(self)[:ranges])
 
     def to_json(self, base: int) -> list[int]:
-        """Alternating distances and lengths from ``base`` on, small numbers instead of ids."""
+        """Returns alternating distances and lengths from ``base`` on: smaller numbers than ids."""
         steps: list[int] = []
         for low, high in self:
             steps += (low - base, high - low)
@@ -94,7 +94,7 @@ class IdRanges:
 
     @classmethod
     def from_json(cls, steps: Sequence[int], base: int) -> "IdRanges":
-        """The set that ``to_json`` described."""
+        """Parses the form that ``to_json`` made."""
         pairs = []
         for distance, length in zip(steps[::2], steps[1::2], strict=True):
             low = base + distance

@@ -4,14 +4,14 @@ from typing import Any
 
 from dagster import DagsterEventType
 
-#: the events that say it, those of steps first
+#: the events with the reason, those of steps first
 FAILURES = frozenset({DagsterEventType.STEP_FAILURE, DagsterEventType.RUN_FAILURE})
-#: letters that are kept
+#: the maximum length of the text, in characters
 _LETTERS = 1_000
 
 
 def why_failed(entries: list[Any]) -> str | None:
-    """The error of the first step that failed, else of the run; none: no event says one.
+    """Returns the error of the first step that failed, else of the run, else None.
 
     Args:
         entries: the run's events of the types ``FAILURES``, oldest first.
@@ -32,14 +32,14 @@ def why_failed(entries: list[Any]) -> str | None:
 
 
 def _of_step(data: Any) -> str:
-    """The description of a ``dg.Failure``, else what was raised."""
+    """Returns the description of a ``dg.Failure``, else the error that was raised."""
     said = getattr(data, "user_failure_data", None)
     description = getattr(said, "description", None)
     return (description or "").strip() or _of_error(getattr(data, "error", None))
 
 
 def _of_error(error: Any) -> str:
-    """The message of the exception at the bottom of those that were raised from it."""
+    """Returns the message of the exception at the root of the chain."""
     while getattr(error, "cause", None) is not None:
         error = error.cause
     return str(getattr(error, "message", "") or "").strip()

@@ -1,4 +1,4 @@
-"""When a run came to each of its stages, from Dagster's event log."""
+"""When a run reached each of its stages, from Dagster's event log."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ _STAGES = {
 
 
 def moments_of_run(instance: DagsterInstance, run_id: str) -> dict[str, datetime]:
-    """The first moment of each stage that the run has come to."""
+    """Returns the first moment of each stage that the run has reached."""
     moments: dict[str, datetime] = {}
     for entry in instance.all_logs(run_id, of_type=set(_STAGES)):
         assert entry.dagster_event is not None

@@ -1,4 +1,4 @@
-"""Runs as Dagster's run storage knows them, read in bulk."""
+"""Runs in Dagster's run storage, read in bulk."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -29,19 +29,19 @@ _STATUS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunView:
-    """What is known of one run.
+    """One run.
 
     Attributes:
         run_id: Dagster's id.
-        status: how far it has come; canceling counts as started, not started as queued.
+        status: its status; canceling counts as started, not started as queued.
         job: the name of its job.
-        location: the code location that it came from, if its record names one.
+        location: its code location, if its record names one.
         tags: its tags.
         started: it got beyond the queue: its record has a start time.
         started_at: when it started, aware UTC.
         ended_at: when it ended, aware UTC.
-        assets: the assets that were selected, when a selection was made.
-        dagster_status: the status in Dagster's own words.
+        assets: the selected assets, if there was a selection.
+        dagster_status: Dagster's own status.
     """
 
     run_id: str
@@ -57,21 +57,21 @@ class RunView:
 
     @property
     def submitted(self) -> bool:
-        """It was handed to the run coordinator; before, only the tick that made it goes on."""
+        """Whether it was handed to the run coordinator; before that only its tick goes on."""
         return self.dagster_status != "NOT_STARTED"
 
 
 class BulkSql(Protocol):
-    """A database that answers statements about many values at once."""
+    """A database that runs statements about many values at once."""
 
     placeholder: str
 
     def rows_in(self, statement: str, values: Any, *before: Any) -> list[tuple[Any, ...]]:
-        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        """Returns rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
 
 
 def runs_by_id(sql: BulkSql, run_ids: Iterable[str]) -> dict[str, RunView]:
-    """The runs with these ids; a run that is not there is left out."""
+    """Returns the runs with these ids; missing runs are left out."""
     values = sorted(set(run_ids))
     if not values:
         return {}
@@ -80,7 +80,7 @@ def runs_by_id(sql: BulkSql, run_ids: Iterable[str]) -> dict[str, RunView]:
 
 
 def runs_by_tag(sql: BulkSql, key: str, values: Iterable[str]) -> dict[str, tuple[RunView, ...]]:
-    """The runs whose tag ``key`` has one of these values, by value, oldest first."""
+    """Returns the runs whose tag ``key`` has one of these values, by value, oldest first."""
     wanted = sorted(set(values))
     if not wanted:
         return {}
@@ -101,7 +101,7 @@ def _view(row: tuple[Any, ...]) -> RunView:
     try:
         tags, location, assets = _from_body(body)
     except Exception:
-        # Another form, or a broken one: Dagster's own code says which.
+        # Another form, or a broken one: Dagster's own code decides.
         tags, location, assets = _by_dagster(body)
     return RunView(
         run_id=run_id,
@@ -140,12 +140,12 @@ def _by_dagster(body: str) -> tuple[dict[str, str], str | None, tuple[str, ...]]
         assets = sorted(key.to_user_string() for key in run.asset_selection or ())
         return dict(run.tags), location, tuple(assets)
     except Exception:
-        # A run of a newer or broken record is still a run; its columns are known.
+        # A run with a newer or broken record is still a run; its columns are readable.
         return {}, None, ()
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    """The moment of a column; one that no calendar has counts as the beginning of time."""
+    """Returns the moment in a column; one outside the calendar counts as the beginning of time."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
     except (TypeError, ValueError, OverflowError, OSError):

@@ -5,54 +5,53 @@ skips every row that was given a smaller id and is committed later.
 
 The idea. An INSERT takes a lock of mode ``RowExclusiveLock`` on its table before its default
 calls ``nextval``, keeps it to the end of the transaction, and a commit becomes visible before the
-locks go. So let ``M`` be the largest id visible now, and ``H``, asked *after* it, the
+locks go. So let ``M`` be the largest id visible now, and ``H``, read *after* it, the
 transactions that hold such a lock. Every id up to ``M`` has been handed out, because ids are
 handed out in order (cache 1, increment 1). Its transaction is either still in ``H``, or it has
-released its lock, and then it is visible or gone for ever. When the last of ``H`` has ended, what
-a statement that starts afterwards sees of the ids up to ``M`` is final: they are *settled*.
-Nobody is asked for more than SELECT on the table and what every role may read of ``pg_locks``.
+released its lock, and then its row is visible or gone for ever. When the last of ``H`` has ended,
+what a statement that starts afterwards sees of the ids up to ``M`` is final: they are *settled*.
+This needs only SELECT on the table and the part of ``pg_locks`` that every role may read.
 
-While transactions are open, what is visible is delivered at once and remembered in ``seen``. The
-state therefore is
+While transactions are open, visible rows are delivered at once and their ids kept in ``seen``.
+The state therefore is
 
 * ``settled``: every row up to here is delivered, or never was one;
-* ``zones``: what lies above, in pieces. A zone ends at the ``M`` that opened it and names those
-  who may still fill a hole in it, ``holders``. Any later answer ``H`` shrinks all zones:
-  ``holders := holders & H``. A zone's holes can only be filled by the commit of one of its
-  holders, so a zone that was read to its end needs no second reading until one of them is gone.
-  The first zone without holders is final: it is read once more and becomes settled;
+* ``zones``: the ids above it, in pieces. A zone ends at the ``M`` that opened it and names the
+  transactions that may still fill a hole in it, ``holders``. Any later answer ``H`` shrinks all
+  zones: ``holders := holders & H``. Only the commit of a holder can fill a zone's hole, so a zone
+  that was read to its end needs no second reading until one of its holders is gone. The first
+  zone without holders is final: it is read once more and becomes settled;
 * ``seen``: the ids above ``settled`` that were visible when they were read, of *all* types of
-  rows, as ranges, so that it holds one number for each hole and not one for each event.
+  rows, as ranges, so that it has one number for each hole and not one for each event.
 
-A zone opened later has at least the holders of an earlier one, because they are shrunk by the
-same answers. Neighbours with equal holders are merged, so there are never more zones than
-holders, however long one transaction stays open and however much is written meanwhile.
+A zone opened later has at least the holders of an earlier one, because the same answers shrink
+both. Neighbours with equal holders are merged, so there are never more zones than holders,
+however long one transaction stays open and however much is written meanwhile.
 
 Why nothing is lost: an id enters ``seen`` only in the step that delivers it, and ``settled``
 moves over an id only by a reading that began after its zone had no holders. Why nothing is
-doubled: what is delivered is visible minus ``seen``, and a final reading without ``seen`` covers
-only ids above all of ``seen``. Both hold for any interleaving of other transactions between any
-two questions; each question is a statement with a snapshot of its own.
+doubled: the delivered rows are the visible ones minus ``seen``, and a final reading without
+``seen`` covers only ids above all of ``seen``. Both hold for any interleaving of other transactions
+between any two questions; each question is a statement with a snapshot of its own.
 
-Four things that would break it, and what is done about them:
+Four things would break it, with these remedies:
 
 * *Prepared transactions* change their name in ``pg_locks`` to ``-1/...`` when they are prepared,
-  and survive a restart. Everyone with such a name counts as a holder of every zone.
+  and survive a restart. Every transaction with such a name counts as a holder of every zone.
 * *A restart, a crash or a failover* gives old names to new transactions. The transactions that
-  the zones waited for are ended or prepared; a name that comes again is waited for without need,
-  which delays and never loses. Where the answer says that the naming has changed (``basis``),
-  every holder of the moment is taken for every zone.
+  the zones waited for are ended or prepared; a reused name is waited for without need, which
+  delays and never loses. When the answer shows that the naming has changed (``basis``), every
+  current holder counts for every zone.
 * *A savepoint that is rolled back* releases the locks that were taken inside it, together with
   the rows that were written inside it.
-* *The ids begin again* (the log was restored, truncated or made anew): the head lies below
-  ``settled``, and the sequence says that it has not come that far. Reading stops with
-  ``LogWentBack``; so does ``postgres_log`` where the ids were given out again up to ``settled``,
-  which it knows by the last rows that were there.
+* *The ids begin again* (the log was restored, truncated or created again): the head lies below
+  ``settled``, and the sequence has not reached it. Reading stops with ``LogWentBack``; so does
+  ``postgres_log`` if ids up to ``settled`` were reused, which it detects by the last rows.
 
-What it relies on, and what ``postgres_log`` checks: a sequence with cache 1 and increment 1, and
-a server that is not in recovery (a standby does not see the locks of its primary). Otherwise the
-same machine is given pseudo-holders that stand for spans of time and end by the clock, every
-zone is read again at each poll until then, and the mode is called lagged.
+Preconditions, which ``postgres_log`` checks: a sequence with cache 1 and increment 1, and a server
+that is not in recovery (a standby does not see the locks of its primary). Otherwise the same
+machine gets pseudo-holders that stand for spans of time and end by the clock, every zone is read
+again at each poll until then, and the mode is called lagged.
 """
 
 from collections.abc import Generator, Sequence
@@ -62,17 +61,17 @@ from typing import Any
 from arctic_orchestration.errors import InvalidInput, LogWentBack
 from arctic_orchestration.event_log.ranges import IdRanges
 
-#: How many ids one question about visibility may cover.
+#: The maximum number of ids in one question about visibility.
 IDS_PER_STEP = 50_000
-#: How many separate ranges of new ids are fetched by one question.
+#: The maximum number of separate ranges of new ids in one question.
 RANGES_PER_STEP = 1_000
-#: How many steps one poll may take before it gives its answer.
+#: The maximum number of steps of one poll.
 STEPS_PER_POLL = 16
-#: Above so many holes, what is not settled waits until it is: the position stays small.
+#: With more holes, unsettled rows wait until they are settled: the position stays small.
 HOLES_AT_MOST = 20_000
-#: How often "from now" looks whether the writers of the moment have ended.
+#: How often "from now" polls whether the current writers have ended.
 PATIENCE = 40
-#: How far back "from now" looks for stragglers when there are no locks to tell.
+#: How far back "from now" searches for late commits if there are no locks.
 LAGGED_LOOK_BACK = 1_000_000
 
 _PREPARED = "-1/"
@@ -88,7 +87,7 @@ class AskHead:
 
 @dataclass(frozen=True)
 class AskHolders:
-    """Who may be about to commit a row: ``Holders``."""
+    """The transactions that may be about to commit a row: ``Holders``."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,9 @@ class Holders:
     """The transactions that hold a writer's lock.
 
     Attributes:
-        basis: what gives the names their meaning; another basis means other transactions.
+        basis: the scope of the names; another basis means other transactions.
         present: their names.
-        complete: whether only these can still fill a hole (false: nobody knows).
+        complete: whether only these can still fill a hole (false: unknown).
     """
 
     basis: str
@@ -139,8 +138,8 @@ class Zone:
 
     Attributes:
         upto: the last id of the zone.
-        holders: those whose commit may still fill a hole in it.
-        read: how far the present pass over the zone has come.
+        holders: the transactions whose commit may still fill a hole in it.
+        read: the last id of the present pass over the zone.
         again: whether another pass is due after this one.
     """
 
@@ -152,7 +151,7 @@ class Zone:
 
 @dataclass(frozen=True, kw_only=True)
 class SettledState:
-    """How far a reader has come; see the head of this file."""
+    """The progress of a reader; see the module's docstring."""
 
     settled: int = 0
     basis: str = ""
@@ -166,7 +165,7 @@ class SettledState:
 
     @property
     def unfinished(self) -> int | None:
-        """The index of the first zone that can be read further now, None when there is none."""
+        """The index of the first zone that can be read further now, or None."""
         for index, zone in enumerate(self.zones):
             if index == 0 and not zone.holders:
                 return 0
@@ -175,11 +174,11 @@ class SettledState:
         return None
 
     def start_of(self, index: int) -> int:
-        """The id just below a zone."""
+        """Returns the id just below a zone."""
         return self.zones[index - 1].upto if index else self.settled
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Returns the state as JSON values."""
         return {
             "settled": self.settled,
             "basis": self.basis,
@@ -191,10 +190,10 @@ class SettledState:
 
     @classmethod
     def from_json(cls, document: Any) -> "SettledState":
-        """The state that ``to_json`` described.
+        """Parses the form that ``to_json`` made.
 
         Errors:
-            InvalidInput: it did not.
+            InvalidInput: the form is another one.
         """
         try:
             settled = int(document["settled"])
@@ -213,7 +212,7 @@ class SettledState:
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What one poll found: the next state, the rows to deliver, and whether more is there now."""
+    """The result of one poll: the next state, the rows to deliver, and whether more are there."""
 
     state: SettledState
     rows: Sequence[Row]
@@ -224,10 +223,10 @@ Dialogue = Generator[Any, Any, ReadResult]
 
 
 def poll(state: SettledState, limit: int) -> Dialogue:
-    """One reading of at most ``limit`` rows, as a generator of questions.
+    """Reads at most ``limit`` rows, as a generator of questions.
 
-    Each question must be answered by a statement with a snapshot of its own, taken after the
-    answer to the question before.
+    Each question must be answered by a statement with a snapshot of its own, taken after the answer
+    to the previous question.
     """
     rows: list[Row] = []
     if not state.zones or state.zones[0].holders:
@@ -245,7 +244,7 @@ def poll(state: SettledState, limit: int) -> Dialogue:
 
 
 def from_now() -> Generator[Any, Any, SettledState]:
-    """The state that leaves out what is committed and delivers what is not, as questions."""
+    """Returns the state that skips committed rows and delivers uncommitted ones, as questions."""
     low, head = 0, (yield AskHead())
     first: Holders = yield AskHolders()
     waiting = first.present
@@ -269,8 +268,8 @@ def from_now() -> Generator[Any, Any, SettledState]:
 
 
 def _look_around(state: SettledState) -> Generator[Any, Any, SettledState]:
-    # The head first, then who holds a lock: in this order everyone who was given an id up to the
-    # head is either among the holders or has ended.
+    # The head first, then the holders of locks: in this order, every transaction with an id up to
+    # the head is either among the holders or has ended.
     head: int = yield AskHead()
     if head < state.settled:
         issued: int | None = yield AskLastIssued()
@@ -303,7 +302,7 @@ def _prepared(names: frozenset[str]) -> frozenset[str]:
 
 
 def _tidy(start: int, zones: Sequence[Zone]) -> tuple[Zone, ...]:
-    """Begins the passes that are due, and merges neighbours that wait for the same holders."""
+    """Begins due passes, and merges neighbours that wait for the same holders."""
     tidy: list[Zone] = []
     for zone in zones:
         below = tidy[-1].upto if tidy else start
@@ -324,7 +323,7 @@ def _tidy(start: int, zones: Sequence[Zone]) -> tuple[Zone, ...]:
 def _settle(
     state: SettledState, limit: int
 ) -> Generator[Any, Any, tuple[SettledState, Sequence[Row]]]:
-    """Reads the first zone, which is final, and moves ``settled`` over what was read."""
+    """Reads the first zone, which is final, and moves ``settled`` over the read ids."""
     upto = state.zones[0].upto
     known = state.seen.last_up_to(upto)
     rows: Sequence[Row]
@@ -342,7 +341,7 @@ def _settle(
 def _read_on(
     state: SettledState, index: int, limit: int
 ) -> Generator[Any, Any, tuple[SettledState, Sequence[Row]]]:
-    """Reads a piece of a zone that may still change, and remembers what was there."""
+    """Reads a piece of a zone that may still change, and adds the visible ids to ``seen``."""
     zone = state.zones[index]
     visible: IdRanges = yield AskVisible(zone.read, zone.upto, IDS_PER_STEP)
     rows, cut = yield from _deliver(state, visible, zone.upto, limit)
@@ -355,7 +354,7 @@ def _read_on(
 def _deliver(
     state: SettledState, visible: IdRanges, upto: int, limit: int
 ) -> Generator[Any, Any, tuple[Sequence[Row], int]]:
-    """The rows behind ids that were not seen before, and the id up to which that is complete."""
+    """Returns the rows of newly visible ids, and the id up to which they are complete."""
     cut = upto
     if visible.count >= IDS_PER_STEP:
         cut = max(high for _, high in visible)

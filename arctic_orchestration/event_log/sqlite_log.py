@@ -2,30 +2,29 @@
 
 SQLite has one writer at a time and gives a new row the largest id plus one, so ids are in the
 order of commits and a plain cursor misses nothing. But when the newest rows are deleted
-(``wipe_asset``, ``delete_run``), their ids are given out again, and a plain cursor skips what
-comes under them.
+(``wipe_asset``, ``delete_run``), their ids are reused, and a plain cursor skips the new rows under
+them.
 
-The guard. Because a new row always gets an id above all others, the rows that are left are, at
-any time, in the order in which they came: first what was delivered, then what was not. A position
-therefore remembers fingerprints of rows it delivered: of the last 256, of one among 1,024 ids for
-the 65,536 ids before, and of one among 65,536 ids for four million more. If the row at the
-position is still the one that was delivered, then so is everything below it, and reading goes on
-above. If it is not there or is another one, the newest remembered row that is unchanged is looked
-for, and reading goes on above that. Then
+The guard. A new row always gets an id above all others. So the remaining rows are always in the
+order of their arrival: first the delivered ones, then the others. A position therefore stores
+fingerprints of delivered rows: of the last 256, of one among 1,024 ids for the 65,536 ids before,
+and of one among 65,536 ids for four million more. If the row at the position is still the delivered
+one, then so is everything below it, and reading goes on above. If it is missing or was replaced,
+reading goes on above the newest stored row that is unchanged. Then
 
-* nothing that came under a reused id is missed;
-* nothing is delivered twice, as long as one of the last 256 delivered rows is left;
-* otherwise, when rows of wiped assets are all that is gone, of the rows that were delivered and
-  not wiped, those above the newest unchanged mark are delivered a second time; when no mark is
-  left, all that is in the log counts as new.
+* no row under a reused id is missed;
+* no row is delivered twice, as long as one of the last 256 delivered rows is left;
+* otherwise, if only rows of wiped assets are gone, the delivered rows above the newest unchanged
+  mark that were not wiped are delivered a second time; if no mark is left, everything in the log
+  counts as new.
 
-A restored log. It lacks its newest rows, too, and its ids are given out again as well. It differs
-from a log in which assets were wiped or runs deleted: those take all rows of the asset or the run.
-So of the last 16 rows that were delivered, asset, run and moment are remembered. If one is gone
-or replaced, and its asset has older rows and its run has rows left, then the log was restored, and
-reading stops with ``LogWentBack``. What a restored log has lost with all rows of their runs looks
-like deleted runs: reading goes on above the newest unchanged row, which is right for both, as long
-as one of the last 256 is left. If none is, and older events would come again, it stops, too.
+A restored log. It lacks its newest rows, too, and its ids are reused as well. It differs from a log
+in which assets were wiped or runs deleted: those take all rows of the asset or the run. So asset,
+run and moment of the last 16 delivered rows are stored. If one is gone or replaced, and its asset
+has older rows and its run has rows left, then the log was restored, and reading stops with
+``LogWentBack``. If a restored log has lost all rows of some runs, it looks as if the runs were
+deleted: reading goes on above the newest unchanged row, which is right for both, as long as one of
+the last 256 is left. If none is, and older events would come again, it stops, too.
 """
 
 import json
@@ -49,24 +48,24 @@ from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
 from arctic_orchestration.event_log.ranges import IdRanges
 from arctic_orchestration.event_log.settled import Row
 
-#: How many of the last delivered rows a position remembers one by one.
+#: The number of last delivered rows that a position stores one by one.
 TRAIL = 256
-#: Below them, one row among so many ids is remembered, for so many times as many ids.
+#: Below them, one row of every ``MARK_EVERY`` ids is stored, ``MARKS`` times; then spans grow.
 MARK_EVERY = 1_024
 MARKS = 64
-#: Of so many of the last delivered rows, a position remembers what they were about.
+#: The number of last delivered rows whose asset, run and moment a position stores.
 TAIL = 16
 
 _LARGEST_ID = 2**63 - 1
 
 _BUSY_SECONDS = 60
 _CHUNK = 500
-# Not the text of the event: Dagster's migrations may write it anew in another form.
+# Without the text of the event: Dagster's migrations may rewrite it in another form.
 _MARKED = 'id, run_id, dagster_event_type, cast("timestamp" as text), asset_key, "partition"'
 
 
 class SqliteSql:
-    """Statements to one SQLite file, which is only read."""
+    """Runs statements on one SQLite file, which is only read."""
 
     placeholder = "?"
 
@@ -75,10 +74,10 @@ class SqliteSql:
         self._watched: tuple[sqlite3.Connection, tuple[int, int]] | None = None
 
     def version(self) -> object:
-        """Equal to the one of before as long as nobody has written to the file since.
+        """Returns a value that stays equal while no process writes to the file.
 
-        The connection that is watched with is held open: SQLite counts the changes by others for
-        each connection (``PRAGMA data_version``).
+        The watching connection is kept open: SQLite counts the changes by others for each
+        connection (``PRAGMA data_version``).
 
         Errors:
             DatabaseUnavailable: the file cannot be read.
@@ -109,7 +108,7 @@ class SqliteSql:
         try:
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
-                # A text that is no UTF-8 must not keep what follows it from being read.
+                # A text that is no UTF-8 must not stop the reading of later rows.
                 connection.text_factory = _text
                 connection.execute("begin")
 
@@ -123,7 +122,7 @@ class SqliteSql:
             raise DatabaseUnavailable(f"Dagster's storage {self.path}: {error}") from error
 
     def rows_in(self, statement: str, values: Sequence[str], *before: Any) -> list[Row]:
-        """Rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
+        """Returns rows of a statement whose ``{in}`` stands for a membership test in ``values``."""
         found: list[Row] = []
         with self.session() as run:
             for start in range(0, len(values), _CHUNK):
@@ -134,16 +133,16 @@ class SqliteSql:
 
     @staticmethod
     def table_of(values: Sequence[Any]) -> tuple[str, Any]:
-        """A table ``(value)`` of some values for a statement, and the parameter it takes."""
+        """Returns a table ``(value)`` of some values for a statement, and its parameter."""
         return "(select value from json_each(?))", json.dumps(list(values))
 
     @staticmethod
     def moment_before(at: datetime) -> str:
-        """A moment as Dagster's columns of timestamps hold it, or an earlier one."""
+        """Returns a moment in the form of Dagster's timestamp columns, or an earlier one."""
         return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     def close(self) -> None:
-        """Closes the connection that changes are watched with."""
+        """Closes the connection that watches for changes."""
         if self._watched is not None:
             self._watched[0].close()
         self._watched = None
@@ -161,7 +160,7 @@ class SqliteLog:
         self.sql = SqliteSql(path)
 
     def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
-        """Rows, next state, and whether more is there now."""
+        """Returns rows, next state, and whether more is there now."""
         trail = _trail_of(state)
         marks = ", ".join("?" * len(TYPES))
         with self.sql.session() as run:
@@ -184,11 +183,11 @@ class SqliteLog:
         return rows, _state_of([*trail, *added], tail), more
 
     def end(self) -> dict[str, Any]:
-        """The state "from now on"."""
+        """Returns the state "from now on"."""
         return self.before(_LARGEST_ID)
 
     def before(self, event_id: int) -> dict[str, Any]:
-        """The state after which the event with this id is the first."""
+        """Returns the state whose next reading begins with the event with this id."""
         marks = ", ".join("?" * len(TYPES))
         below = f"id < {int(event_id)}"
         wanted = f"from event_logs where {below} and dagster_event_type in ({marks})"
@@ -204,13 +203,13 @@ class SqliteLog:
         return _state_of([_mark(row) for row in (*older, *reversed(last))], tail)
 
     def delivered(self, state: Any) -> tuple[int, IdRanges]:
-        """The id up to which a state has delivered all rows, and the ids above that it has."""
+        """Returns the id up to which all rows were delivered, and the delivered ids above it."""
         with self.sql.session() as run:
             kept = _still_true(run, _trail_of(state))
         return (kept[-1][0] if kept else 0), IdRanges()
 
     def first_since(self, moment: datetime) -> int | None:
-        """The id of the first event that is not older than a moment; none: all are."""
+        """Returns the id of the first event that is not older than a moment, or None."""
         query = 'select min(id) from event_logs where "timestamp" >= ?'
         with self.sql.session() as run:
             found = run(query, (self.sql.moment_before(moment),))[0][0]
@@ -225,10 +224,10 @@ Witness = tuple[int, str | None, str | None, str]
 def _check_went_back(
     run: Any, tail: Sequence[Witness], trail: Sequence[Mark], kept: Sequence[Mark]
 ) -> None:
-    """Whether what is gone of the last rows was wiped or deleted; see the head of this file.
+    """Checks that missing last rows were wiped or deleted; see the module's docstring.
 
     Errors:
-        LogWentBack: it was not.
+        LogWentBack: they were not.
     """
     known = dict(trail)
     there = {mark[0] for mark in kept}
@@ -246,7 +245,7 @@ def _check_went_back(
 
 
 def _is_old_left(run: Any, above: int, stamp: str) -> bool:
-    """Whether there are wanted rows above an id that are not younger than a moment."""
+    """Returns whether there are wanted rows above an id that are not younger than a moment."""
     marks = ", ".join("?" * len(TYPES))
     query = (
         f'select 1 from event_logs where id > ? and "timestamp" <= ? '
@@ -256,13 +255,13 @@ def _is_old_left(run: Any, above: int, stamp: str) -> bool:
 
 
 def _has_rows(run: Any, column: str, value: str | None, stamp: str) -> bool:
-    """Whether there are rows of an asset or a run that are not younger than a moment."""
+    """Returns whether there are rows of an asset or a run that are not younger than a moment."""
     query = f'select 1 from event_logs where {column} = ? and "timestamp" <= ? limit 1'
     return bool(run(query, (value, stamp)))
 
 
 def _still_true(run: Any, trail: list[Mark]) -> list[Mark]:
-    """The remembered rows up to the newest that is still what it was."""
+    """Returns the stored marks up to the newest row that is unchanged."""
     for index in range(len(trail) - 1, -1, -1):
         number, fingerprint = trail[index]
         found = run(f"select {_MARKED} from event_logs where id = ?", (number,))
@@ -293,13 +292,13 @@ def _mark_of_row(row: Row) -> Mark:
 
 
 def _remembered(rows: Sequence[Row]) -> list[Row]:
-    """Those rows whose fingerprints a position may need."""
+    """Returns the rows whose fingerprints a position may need."""
     cut = max(0, len(rows) - TRAIL)
     return [*_one_in(rows[:cut], MARK_EVERY), *rows[cut:]]
 
 
 def _one_in(rows: Sequence[Any], span: int) -> list[Any]:
-    """The last row of each span of ids."""
+    """Returns the last row of each span of ids."""
     return list({row[0] // span: row for row in rows}.values())
 
 

@@ -1,4 +1,4 @@
-"""The ticks of a sensor, as Dagster's schedule storage has recorded them."""
+"""The ticks of a sensor in Dagster's schedule storage."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from arctic_orchestration.errors import DatabaseUnavailable
 
-#: errors whose cause says more than they do
+#: errors whose cause is more specific than they are
 _WRAPPERS = ("SensorExecutionError", "DagsterUserCodeProcessError")
 
 
@@ -25,23 +25,23 @@ class FailedTick:
 
 
 class DagsterTicks:
-    """The tick that is being evaluated, and those before it."""
+    """The tick under evaluation, and earlier ones."""
 
     def __init__(self, instance: Callable[[], DagsterInstance], log_key: Any) -> None:
         """Reads nothing.
 
         Args:
-            instance: gives the instance when it is needed.
+            instance: returns the instance when it is needed.
             log_key: that of the sensor's context. In a tick of the daemon its last part is the
                 id of the tick's record; otherwise it is a time.
         """
         self._instance = instance
         last = log_key[-1] if log_key else ""
-        #: the id of the tick; none: the sensor is not evaluated by a daemon
+        #: the id of the tick; None: no daemon evaluates the sensor
         self.current: str | None = last if last.isdecimal() else None
 
     def ended(self, ticks: Collection[str]) -> Collection[str]:
-        """Those in which no daemon will create a run any more. One statement.
+        """Returns the ticks in which no daemon will create a run any more. One statement.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -50,7 +50,7 @@ class DagsterTicks:
         return [tick for tick in ticks if tick not in known or _is_over(known[tick])]
 
     def failed(self, ticks: Collection[str]) -> Mapping[str, FailedTick]:
-        """Those that failed after their requests were stored. One statement.
+        """Returns the ticks that failed after their requests were stored. One statement.
 
         Errors:
             DatabaseUnavailable: the storage did not answer.
@@ -76,23 +76,23 @@ class DagsterTicks:
         try:
             records = storage.get_ticks_by_ids([int(tick) for tick in ticks])
         except Exception as error:
-            # Besides those of the driver, dagster-postgres raises errors of its own.
+            # Besides the driver's errors, dagster-postgres raises errors of its own.
             raise DatabaseUnavailable(f"Dagster's schedule storage: {error}") from error
         return {str(record.tick_id): record for record in records}
 
 
 def first_line(error: SerializableErrorInfo) -> str:
-    """The first line of the error that says most: what only wraps another one is left out."""
+    """Returns the first line of the most specific error, without errors that only wrap one."""
     while error.cause is not None and error.cls_name in _WRAPPERS:
         error = error.cause
     return next(iter(error.message.strip().splitlines()), str(error.cls_name))
 
 
 def _is_over(tick: InstigatorTick) -> bool:
-    """Whether the record can only be what the daemon that worked on the tick has left.
+    """Returns whether only the daemon that worked on the tick can have left the record so.
 
-    With two daemons, one may call a tick SKIPPED whose requests the other one has not stored yet,
-    and FAILURE what the other one is working on, when both have resumed it.
+    When both of two daemons have resumed a tick, one may record it as SKIPPED before the other has
+    stored its requests, or as FAILURE while the other works on it.
     """
     has_stored_requests = bool(tick.tick_data.run_requests)
     if tick.status is TickStatus.SUCCESS:

@@ -1,1 +1,1 @@
-"""Tells people, over the channels of a YAML file, what the outbox of notices holds."""
+"""Sends notices from the outbox to people, over the channels of a YAML file."""

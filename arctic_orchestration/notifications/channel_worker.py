@@ -1,4 +1,4 @@
-"""A channel at work: it sends in a thread of its own, within its limit."""
+"""Sends the messages of a channel in a thread of its own, within its limit."""
 
 import threading
 import time
@@ -14,53 +14,53 @@ from arctic_orchestration.quantities import format_duration
 
 
 class SentMessages:
-    """When a channel was asked to send, as far back as its limit looks."""
+    """The times of a channel's sent messages, as far back as its limit needs."""
 
     def __init__(self, limit: Limit, before: Sequence[datetime] = ()) -> None:
         self._limit = limit
         self._at: deque[datetime] = deque(before)
 
     def allowed(self, now: datetime) -> int:
-        """How many messages may be sent now."""
+        """Returns how many messages may be sent now."""
         while self._at and self._at[0] <= now - self._limit.per:
             self._at.popleft()
         return max(self._limit.count - len(self._at), 0)
 
     def note(self, now: datetime) -> None:
-        """One more message is sent."""
+        """Records a sent message."""
         self._at.append(now)
 
     def opens_at(self, now: datetime) -> datetime:
-        """When there is room for another message."""
+        """Returns when there is room for another message."""
         return now if self.allowed(now) else self._at[0] + self._limit.per
 
 
 @dataclass(kw_only=True)
 class SendResult:
-    """What became of the notices that one channel was to tell."""
+    """The results of the notices for one channel."""
 
     sent: list[StoredNotice] = field(default_factory=list)
-    #: sent as well, but as a number in the message of another notice
+    #: also sent, but only counted in the message of another notice
     counted: list[StoredNotice] = field(default_factory=list)
-    #: with the problem
+    #: with the error
     failed: list[tuple[StoredNotice, str]] = field(default_factory=list)
-    #: with the moment at which to ask again
+    #: with the time of the next attempt
     postponed: list[tuple[StoredNotice, datetime]] = field(default_factory=list)
 
 
 class Delivery:
-    """The messages of one channel in one round, on their way."""
+    """The messages of one channel in one round, while they are sent."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
-        #: the problem of each message that was answered for; none: it was sent
+        #: the error of each finished message; None: it was sent
         self.answers: list[str | None] = []
         self.begun = 0
         self.stopped = threading.Event()
         self.done = threading.Event()
 
     def outcome(self, give_up_at: float, patience: timedelta, now: datetime) -> SendResult:
-        """What became of it by ``give_up_at``, a moment of the monotonic clock."""
+        """Returns the results at ``give_up_at``, a moment of the monotonic clock."""
         self.done.wait(max(give_up_at - time.monotonic(), 0))
         self.stopped.set()
         answers, begun = list(self.answers), self.begun
@@ -82,24 +82,24 @@ class Delivery:
 
 
 class Outlet:
-    """A channel, what it has sent, and the thread in which it sends."""
+    """A channel, its sent messages, and the thread that sends."""
 
     def __init__(self, channel: Channel, sender: Sender, before: Sequence[datetime] = ()) -> None:
-        """``before`` are the moments at which messages were sent by earlier processes."""
+        """``before`` are the times of messages sent by earlier processes."""
         self.channel = channel
         self._sender = sender
         self._sent = SentMessages(channel.limit, before)
         self._thread: threading.Thread | None = None
 
     def wanted(self, notices: Sequence[StoredNotice]) -> list[StoredNotice]:
-        """Those its people are to be told of, and were not."""
+        """Returns the notices that the channel wants and has not sent."""
         name = self.channel.name
         return [n for n in notices if self.channel.wants(n) and name not in n.sent_to]
 
     def begin(
         self, wanted: Sequence[StoredNotice], place: str, now: datetime
     ) -> Delivery | SendResult:
-        """Begins to send, in the background; or says why it does not."""
+        """Begins to send, in the background, or returns why it does not."""
         if self._thread is not None and self._thread.is_alive():
             problem = "it has not answered to an earlier message yet"
             return SendResult(failed=[(notice, problem) for notice in wanted])

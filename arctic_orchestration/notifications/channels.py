@@ -1,10 +1,10 @@
-"""Who is told what: the YAML file that ``ARCTIC_NOTIFICATIONS`` names.
+"""The notification channels: the YAML file that ``ARCTIC_NOTIFICATIONS`` names.
 
 ::
 
     channels:
     - url: mailto://robot:${MAIL_PASSWORD}@example.org?to=ops@example.org   # a URL of apprise
-      events: [job_timed_out, run_failed]     # all, unless it says otherwise
+      events: [job_timed_out, run_failed]     # default: all
       tags: {team: ops}                       # tags the schedule must have; none: any schedule
       limit: {count: 10, per: 1h}             # messages in any span of that length
     - url: json://hooks.example.org/arctic
@@ -45,9 +45,9 @@ class Limit(Specification):
 
 
 class Channel(Specification):
-    """One way to tell somebody."""
+    """One way to notify people."""
 
-    #: as it is written, with the names of environment variables in place of secrets
+    #: as written, with the names of environment variables in place of secrets
     url: str = Field(repr=False)
     events: tuple[Notice, ...] = tuple(Notice)
     tags: Mapping[str, str] = Field(default_factory=dict)
@@ -66,7 +66,7 @@ class Channel(Specification):
 
     @property
     def name(self) -> str:
-        """What it is called in the database and in logs; its secrets cannot be read from it."""
+        """Its name in the database and in logs, which does not reveal its secrets."""
         digest = hashlib.sha256(self.model_dump_json(exclude={"limit"}).encode()).hexdigest()
         return f"{scheme(self.url)}-{digest[:12]}"
 
@@ -76,16 +76,16 @@ class Channel(Specification):
         return self._address or self.url
 
     def wants(self, notice: StoredNotice) -> bool:
-        """Whether its people are to be told."""
+        """Returns whether the channel sends the notice."""
         return notice.event in self.events and all(
             notice.tags.get(key) == value for key, value in self.tags.items()
         )
 
     def addressed(self, environment: Mapping[str, str]) -> "Channel":
-        """This channel with the variables of its URL replaced.
+        """Returns this channel with the variables of its URL replaced.
 
         Errors:
-            InvalidInput: a variable that is not set.
+            InvalidInput: a variable is not set.
         """
         for name in _VARIABLE.findall(self.url):
             if name not in environment:
@@ -102,11 +102,11 @@ class Channels(Specification):
 
 
 def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Channel, ...]:
-    """Reads the file, and asks apprise about each URL.
+    """Reads the file, and validates each URL with apprise.
 
     Errors:
         InvalidInput: there is no such file, or it is no YAML.
-        InvalidDefinition: names each field, with the secrets of URLs left out.
+        InvalidDefinition: names each field, without the secrets of URLs.
     """
     import apprise
 
@@ -138,7 +138,7 @@ def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> t
 
 
 def _form(path: Path) -> object:
-    """What the file holds; without what the reader quotes from it, which may be a secret.
+    """Returns the content of the file; errors leave out the reader's quotes, which may be secrets.
 
     Errors:
         InvalidInput: there is no such file, it is no YAML, or aliases make it too large.
@@ -157,7 +157,7 @@ def _form(path: Path) -> object:
 
 
 def scheme(url: str) -> str:
-    """What stands before the ``://`` of a URL."""
+    """Returns the part of a URL before ``://``."""
     match = _SCHEME.match(url)
     return match[1].lower() if match else "?"
 

@@ -1,4 +1,4 @@
-"""What people read, and how apprise is asked to send it."""
+"""The texts that people read, and their sending with apprise."""
 
 import logging
 import threading
@@ -29,27 +29,27 @@ _FAILURES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message to one channel: the notice it tells, and those that it only counts."""
+    """One message to one channel: the notice in it, and the notices that it only counts."""
 
     told: StoredNotice
     held_back: tuple[StoredNotice, ...] = ()
 
     @property
     def notices(self) -> tuple[StoredNotice, ...]:
-        """All that need not be told again once it is sent."""
+        """All notices that are done once it is sent."""
         return self.told, *self.held_back
 
     @property
     def is_failure(self) -> bool:
-        """Whether it tells of something that failed, rather than of something left out."""
+        """Whether it reports a failure rather than something left out."""
         return any(notice.event in _FAILURES for notice in self.notices)
 
     def title(self) -> str:
-        """One line."""
+        """Returns the title, one line."""
         return f"{self.told.schedule}: {_TITLES[self.told.event]}"
 
     def body(self, place: str) -> str:
-        """The rest; ``place`` is the cluster and code location it is about."""
+        """Returns the rest of the text; ``place`` is the cluster and code location it is about."""
         notice = self.told
         lines = [notice.reason, "", f"at {notice.at:%Y-%m-%d %H:%M:%S} UTC in {place}"]
         if notice.job_id:
@@ -65,7 +65,7 @@ class Message:
 
 
 def messages_of(wanted: Sequence[StoredNotice], allowed: int) -> list[Message]:
-    """The messages that tell of all of ``wanted`` in at most ``allowed``; of none, if that is 0."""
+    """At most ``allowed`` messages for all of ``wanted``; none if ``allowed`` is 0."""
     if allowed <= 0:
         return []
     messages = [Message(told=notice) for notice in wanted[:allowed]]
@@ -75,23 +75,23 @@ def messages_of(wanted: Sequence[StoredNotice], allowed: int) -> list[Message]:
 
 
 class SendFailed(Exception):
-    """A channel did not take a message; the text says why."""
+    """A channel did not accept a message; the text says why."""
 
 
 class Sender(Protocol):
-    """What takes messages."""
+    """Sends messages."""
 
     def send(self, message: Message, place: str) -> None:
         """Sends, and returns when the channel has the message.
 
         Errors:
-            Exception: any; it did not.
+            Exception: any; the message was not sent.
         """
         ...
 
 
 class AppriseSender:
-    """A channel that apprise knows how to reach."""
+    """A channel that apprise supports."""
 
     def __init__(self, address: str) -> None:
         import apprise
@@ -119,7 +119,7 @@ class AppriseSender:
 
 
 class _Remarks(logging.Handler):
-    """What apprise logs in this thread: its answer is only yes or no."""
+    """Collects apprise's log records in this thread: its result is only yes or no."""
 
     def __init__(self) -> None:
         super().__init__(level=logging.WARNING)

@@ -1,9 +1,9 @@
-"""The notifier: sends what is in the outbox, beside the ticks and never in them.
+"""The notifier: sends the notices in the outbox, in the background and never in a tick.
 
-A daemon thread of the process wakes after each tick. What is due is claimed in one short
-transaction; then each channel sends in a thread of its own, so that one that hangs delays neither
-the engine nor the others; then one transaction notes who was told. A channel that failed is
-asked again for what it has not taken, the others are not.
+A daemon thread of the process wakes after each tick. It claims due notices in one short
+transaction. Then each channel sends in a thread of its own, so that a hanging channel delays
+neither the engine nor the others. Another transaction records the results. A channel that failed
+gets its notices again, the others do not.
 """
 
 import logging
@@ -26,14 +26,14 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations
 
 _log = logging.getLogger(__name__)
-#: so many that a flood is told of in few messages
+#: enough to combine a flood into few messages
 _CLAIMED_AT_ONCE = 1_000
-#: how long one round waits for its channels; well within the lease of what they send
+#: how long one round waits for its channels; well within the lease of their notices
 _PATIENCE = timedelta(minutes=2)
 
 
 def reach(channel: Channel) -> Sender:
-    """The sender of a channel: apprise."""
+    """Returns the sender of a channel: apprise."""
     return AppriseSender(channel.address)
 
 
@@ -41,9 +41,9 @@ class Notifier:
     """Sends the notices of one code location.
 
     Args:
-        path: the YAML file of channels; read again when it changes. A file that is wrong stops
-            nothing: :attr:`problem` says what is wrong, and notices wait for a better one.
-        clock: tells the moment at which the background thread sends.
+        path: the YAML file of channels; read again when it changes. An invalid file stops
+            nothing: :attr:`problem` has its errors, and notices wait for a valid one.
+        clock: gives the time at which the background thread sends.
         reach: makes the sender of a channel.
         patience: how long a round waits for a channel that does not answer.
     """
@@ -71,18 +71,18 @@ class Notifier:
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
-        #: why people are not told, if something is wrong with the file or the database
+        #: why no notices are sent, if the file or the database has a problem
         self.problem: str | None = None
 
     def wake(self) -> None:
-        """Has the background thread look for something to send; returns at once."""
+        """Makes the background thread send due notices; returns at once."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="arctic-notices", daemon=True)
             self._thread.start()
         self._work.set()
 
     def close(self) -> None:
-        """Ends the background thread after its round, which is not waited for."""
+        """Stops the background thread after its round, without waiting for it."""
         self._closed = True
         self._work.set()
 
@@ -95,16 +95,16 @@ class Notifier:
             try:
                 self.send_due(self._clock())
             except Exception as error:
-                # The next tick wakes it again; what was claimed is due after its lease.
+                # The next tick wakes it again; claimed notices are due after their lease.
                 _log.warning("notices could not be sent: %s", error)
 
     def send_due(self, now: datetime) -> int:
-        """Sends what is due; returns how many notices nobody is left to be told of.
+        """Sends due notices; returns how many are done for all channels.
 
         Returns once each channel has answered, or its patience is over.
 
         Errors:
-            DatabaseUnavailable: what was sent meanwhile is sent again.
+            DatabaseUnavailable: notices that were sent meanwhile are sent again.
         """
         with self._database.read() as tx:
             location_id = self._location_id(tx)
@@ -118,7 +118,7 @@ class Notifier:
         return self._note(claimed, self._send(claimed, now), now)
 
     def _send(self, claimed: Sequence[StoredNotice], now: datetime) -> dict[str, SendResult]:
-        """What became of the notices, by the name of the channel."""
+        """Returns the results of the notices, by the name of the channel."""
         place = f"{self._cluster}/{self._location}"
         begun: dict[str, Delivery | SendResult] = {}
         for outlet in self._outlets:
@@ -163,7 +163,7 @@ class Notifier:
         return len(done)
 
     def _configure(self, tx: sa.Connection, location_id: int, now: datetime) -> None:
-        """Reads the channels if the file is another than the one that was read."""
+        """Reads the channels if the file has changed."""
         try:
             status = self._path.stat()
             found: tuple[int, int] | str = (status.st_mtime_ns, status.st_size)
@@ -172,7 +172,7 @@ class Notifier:
         if found == self._read:
             return
         self._read = found
-        # What has not changed keeps what it knows of its limit.
+        # An unchanged channel keeps its sent messages for its limit.
         known, self._outlets = self._outlets, []
         try:
             channels = read_channels(self._path)
@@ -184,7 +184,7 @@ class Notifier:
         for channel in channels:
             kept = next((outlet for outlet in known if outlet.channel == channel), None)
             if kept is None:
-                # Code servers come and go; what the last one sent counts.
+                # Code servers come and go; the messages of the previous one count.
                 sent = outbox.messages_since(tx, location_id, now - channel.limit.per)
                 before = sent.get(channel.name, ())
                 kept = Outlet(channel, self._reach(channel), before)

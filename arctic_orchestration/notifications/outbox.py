@@ -1,12 +1,12 @@
-"""Notices: what people are to be told, in an outbox until they were.
+"""Notices for people, in an outbox until they are sent.
 
-A notice is written in the transaction in which its cause is, so that neither is there without
-the other. Whoever sends claims it first: its ``send_at`` is pushed into the future in a short
-transaction of its own, which is a lease. A sender that dies leaves the notice to the next one
-after the lease; a notice is therefore sent at least once, and twice only after such a death.
+A notice is written in the same transaction as its cause, so that neither exists without the other.
+A sender claims it first: a short transaction of its own moves its ``send_at`` into the future,
+which is a lease. If the sender dies, the next one sends the notice after the lease; a notice is
+therefore sent at least once, and twice only after such a death.
 
-A notice that could not be sent is tried again after 1, 5, 30 minutes and 2 hours, and then given
-up. One that nobody sent for a day is given up too: a channel that is configured today does not
+A notice that could not be sent is retried after 1, 5, 30 minutes and 2 hours, and then given up. A
+notice that was not sent for a day is given up too: a channel that is configured today does not
 begin with the news of last week.
 """
 
@@ -26,7 +26,7 @@ from arctic_orchestration.state.tables import notices
 KEEP = timedelta(days=30)
 #: how long a claimed notice belongs to its sender
 LEASE = timedelta(minutes=5)
-#: the wait after each attempt that failed; after the last the notice is given up
+#: the wait after each failed attempt; after the last the notice is given up
 WAITS = (
     timedelta(minutes=1),
     timedelta(minutes=5),
@@ -39,9 +39,9 @@ _PRUNED_AT_ONCE = 500
 
 
 class Notice(StrEnum):
-    """What people may be told of."""
+    """The kinds of notices."""
 
-    #: a job gave up before it was launched: a constraint or a person canceled it
+    #: a job ended before it was launched: a constraint or a person canceled it
     JOB_DISCARDED = "job_discarded"
     #: a job waited until its timeout, and was discarded or launched past its constraints
     JOB_TIMED_OUT = "job_timed_out"
@@ -51,28 +51,28 @@ class Notice(StrEnum):
     RUN_FAILED = "run_failed"
     #: the run of a task was canceled
     RUN_CANCELED = "run_canceled"
-    #: a task was not run, as a parent of it was not fresh enough in time
+    #: a task was not run, because a parent was not fresh enough in time
     PARENTS_STALE = "parents_stale"
-    #: what failed too often was put aside until a person looks at it
+    #: work that failed too often was set aside until a person retries it
     QUARANTINED = "quarantined"
-    #: what was due was left out on purpose
+    #: due work was left out on purpose
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class News:
-    """A notice to be written."""
+    """A new notice."""
 
     event: Notice
-    #: the name of the schedule, or of what else it is about
+    #: the name of the schedule, or of another subject
     schedule: str
     reason: str
     job_id: str | None = None
-    #: by which channels choose: the tags of the schedule
+    #: the tags of the schedule, by which channels select
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-#: when a channel was sent the notice; none: it was only counted, in the message of another one
+#: when a channel was sent the notice; None: it was only counted in another one's message
 SentTo = Mapping[str, datetime | None]
 
 
@@ -87,7 +87,7 @@ class StoredNotice:
     reason: str
     job_id: str | None
     tags: Mapping[str, str]
-    #: attempts that failed
+    #: failed attempts
     attempts: int
     #: the channels that have it already
     sent_to: "SentTo"
@@ -116,7 +116,7 @@ def write(tx: sa.Connection, location_id: int, news: Sequence[News], now: dateti
 def tags_since(
     tx: sa.Connection, location_id: int, event: Notice, since: datetime
 ) -> list[Mapping[str, str]]:
-    """The tags of the notices of an event that were written at a moment or later."""
+    """Returns the tags of the notices of an event that were written since a moment, inclusive."""
     query = sa.select(notices.c.tags).where(
         notices.c.location_id == location_id, notices.c.event == event.value,
         notices.c.at >= since,
@@ -125,7 +125,7 @@ def tags_since(
 
 
 def due(tx: sa.Connection, location_id: int, now: datetime) -> bool:
-    """Whether there is something to send; only reads."""
+    """Returns whether there is a notice to send; only reads."""
     some = sa.select(notices.c.id).where(*_due(location_id, now)).limit(1)
     return tx.execute(some).first() is not None
 
@@ -133,7 +133,7 @@ def due(tx: sa.Connection, location_id: int, now: datetime) -> bool:
 def claim(
     tx: sa.Connection, location_id: int, now: datetime, limit: int, lease: timedelta = LEASE
 ) -> list[StoredNotice]:
-    """The oldest notices that are due, which nobody else is given while the lease lasts."""
+    """Claims the oldest due notices, which no other sender gets while the lease lasts."""
     stale = notices.c.at < now - _STALE_AFTER
     tx.execute(
         sa.update(notices)
@@ -155,7 +155,7 @@ def claim(
 
 
 def sent(tx: sa.Connection, done: Mapping[int, SentTo]) -> None:
-    """Notes that nobody is left to be told of these notices, by their ids."""
+    """Records that these notices, given by id, are done for all channels."""
     if done:
         statement = (
             sa.update(notices)
@@ -168,7 +168,7 @@ def sent(tx: sa.Connection, done: Mapping[int, SentTo]) -> None:
 def failed(
     tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, problem: str, now: datetime
 ) -> bool:
-    """Notes that some channel could not be told; returns whether it is tried again."""
+    """Records that a channel failed; returns whether the notice is retried."""
     attempts = notice.attempts + 1
     again = now + WAITS[attempts - 1] if attempts < ATTEMPTS else None
     tx.execute(
@@ -180,7 +180,7 @@ def failed(
 
 
 def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at: datetime) -> None:
-    """Puts a notice back that a channel was not asked to take yet; no attempt is counted."""
+    """Puts a notice back that a channel was not sent yet; no attempt is counted."""
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
@@ -191,7 +191,7 @@ def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at:
 def messages_since(
     tx: sa.Connection, location_id: int, since: datetime
 ) -> dict[str, list[datetime]]:
-    """When messages were sent after ``since``, in order, by the name of the channel."""
+    """Returns when messages were sent after ``since``, in order, by the name of the channel."""
     query = sa.select(notices.c.sent_to).where(
         notices.c.location_id == location_id,
         # No notice is sent later than that.
@@ -207,7 +207,7 @@ def messages_since(
 
 
 def prune(tx: sa.Connection, location_id: int, now: datetime, keep: timedelta = KEEP) -> int:
-    """Deletes some of the notices older than ``keep``; returns how many went."""
+    """Deletes some of the notices older than ``keep``; returns how many."""
     old = (
         sa.select(notices.c.id)
         .where(notices.c.location_id == location_id, notices.c.at < now - keep)
@@ -225,7 +225,7 @@ def _due(location_id: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _could_not_be_sent_in_time() -> sa.ColumnElement[str]:
-    """The problem that a notice has had, else that nobody sent it."""
+    """Returns the last problem of a notice, else that it was not sent."""
     return sa.func.coalesce(notices.c.problem, f"not sent within {_STALE_AFTER.days} day")
 
 

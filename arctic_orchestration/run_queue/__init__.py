@@ -1,16 +1,16 @@
 """The rules of Dagster's run queue: what may start, in which order, and why the rest waits.
 
 ======================  ==================================================================
-``rules``               what is written in ``dagster.yaml``
-``tags``                under which rules a run stands, and the tags that say so
-``ageing``              levels that age, as one number
-``census``              what waits, is in progress and ended, as values
-``windows``, ``gates``  each rule as it is now, with its reason
+``rules``               the rules in ``dagster.yaml``
+``tags``                the rules that apply to a run, and their tags
+``aging``               levels that age, as one number
+``census``              queued, active and ended runs, as values
+``windows``, ``gates``  the current state of each rule, with its reason
 ``shares``              slots in proportion to shares
 ``plan``                one pass: limits for Dagster's daemon, turns, reasons
-``holding``             the limits while a pass cannot be made
-``pauses``, ``waits``   what the state database keeps: pauses, reasons that were told
+``hold_limits``         the limits while a pass cannot be made
+``pauses``, ``waits``   stored in the state database: pauses, reported reasons
 ======================  ==================================================================
 
-Nothing here knows Dagster; :mod:`arctic_orchestration.coordinator` does.
+The core does not import Dagster; :mod:`arctic_orchestration.coordinator` does.
 """

@@ -1,29 +1,29 @@
-"""Priorities that age, as one number that never has to be written again.
+"""Priorities that age, as one number that is written once.
 
-Dagster's daemon sorts queued runs by the whole number in ``dagster/priority``, the highest first.
-A run of level ``l`` that was queued at second ``q`` gets ``l * S - q``, with ``S`` seconds a level.
-Of two runs the one goes first whose number is larger, at whatever time one looks: waiting ``S``
-seconds counts as much as one level.
+Dagster's daemon sorts queued runs by the whole number in ``dagster/priority``, the highest first. A
+run of level ``l`` that was queued at second ``q`` gets ``l * S - q``, with ``S`` seconds a level.
+Of two runs the one with the larger number goes first, at any time: waiting ``S`` seconds counts as
+much as one level.
 
-The bound. A run of level ``l`` queued at ``q`` can only be overtaken by runs of higher levels
-``h`` that were queued before ``q + (h - l) * S``. With ``r(h)`` such runs a second, ``c`` slots and
-runs of at most ``d`` seconds, it starts, once it is the first, within ``d``; and it is the first
-at the latest when all that were ahead at ``q``, and all that came until ``q + (H - l) * S`` (``H``
-the highest level in use), have started. Unlike a strict order of levels, that is a number: no
-run waits for ever, however many more urgent ones keep coming.
+The bound. A run of level ``l`` queued at ``q`` can only be overtaken by runs of higher levels ``h``
+that were queued before ``q + (h - l) * S``. With ``r(h)`` such runs a second, ``c`` slots and runs
+of at most ``d`` seconds, it starts within ``d`` once it is the first. It is the first at the latest
+when all runs ahead at ``q``, and all that came until ``q + (H - l) * S`` (``H`` the highest level
+in use), have started. This bound is finite, unlike with a strict order of levels: no run waits
+forever, however many more urgent ones keep coming.
 """
 
 from datetime import datetime, timedelta
 
 
 def priority(level: int, queued_at: datetime, seconds_per_level: int) -> int:
-    """The number by which a run is sorted; more is earlier."""
+    """Returns the number by which a run is sorted, highest first."""
     return level * seconds_per_level - int(queued_at.timestamp())
 
 
 def overtaken_until(
     level: int, queued_at: datetime, highest_level: int, seconds_per_level: int
 ) -> datetime:
-    """The moment after which no run that is queued goes before this one any more."""
+    """Returns the moment from which no newly queued run goes before this one."""
     levels = max(highest_level - level, 0)
     return queued_at + timedelta(seconds=levels * seconds_per_level)

@@ -1,4 +1,4 @@
-"""What the run queue holds at one moment: runs that wait, that are in progress, that ended."""
+"""The contents of the run queue at one moment: queued, active and recently ended runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from arctic_orchestration.run_queue.tags import PRIORITY, Standing, program_of, 
 
 
 class RunView(Protocol):
-    """What Dagster's run storage knows of a run."""
+    """A run in Dagster's run storage."""
 
     @property
     def run_id(self) -> str: ...
@@ -33,27 +33,27 @@ class RunView(Protocol):
 
 
 def facts_of(run: RunView) -> RunFacts:
-    """What rules look at."""
+    """Returns the facts about a run that rules evaluate."""
     return RunFacts(job=run.job, location=run.location, assets=run.assets, tags=run.tags)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """The tags of a run that gates look at; runs with the same tags have the same object.
+    """The tags of a run that gates evaluate; runs with the same tags share one object.
 
-    A thousand runs of a kind are judged together that way.
+    So a thousand similar runs are evaluated together.
     """
 
     #: in one order for all runs
     pairs: tuple[tuple[str, str], ...]
     queue: str | None
-    #: the tags of its rates, and what they say
+    #: the tags of its rates, with their values
     turns: tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=65_536)
 def marks_of(pairs: tuple[tuple[str, str], ...]) -> Marks:
-    """The one object for these tags."""
+    """Returns the shared object for these tags."""
     prefix = tagging.rate_key("")
     return Marks(
         pairs=pairs,
@@ -64,7 +64,7 @@ def marks_of(pairs: tuple[tuple[str, str], ...]) -> Marks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedRun:
-    """A run that waits."""
+    """A queued run."""
 
     run_id: str
     job: str
@@ -72,7 +72,7 @@ class QueuedRun:
     #: the number by which Dagster's daemon sorts, the highest first
     priority: int
     tags: Mapping[str, str]
-    #: those of its tags that a gate may look at
+    #: its tags that a gate may evaluate
     marks: "Marks"
 
 
@@ -83,37 +83,37 @@ class ActiveRun:
     run_id: str
     program: str
     tags: Mapping[str, str]
-    #: by its tags and by rules, also for a run that was never queued
+    #: by its tags and by rules, even for a run that was never queued
     standing: Standing
     started_at: datetime | None
 
     def program_under(self, key: str) -> str:
-        """Its program as the tag of a rule has it, if it has that tag."""
+        """Its program according to the tag of a rule, else according to itself."""
         return self.tags.get(key, self.program)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ledger:
-    """Starts and ends of the recent past, of runs that are still in progress, too."""
+    """Recent starts and ends, including those of active runs."""
 
-    #: by rate: when runs were started; those that are being started now are counted as now
+    #: by rate: start times of runs; runs that are being started count as started now
     starts: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
-    #: by interval and program: when the last run ended in one of the interval's statuses
+    #: by interval and program: the last end in one of the interval's statuses
     ends: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Census:
-    """All of it."""
+    """The queued and active runs, and the recent starts and ends."""
 
-    #: in the order in which Dagster reads them: that of their creation
+    #: in Dagster's order: by creation
     queued: Sequence[QueuedRun]
     active: Sequence[ActiveRun]
     ledger: Ledger = field(default_factory=Ledger)
 
 
 def queued_run(run: RunView, heeded: frozenset[str]) -> QueuedRun:
-    """A run that waits; ``heeded`` are keys of tags that gates look at besides ours."""
+    """Returns a queued run; ``heeded`` are keys of tags that gates evaluate besides our own."""
     return QueuedRun(
         run_id=run.run_id,
         job=run.job,
@@ -132,7 +132,7 @@ def queued_run(run: RunView, heeded: frozenset[str]) -> QueuedRun:
     )
 
 
-#: Tags of ours that nearly every run has with another value, and at which no gate looks.
+#: Our tags that differ for nearly every run and that no gate evaluates.
 _NO_GATES = frozenset(
     {
         tagging.LEVEL,
@@ -148,7 +148,7 @@ _NO_GATES = frozenset(
 
 
 def active_run(run: RunView, rules: Rules) -> ActiveRun:
-    """A run in progress."""
+    """Returns an active run."""
     facts = facts_of(run)
     return ActiveRun(
         run_id=run.run_id,
@@ -160,7 +160,7 @@ def active_run(run: RunView, rules: Rules) -> ActiveRun:
 
 
 def _priority(tags: Mapping[str, str]) -> int:
-    # As Dagster's daemon reads it.
+    # Parsed as by Dagster's daemon.
     try:
         return int(tags.get(PRIORITY, "0"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""How many runs are in progress, by what gates and limits ask for."""
+"""Counts of active runs for gates and limits."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from arctic_orchestration.run_queue.census import Census
 
 
 class Counts:
-    """The runs in progress of one census, counted.
+    """The active runs of one census, counted.
 
     Attributes:
         in_group: by group.
@@ -17,7 +17,7 @@ class Counts:
         in_tag: by key and value.
         strays: by group, the runs without its tag: they were never queued under it, and Dagster
             counts them nowhere.
-        program_strays: by group and program, those without the tag that names their program.
+        program_strays: by group and program, the runs without the tag of their program.
     """
 
     def __init__(self, census: Census) -> None:

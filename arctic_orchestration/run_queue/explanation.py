@@ -1,7 +1,7 @@
-"""Why a queued run waits, and where it stands: every gate, its share, the slots, its age.
+"""Explains why a queued run waits: every gate, its share, the slots, its age.
 
-The queue is gone through as a pass of Dagster's daemon would now. A run finds each gate as those
-leave it that are before it in the queue and pass it.
+The explanation goes through the queue as a pass of Dagster's daemon would now. A run sees each gate
+after the runs that are ahead of it and pass it.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,13 +18,13 @@ from arctic_orchestration.run_queue.plan import HELD_BY_DAGSTER, Plan, Wait, pla
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import parse_level
 
-#: Dagster's ``max_concurrent_runs`` for no limit.
+#: Dagster's value of ``max_concurrent_runs`` for no limit.
 _NO_LIMIT = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateView:
-    """A gate as one run finds it."""
+    """A gate as it applies to one run."""
 
     id: str
     is_open: bool
@@ -38,14 +38,14 @@ class GateView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShareView:
-    """What the queue of a run leaves it of the slots."""
+    """The slots that the run's queue leaves it."""
 
     queue: str
     share: float
     in_progress: int
-    #: runs of the queue that are before it and can start
+    #: runs of the queue that are ahead of it and can start
     ahead: int
-    #: slots that the queue may use; none: they are not divided now
+    #: slots that the queue may use; None: they are not divided now
     may_use: int | None
     #: whether there is a slot to divide
     slots_left: bool
@@ -68,12 +68,12 @@ class ShareView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotsView:
-    """What ``max_concurrent_runs`` leaves a run."""
+    """The slots that ``max_concurrent_runs`` leaves a run."""
 
     in_use: int
-    #: runs that are before it and can start
+    #: runs that are ahead of it and can start
     ahead: int
-    #: none: there is no limit
+    #: None: there is no limit
     limit: int | None
 
     @property
@@ -91,16 +91,16 @@ class SlotsView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Age:
-    """By which number a run is sorted, and how long others can still overtake it."""
+    """The number by which a run is sorted, and how long others can still overtake it."""
 
-    #: the number itself; more is earlier
+    #: the number itself; higher is earlier
     number: int
-    #: none: it has no level that ages
+    #: None: it has no level that ages
     level: int | None
     seconds_per_level: int
-    #: of those in use
+    #: the highest level in use
     highest_level: int
-    #: none: nothing ages, or it was not queued under these rules
+    #: None: nothing ages, or it was not queued under these rules
     overtaken_until: datetime | None
 
     def text(self, now: datetime) -> str:
@@ -120,31 +120,31 @@ class Age:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunExplanation:
-    """Why one run waits, and where it stands."""
+    """The reasons why one run waits, and its place in the queue."""
 
     run: QueuedRun
-    #: none: it can start with the next pass
+    #: None: it can start with the next pass
     wait: Wait | None
     #: from 1
     place: int
     #: how many runs wait
     waiting: int
-    #: open and shut, in the order in which they are judged
+    #: open and closed ones, in the order of evaluation
     gates: tuple[GateView, ...]
-    #: judged after the gates; none: it is in no queue
+    #: evaluated after the gates; None: it is in no queue
     share: ShareView | None
-    #: judged last
+    #: evaluated last
     slots: SlotsView
     age: Age
 
 
 class Outlook:
-    """The queue as the next pass of Dagster's daemon would find it now."""
+    """The queue as the next pass of Dagster's daemon would see it now."""
 
     def __init__(
         self, gates: Gates, *, max_concurrent_runs: int, passed_over: Collection[str] = ()
     ) -> None:
-        """Goes through the queue once; arguments as of :func:`~run_queue.plan.plan`."""
+        """Goes through the queue once; arguments as in :func:`~run_queue.plan.plan`."""
         self.gates = gates
         self.limit = None if max_concurrent_runs == _NO_LIMIT else max_concurrent_runs
         queued = gates.census.queued
@@ -163,17 +163,17 @@ class Outlook:
         return {run.run_id: place for place, run in enumerate(self.order, start=1)}
 
     def explain(self, run_id: str) -> RunExplanation:
-        """Why a run waits.
+        """Explains why a run waits.
 
         Errors:
-            KeyError: no such run waits.
+            KeyError: the run is not queued.
         """
         place = self.places[run_id]
         run = self.order[place - 1]
         starts, waits = set(self.plan.starts), self.plan.waits
         before = self.order[: place - 1]
         ahead = [other for other in before if other.run_id in starts]
-        # What Dagster itself holds takes no slot, but is counted by its limits all the same.
+        # A run that Dagster holds for its own reasons takes no slot, but counts against its limits.
         held = {id for id, wait in waits.items() if wait.gate == HELD_BY_DAGSTER}
         passing = [other for other in before if other.run_id in starts | held]
         return RunExplanation(
@@ -191,7 +191,7 @@ class Outlook:
 
     def _seen(self, run: QueuedRun, passing: Collection[QueuedRun]) -> tuple[GateView, ...]:
         known = self.gates
-        # Those of the plan have been passed by all that can start, not only by those ahead.
+        # All runs that can start have passed the gates of the plan, not only those ahead.
         gates = Gates(
             rules=known.rules,
             census=known.census,
@@ -247,18 +247,18 @@ class Outlook:
 
 
 def level_of(tags: Mapping[str, str], rules: Rules) -> int | None:
-    """The level that a run was queued with; none: its number is no level that ages."""
+    """Returns the level that a run was queued with; None: its number is no level that ages."""
     level, queued_at = parse_level(tags.get(tagging.LEVEL, "")), tagging.queued_at_of(tags)
     if not rules.ages or level is None or queued_at is None:
         return None
     number = str(priority(level, queued_at, rules.seconds_per_level))
-    # Of a run whose priority was set by hand, or under another length of a level.
+    # The priority was set by hand, or with another number of seconds per level.
     return level if tags.get(tagging.PRIORITY) == number else None
 
 
 def _text_of(gate: Gate) -> str:
     text = gate.text
-    # Where the text is another one, they are counted in it as if they were in progress.
+    # A text that changes with the runs ahead counts them as if they were active.
     return text + _taken_before(gate.taken) if text != gate.says(0) else text
 
 

@@ -1,8 +1,8 @@
-"""Gates: what a queued run has to pass, each open for so many more runs, with its reason.
+"""Gates: the conditions a queued run must pass, each open for some more runs, with its reason.
 
-A gate stands for one rule as it is now: a window that is closed has no room, a group has room
-for what its limit leaves. By them the plan of a pass finds which runs can start, and why the
-others wait. Gates are kept from pass to pass, and look at what has changed.
+A gate is the current state of one rule: a closed window has no room, a group has the room that its
+limit leaves. With the gates the plan of a pass finds which runs can start, and why the others wait.
+Gates are kept from pass to pass and update only what has changed.
 """
 
 import math
@@ -22,13 +22,13 @@ from arctic_orchestration.run_queue.pauses import Pausable, Pause, Paused
 from arctic_orchestration.run_queue.rules import Interval, Rate, Rules, TimeWindow
 from arctic_orchestration.run_queue.windows import OpenWindows, WindowState
 
-#: Of several gates that are shut, the first in this order is told.
+#: Of several closed gates, the first in this order is reported.
 _PAUSED, _WINDOW, _INTERVAL, _RATE, _GROUP, _PROGRAM, _TAG = range(7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateState:
-    """What gates look at."""
+    """The inputs of gates."""
 
     census: Census
     counts: Counts
@@ -40,10 +40,10 @@ class Gate(ABC):
     """One gate.
 
     Attributes:
-        id: names what holds a run; as long as it is the same, so is the reason.
-        room: how many more runs may pass, as it was looked at last.
+        id: identifies what holds a run; an equal id means an equal reason.
+        room: how many more runs may pass, at the last update.
         taken: how many runs passed since.
-        order: of several that are shut, the one with the smallest is told.
+        order: of several closed gates, the one with the smallest is reported.
     """
 
     __slots__ = ("id", "order", "room", "taken")
@@ -61,21 +61,21 @@ class Gate(ABC):
 
     @property
     def text(self) -> str:
-        """The gate as it is now, for people."""
+        """The current state of the gate, for people."""
         return self.says(self.taken)
 
     @property
     def state(self) -> object:
-        """What it found when it looked; equal as long as it holds the same, for the same reason."""
+        """The result of the last update; equal while it holds the same runs for the same reason."""
         return self.id, self.room
 
     @abstractmethod
     def look(self, seen: GateState) -> None:
-        """Finds how much room there is."""
+        """Computes how much room there is."""
 
     @abstractmethod
     def says(self, taken: int) -> str:
-        """The gate for people, once so many runs have passed."""
+        """Returns the text of the gate for people, after ``taken`` runs have passed."""
 
 
 class PausedGate(Gate):
@@ -128,12 +128,12 @@ class IntervalGate(Gate):
     __slots__ = ("_ended_at", "_name", "_program", "_rule")
 
     def __init__(self, name: str, program: str, rule: Interval) -> None:
-        # The same in all phases: a run that waits behind many is not told of each of them.
+        # Independent of the phase: a run that waits behind many gets one report for all phases.
         super().__init__(f"interval:{name}:{program}", _INTERVAL)
         self._name = name
         self._program = program
         self._rule = rule
-        #: of the last run, while the pause lasts; none: one is in progress, or there is no pause
+        #: of the last run, during the interval; None: one is active, or the interval is over
         self._ended_at: datetime | None = None
 
     @property
@@ -191,12 +191,12 @@ class RateGate(Gate):
 
 
 class CountingGate(Gate):
-    """A limit on what is in progress: of a group, of a program in it, of a tag."""
+    """A limit on active runs: of a group, of a program in it, of a tag."""
 
     __slots__ = ("_in_use", "_limit", "_what", "_where")
 
     def __init__(self, id: str, order: int, what: str, limit: int, where: tuple[str, Any]) -> None:
-        """``where`` is a counter of :class:`Counts` and the place in it."""
+        """``where`` is a counter of :class:`Counts` and its key."""
         super().__init__(id, order)
         self._what = what
         self._limit = limit
@@ -214,18 +214,18 @@ class CountingGate(Gate):
 
 @dataclass(kw_only=True)
 class Gates:
-    """The gates of one pass, and of those after it."""
+    """The gates of one pass, and of the following ones."""
 
     rules: Rules
     census: Census
     paused: Paused
     windows: OpenWindows
     now: datetime
-    #: Dagster's own ``tag_concurrency_limits``, as they are configured
+    #: Dagster's own ``tag_concurrency_limits``, as configured
     stock: Sequence[Limit] = ()
     _made: dict[str, Gate] = field(default_factory=dict)
     _of: dict[Sequence[tuple[str, str]], tuple[Gate, ...]] = field(default_factory=dict)
-    #: another one when any gate found at a look what it had not found before
+    #: changes when an update of any gate has a new result
     version: int = 0
 
     def __post_init__(self) -> None:
@@ -233,10 +233,10 @@ class Gates:
         self._look()
 
     def again(self, census: Census, paused: Paused, now: datetime) -> None:
-        """Looks anew, at another census and time."""
+        """Updates all gates to another census and time."""
         same_pauses = paused == self.paused
         if not same_pauses:
-            # Gates of pauses come and go.
+            # The gates of pauses appear and disappear.
             self._of.clear()
             self._made = {id: gate for id, gate in self._made.items() if gate.order != _PAUSED}
         self.census, self.paused, self.now = census, paused, now
@@ -256,7 +256,7 @@ class Gates:
             gate.look(self._seen)
 
     def of(self, pairs: Sequence[tuple[str, str]]) -> tuple[Gate, ...]:
-        """The gates of a run with these tags, those first that a person shuts."""
+        """Returns the gates of a run with these tags, with gates closed by a person first."""
         pairs = tuple(pairs)
         known = self._of.get(pairs)
         if known is None:
@@ -265,7 +265,7 @@ class Gates:
         return known
 
     def limits(self) -> list[dict[str, Any]]:
-        """The limits for Dagster's daemon: its own, as they are configured, and those of rules."""
+        """Returns the limits for Dagster's daemon: its own, as configured, and those of rules."""
         rules = limits_of(
             self.rules, self.census, self._counts, self.paused, self.windows, self.now
         )
@@ -309,7 +309,7 @@ class Gates:
         return [self._kept(f"paused:{kind}:{name}", lambda: PausedGate(pause))]
 
     def _of_stock(self, key: str, value: str) -> list[Gate]:
-        """The gates of Dagster's own limits that look at this tag."""
+        """Returns the gates of Dagster's own limits that apply to this tag."""
         gates: list[Gate] = []
         for place in ((key, None), (key, value), (key, True)):
             limit = self._stock.get(place)
@@ -327,7 +327,7 @@ class Gates:
         return self._kept(id, lambda: CountingGate(id, order, what, limit, where))
 
     def _kept(self, place: str, make: Callable[[], Gate]) -> Gate:
-        """A gate that was made before, or a new one; runs with different tags share it."""
+        """Returns an existing gate, or a new one; runs with different tags share it."""
         gate = self._made.get(place)
         if gate is None:
             gate = self._made[place] = make()

@@ -1,7 +1,7 @@
-"""Starts and ends of the recent past, by rate and by interval.
+"""Recent starts and ends, by rate and by interval.
 
-What is known is kept from pass to pass, and forgotten when no rule asks for it any more: a pass
-costs what is new, however long the spans of the rules are.
+They are kept from pass to pass, and deleted when no rule needs them any more: a pass costs only the
+new ones, however long the spans of the rules are.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ _RATE, _INTERVAL = tagging.rate_key(""), tagging.interval_key("")
 
 
 class History:
-    """What ended runs leave to the ledger."""
+    """The ended runs' part of the ledger."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -32,7 +32,7 @@ class History:
         self._ends: dict[tuple[str, str], datetime] = {}
 
     def add(self, ended: Iterable[RunView]) -> None:
-        """Takes runs that ended; one that was taken before counts once."""
+        """Adds ended runs; a run that was added before counts once."""
         for run in ended:
             for key, value in run.tags.items():
                 if key.startswith(_RATE):
@@ -51,7 +51,7 @@ class History:
             self._ends[place] = max(run.ended_at, self._ends.get(place, run.ended_at))
 
     def ledger(self, active: Iterable[ActiveRun], now: datetime) -> Ledger:
-        """Starts and ends at a moment, with the starts of what is in progress.
+        """Returns the starts and ends at a moment, including the starts of active runs.
 
         A run that is being started counts as started now.
         """
@@ -78,7 +78,7 @@ class History:
 
 
 def lookback_of(rules: Rules) -> timedelta | None:
-    """How far back starts and ends matter; none: not at all."""
+    """Returns how far back starts and ends matter; None: not at all."""
     spans = [rate.per for rate in rules.rates.values()]
     spans += [interval.duration for interval in rules.intervals.values()]
     return max(spans, default=None)
@@ -87,9 +87,9 @@ def lookback_of(rules: Rules) -> timedelta | None:
 def ledger_of(
     ended: Iterable[RunView], active: Iterable[ActiveRun], rules: Rules, now: datetime
 ) -> Ledger:
-    """Starts and ends from runs that ended in the time that matters, and from those in progress.
+    """Returns the ledger of relevant ended runs and active runs.
 
-    Of a run that is in both, because it ended just now, the end counts and the start once.
+    For a run that is in both, because it ended just now, the end counts and the start counts once.
     """
     history = History(rules)
     history.add(ended)
@@ -97,7 +97,7 @@ def ledger_of(
 
 
 class Present(Protocol):
-    """What waits and what is in progress, each in the order of creation."""
+    """The queued and the active runs, each in the order of creation."""
 
     @property
     def queued(self) -> Sequence[RunView]: ...
@@ -106,20 +106,20 @@ class Present(Protocol):
 
 
 class RunSource(Protocol):
-    """What Dagster's run storage answers."""
+    """Reads Dagster's run storage."""
 
     def present(self) -> Present: ...
     def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]: ...
 
 
 def take_census(runs: RunSource, rules: Rules, heeded: frozenset[str], now: datetime) -> Census:
-    """A census from nothing that was kept, for who looks once; ``heeded`` as in `queued_run`."""
+    """Takes a census without earlier state, for a single look; ``heeded`` as in `queued_run`."""
     present = runs.present()
     active = [active_run(run, rules) for run in present.active]
     ledger = Ledger()
     back = lookback_of(rules)
     if back is not None:
-        # After what is in progress: a run that ends in between is seen twice, not never.
+        # Read after the active runs: a run that ends in between is seen twice instead of never.
         ledger = ledger_of(runs.ended_since(now - back, now), active, rules, now)
     queued = [queued_run(run, heeded) for run in present.queued]
     return Census(queued=queued, active=active, ledger=ledger)

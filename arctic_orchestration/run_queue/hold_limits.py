@@ -1,4 +1,4 @@
-"""The limits that hold while a pass cannot be made: nothing starts that might not."""
+"""The limits while a pass cannot be made: no run starts that a rule might hold."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from arctic_orchestration.run_queue.windows import OpenWindows
 
 
 def closed_windows(rules: Rules, windows: OpenWindows, now: datetime) -> frozenset[str]:
-    """The windows that were closed when they were looked at last, or are now."""
+    """Returns the windows that were closed at the last evaluation, or are now."""
     return frozenset(
         name
         for name, rule in rules.windows.items()
@@ -27,9 +27,9 @@ def hold_limits(
     windows: OpenWindows,
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """The limits of the last good pass, with all that depends on time shut.
+    """Returns the limits of the last good pass, with everything that depends on time closed.
 
-    Without a good pass since the daemon started, everything is shut that stands under a rule.
+    Without a good pass since the daemon started, everything under a rule is closed.
     """
     found = [dict(limit) for limit in (stock if last is None else last)]
     found += [{"key": tagging.interval_key(name), "limit": 0} for name in rules.intervals]

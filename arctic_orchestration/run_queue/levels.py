@@ -1,8 +1,8 @@
-"""Levels that a person gives to queued runs.
+"""Levels that a person assigns to queued runs.
 
-They are kept until the daemon's next pass writes them into the tags of the run. Dagster changes
-tags by writing all of them anew; if a command did so while a pass does, one of the two would
-be lost.
+They are stored until the daemon's next pass writes them into the tags of the run. Dagster changes
+tags by writing all of them; if a command and a pass did so at the same time, one of the two changes
+would be lost.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from arctic_orchestration.state.tables import queue_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """A run is to have another level."""
+    """A requested new level for a run."""
 
     run_id: str
     level: int
@@ -33,20 +33,20 @@ class Wish:
 
 
 def ask(tx: sa.Connection, cluster: str, run_id: str, level: int, now: datetime) -> None:
-    """Gives a run a level, from the next pass on; the last word counts."""
+    """Requests a level for a run, from the next pass on; the last request counts."""
     values = {"level": level, "at": now}
     new = dialect.insert(tx, queue_levels).values(cluster=cluster, run_id=run_id, **values)
     tx.execute(new.on_conflict_do_update(index_elements=["cluster", "run_id"], set_=values))
 
 
 def pending_levels(tx: sa.Connection, cluster: str) -> list[Wish]:
-    """What no pass has written yet."""
+    """Returns the requests that no pass has written yet."""
     query = sa.select(queue_levels).where(queue_levels.c.cluster == cluster)
     return [Wish(run_id=row.run_id, level=row.level, at=row.at) for row in tx.execute(query)]
 
 
 def written(tx: sa.Connection, cluster: str, wish: Wish) -> None:
-    """Forgets a wish, unless there has been another one for the run since."""
+    """Deletes a request, unless there is a newer one for the run."""
     tx.execute(
         sa.delete(queue_levels).where(
             queue_levels.c.cluster == cluster,
@@ -59,13 +59,13 @@ def written(tx: sa.Connection, cluster: str, wish: Wish) -> None:
 def tags_of(
     level: int, tags: Mapping[str, str], created_at: datetime, rules: Rules
 ) -> dict[str, str]:
-    """The tags that give a run a level; it keeps its age.
+    """Returns the tags that give a run a level and keep its age.
 
     Args:
         level: the new one.
         tags: those the run has.
-        created_at: when it was made; its age, where its tags do not say when it was queued.
-        rules: where levels do not age, the level is Dagster's priority.
+        created_at: its creation, which gives its age if its tags lack the time of queueing.
+        rules: if levels do not age, the level is Dagster's priority.
     """
     if not rules.ages:
         return {PRIORITY: str(level)}

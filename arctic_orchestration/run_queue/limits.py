@@ -1,4 +1,4 @@
-"""Limits in Dagster's form: what its daemon is given, and what its UI shows."""
+"""Limits in Dagster's form, for its daemon and its UI."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,9 +25,9 @@ def limits_of(
     windows: OpenWindows,
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """The limits by which Dagster's daemon holds what the rules hold.
+    """Returns the limits by which Dagster's daemon enforces the rules.
 
-    They hold for runs, too, that are queued after the census was taken.
+    They also apply to runs that are queued after the census was taken.
     """
     found: list[dict[str, Any]] = []
     for kind, name in paused:
@@ -67,7 +67,7 @@ def limits_of(
 
 
 def _resting(rules: Rules, census: Census, counts: Counts, now: datetime) -> set[tuple[str, str]]:
-    """The programs of which no run may start: one is in progress, or ended too recently."""
+    """Returns the programs that may start no run: one is active, or ended too recently."""
     ended = {
         (name, program)
         for (name, program), at in census.ledger.ends.items()
@@ -79,10 +79,10 @@ def _resting(rules: Rules, census: Census, counts: Counts, now: datetime) -> set
 def shown_limits(
     rules: Rules, stock: Sequence[Limit], windows: OpenWindows, now: datetime
 ) -> list[dict[str, Any]]:
-    """The limits for people who look at the queue criteria of Dagster's UI.
+    """Returns the limits for the queue criteria in Dagster's UI.
 
-    From the configuration and the time alone. The UI shows a limit whose value is that of the
-    run's tag, and so the rule in words.
+    Computed from the configuration and the time alone. The UI shows a limit whose value is that of
+    the run's tag, and so shows the rule in words.
     """
     found = [dict(limit) for limit in stock]
     for name, queue in rules.queues.items():
@@ -110,7 +110,7 @@ def shown_limits(
 
 
 def merged(limits: Sequence[Limit]) -> list[dict[str, Any]]:
-    """One limit for each key and value, the smallest; of several Dagster would take the last."""
+    """Returns the smallest limit of each key and value; Dagster would use the last one."""
     found: dict[tuple[str, Any], dict[str, Any]] = {}
     for limit in limits:
         place = place_of(limit)
@@ -123,12 +123,12 @@ def merged(limits: Sequence[Limit]) -> list[dict[str, Any]]:
 
 
 def last_of_each(limits: Sequence[Limit]) -> dict[tuple[str, Any], dict[str, Any]]:
-    """Limits as a person configured them, by place: as in Dagster, the last of several counts."""
+    """Configured limits by place: as in Dagster, the last of several counts."""
     return {place_of(limit): dict(limit) for limit in limits}
 
 
 def place_of(limit: Limit) -> tuple[str, Any]:
-    """What a limit is for: its key, and one value, all values together (none) or each (true)."""
+    """Returns a limit's key, and one value, all values together (None) or each (True)."""
     value = limit.get("value")
     if isinstance(value, str):
         return (limit["key"], value)

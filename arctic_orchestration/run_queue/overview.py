@@ -1,4 +1,4 @@
-"""The rules of the run queue as they are now: who is in progress, who waits, what is shut."""
+"""The current state of the run queue's rules: active runs, queued runs, closed gates."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from arctic_orchestration.run_queue.tags import Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueNow:
-    """One queue."""
+    """The current state of one queue."""
 
     name: str
     level: int
     share: float
     in_progress: int
     waiting: int
-    #: slots that it may use; none: there are enough for all queues
+    #: slots that it may use; None: there are enough for all queues
     may_use: int | None
     pause: Pause | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupNow:
-    """One group."""
+    """The current state of one group."""
 
     name: str
     limit: int | None
@@ -41,39 +41,39 @@ class GroupNow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuleNow:
-    """A window, a rate or an interval."""
+    """The current state of a window, a rate or an interval."""
 
     kind: Kind
     name: str
     #: the rule for people
     rule: str
-    #: whether a run may start; of an interval, which is many gates, none
+    #: whether a run may start; None for an interval, which has many gates
     is_open: bool | None
     #: its state for people
     state: str
-    #: when that changes by time alone, as far as it is known
+    #: when time alone changes the state, as far as known
     until: datetime | None
     waiting: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """All of it."""
+    """The current state of all rules."""
 
     queues: Sequence[QueueNow]
     groups: Sequence[GroupNow]
     rules: Sequence[RuleNow]
-    #: runs that wait in no queue, or in one that is gone, though there are queues
+    #: queued runs in no queue, or in a deleted one, while queues exist
     in_no_queue: int
 
 
 def overview(outlook: Outlook) -> Overview:
-    """The rules as they are now."""
+    """Returns the current state of the rules."""
     gates = outlook.gates
     census, rules, paused = gates.census, gates.rules, gates.paused
     in_queue = Counter(run.standing.queue for run in census.active)
     in_group = Counter(name for run in census.active for name in run.standing.groups)
-    # A run without the tag waits for nothing that the tag stands for.
+    # A run without the tag does not wait for the rule of that tag.
     waiting = Counter(key for run in census.queued for key in run.tags)
     waits_in = Counter(run.tags.get(tagging.QUEUE) for run in census.queued)
     return Overview(

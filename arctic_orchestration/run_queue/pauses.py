@@ -1,7 +1,7 @@
 """Queues and groups that a person paused or resumed.
 
-What a person said last stands, over what is configured, until somebody says otherwise. A pause
-belongs to a cluster: one Dagster instance, one run queue.
+The last manual change overrides the configuration until the next one. A pause belongs to a cluster:
+one Dagster instance, one run queue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from arctic_orchestration.state.tables import queue_pauses
 
 
 class Pausable(StrEnum):
-    """What can be paused."""
+    """The kinds of things that can be paused."""
 
     QUEUE = "queue"
     GROUP = "group"
@@ -27,15 +27,15 @@ class Pausable(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """What was said last of one queue or group."""
+    """The last manual change, or configured pause, of a queue or group."""
 
     kind: Pausable
     name: str
     paused: bool
     reason: str
-    #: none: it is configured so
+    #: None: the pause is configured
     at: datetime | None
-    #: who paused it; empty: not known, or it is configured so
+    #: the person who paused it; empty: unknown, or the pause is configured
     actor: str = ""
 
     @property
@@ -47,7 +47,7 @@ class Pause:
         return f"{self.kind} {self.name} is paused {since}{by}{because}"
 
 
-#: by kind and name, only what is paused
+#: by kind and name, paused ones only
 Paused = Mapping[tuple[Pausable, str], Pause]
 
 
@@ -61,7 +61,7 @@ def pause(
     *,
     actor: str = "",
 ) -> None:
-    """Holds back the runs of a queue or group, from the next pass on; those in progress go on."""
+    """Pauses a queue or group from the next pass on; its active runs go on."""
     _say(tx, cluster, Pausable(kind), name, True, reason, now, actor)
 
 
@@ -75,10 +75,10 @@ def resume(
     configured_as_paused: bool = True,
     actor: str = "",
 ) -> None:
-    """Lets them start again, from the next pass on.
+    """Resumes a queue or group from the next pass on.
 
-    Over a configured pause that stands until somebody says otherwise; without one, what was said
-    is forgotten, so that a pause that is configured later holds.
+    Over a configured pause this is stored until the next manual change. Without one, the stored
+    pause is deleted, so that a pause configured later takes effect.
     """
     if configured_as_paused:
         _say(tx, cluster, Pausable(kind), name, False, "", now, actor)
@@ -93,7 +93,7 @@ def resume(
 
 
 def pauses_by_hand(tx: sa.Connection, cluster: str) -> list[Pause]:
-    """What was said of queues and groups."""
+    """Returns the stored manual changes of queues and groups."""
     query = sa.select(queue_pauses).where(queue_pauses.c.cluster == cluster)
     return [
         Pause(kind=Pausable(row.kind), name=row.name, paused=row.paused, reason=row.reason,
@@ -103,9 +103,9 @@ def pauses_by_hand(tx: sa.Connection, cluster: str) -> list[Pause]:
 
 
 def in_force(rules: Rules, pauses_by_hand: Iterable[Pause]) -> Paused:
-    """What is paused: as it is configured, and over it what was said.
+    """Returns the paused queues and groups: the configuration, overridden by manual changes.
 
-    What was said of a queue or group that is configured no more holds nothing.
+    A manual change of a queue or group that is no longer configured has no effect.
     """
     paused = {
         (Pausable.QUEUE, name): Pause(
@@ -126,10 +126,10 @@ def in_force(rules: Rules, pauses_by_hand: Iterable[Pause]) -> Paused:
 
 
 def check_known(rules: Rules, kind: Pausable, name: str) -> None:
-    """Refuses names that no rule has.
+    """Refuses names without a rule.
 
     Errors:
-        NotFound: lists the names that are configured.
+        NotFound: lists the configured names.
     """
     known = _configured(rules, kind)
     if name not in known:

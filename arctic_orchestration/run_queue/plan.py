@@ -1,14 +1,14 @@
-"""What one pass does: the limits for Dagster's daemon, the turns of rates, and why runs wait.
+"""Plans one pass: limits for Dagster's daemon, the turns of rates, and why runs wait.
 
-Dagster's daemon sorts the queue by priority and starts, from the front, what no limit blocks,
-while there are slots. The plan goes through the queue in the same way before the daemon does,
-with the same limits. So it knows which runs will start, how much each queue could use, and of
-every other run the first gate that holds it.
+Dagster's daemon sorts the queue by priority and starts, from the front, what no limit blocks, while
+there are slots. The plan goes through the queue in the same way before the daemon does, with the
+same limits. So it knows which runs will start, how many slots each queue could use, and for every
+other run the first gate that holds it.
 
-Limits alone would not do for two things. A *rate* counts starts, not runs in progress, and a run
-that ends between our count and the daemon's would make room that is none. Therefore its runs
-carry a tag that says ``waiting``, which is always blocked, and the plan names those whose turn
-it is. And *shares* depend on what each queue could use, which only going through the queue tells.
+Limits alone cannot express two things. A *rate* counts starts, not active runs, and a run that ends
+between our count and the daemon's would free room that the rate does not have. Therefore its runs
+carry a tag with the value ``waiting``, which is always blocked, and the plan names the runs whose
+turn it is. *Shares* depend on the slots that each queue could use in a walk through the queue.
 """
 
 import math
@@ -25,9 +25,9 @@ from arctic_orchestration.run_queue.limits import merged
 from arctic_orchestration.run_queue.shares import Claim, divide
 from arctic_orchestration.run_queue.tags import Turn
 
-#: as many runs as Dagster's daemon reads at once, where nobody says otherwise
+#: the number of runs that Dagster's daemon reads at once by default
 _PAGE = 100
-#: the gate of a :class:`Wait` for something that is Dagster's own
+#: the gate of a :class:`Wait` for something in Dagster itself
 HELD_BY_DAGSTER = "dagster"
 
 
@@ -35,7 +35,7 @@ HELD_BY_DAGSTER = "dagster"
 class Wait:
     """Why a run waits."""
 
-    #: the same for as long as the same thing holds it
+    #: stays equal while the same thing holds it
     gate: str
     reason: str
 
@@ -45,12 +45,12 @@ class Plan:
     """One pass.
 
     Attributes:
-        limits: what Dagster's daemon is given as ``tag_concurrency_limits``.
+        limits: the ``tag_concurrency_limits`` for Dagster's daemon.
         starts: the runs that can start, in their order.
-        turns: tags of runs that change: those of rates, by run.
-        waits: why each other run waits, those first that are first in the queue.
-        shares: slots that each queue may use, where queues compete for them.
-        share_limits: those of ``limits`` that shares are kept with.
+        turns: changed tags of rates, by run.
+        waits: why each other run waits, in queue order.
+        shares: slots that each queue may use, if queues compete for them.
+        share_limits: the part of ``limits`` that enforces shares.
     """
 
     limits: Sequence[dict[str, Any]]
@@ -62,14 +62,14 @@ class Plan:
 
 
 class Planner:
-    """Plans one pass after the other; where nothing has changed, the plan before holds on."""
+    """Plans one pass after the other; without changes the previous plan stays valid."""
 
     def __init__(self, max_concurrent_runs: int) -> None:
         self._max_concurrent_runs = max_concurrent_runs
         self._last: tuple[Plan, Gates, int, Census, frozenset[str]] | None = None
 
     def plan(self, gates: Gates, passed_over: Collection[str] = ()) -> Plan:
-        """As the function :func:`plan`; ``gates`` may be those of the pass before."""
+        """As the function :func:`plan`; ``gates`` may be those of the previous pass."""
         passed_over = frozenset(passed_over)
         made = self._still_holds(gates, passed_over)
         if made is None:
@@ -91,28 +91,28 @@ class Planner:
         )
         if not same:
             return None
-        # Not these: a limit may stand for a rule that no run of the queue is under.
+        # The limits may differ: one may belong to a rule without a queued run.
         return replace(made, limits=merged([*gates.limits(), *made.share_limits]))
 
 
 def plan(gates: Gates, *, max_concurrent_runs: int, passed_over: Collection[str] = ()) -> Plan:
-    """The plan of one pass; see the module's text.
+    """Plans one pass; see the module's docstring.
 
     Args:
         gates: the gates of this pass, unused.
         max_concurrent_runs: Dagster's; -1 is no limit.
-        passed_over: runs that plans let start and that Dagster did not: something of its own holds
-            them, and slots must not wait for them. They may start at any time.
+        passed_over: runs that Dagster did not start although plans let them: Dagster holds
+            them for its own reasons, and slots must not wait for them. They may start at any time.
     """
     return _Planning(gates, max_concurrent_runs, frozenset(passed_over)).plan()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Way:
-    """What runs with the same marks have to pass."""
+    """The gates for all runs with the same marks."""
 
     gates: tuple[Gate, ...]
-    #: the first gate that was shut before anything started
+    #: the first gate that was closed before anything started
     shut: Wait | None
 
 
@@ -120,25 +120,25 @@ class _Planning:
     def __init__(self, gates: Gates, limit: int, passed_over: frozenset[str]) -> None:
         self._gates = gates
         census = gates.census
-        # Stable, as Dagster's: first come, first served among equals.
+        # Stable, like Dagster's sort: first come, first served among equals.
         self._queue = sorted(census.queued, key=_PRIORITY, reverse=True)
         self._in_progress = len(census.active)
         self._limit = limit
         self._slots = math.inf if limit == -1 else max(limit - self._in_progress, 0)
         self._passed_over = passed_over
-        #: of these the ones that no gate holds: they may start at any time
+        #: those of them that no gate holds: they may start at any time
         self._tried: list[QueuedRun] = []
         self._waits: dict[Gate, Wait] = {}
         ways = {marks: self._way(marks) for marks in {run.marks for run in census.queued}}
         self._ways = ways
-        #: what no gate holds that was shut from the start; all others wait, whatever starts
+        #: runs that no gate closed from the start holds; all others wait, whatever starts
         self._open = [run for run in self._queue if ways[run.marks].shut is None]
         self._in_use: Counter[str] = Counter()
         self._tagged: Counter[str] = Counter()
         for run in census.active:
             if run.standing.queue is not None:
                 self._in_use[run.standing.queue] += 1
-                # Dagster counts by the tag, which may name a queue that is gone.
+                # Dagster counts by the tag, which may name a deleted queue.
                 tagged = run.tags.get(tagging.QUEUE) == run.standing.queue
                 self._tagged[run.standing.queue] += tagged
 
@@ -171,7 +171,7 @@ class _Planning:
                 limit = self._tagged[name] + count + min(over[name], _PAGE)
                 if not count and not over[name]:
                     # A run that ends before the daemon counts must not leave its slot to a queue
-                    # that has more than its share, while another one waits for its own.
+                    # above its share while another queue waits for its own share.
                     mine = entitled[name] - self._in_use[name] + self._tagged[name]
                     limit = max(min(limit, mine), 0)
                 share_limits.append({"key": tagging.QUEUE, "value": name, "limit": limit})
@@ -190,7 +190,7 @@ class _Planning:
         )
 
     def _shares(self) -> dict[str, int] | None:
-        """How many runs of each queue may start; none: there is enough for all."""
+        """Returns how many runs of each queue may start; None: there is enough for all."""
         queues = self._gates.rules.queues
         if not queues or math.isinf(self._slots):
             return None
@@ -198,9 +198,9 @@ class _Planning:
         if sum(wanted.values()) <= self._slots:
             return None
         if not self._slots:
-            # Should one become free now, the next pass divides it.
+            # The next pass divides slots that become free now.
             return dict.fromkeys(queues, 0)
-        # Runs of no queue stand outside of all shares.
+        # Runs of no queue are outside all shares.
         slots = max(int(self._slots) - wanted.pop(None, 0), 0)
         claims = {
             name: Claim(
@@ -212,14 +212,14 @@ class _Planning:
             for name, queue in queues.items()
         }
         allowed = divide(slots, claims)
-        # Each time a queue leaves something; two that share a group may leave it by turns.
+        # Repeats while a queue leaves slots; queues with a common group may leave them in turns.
         for _ in range(2 * len(queues)):
             starts, _, short = self._go_through(allowed)
             used = Counter(run.marks.queue for run in starts)
             left = slots - sum(used[name] for name in allowed)
             if left <= 0 or not short:
                 break
-            # A queue that was given more than it can use now leaves it to those that can.
+            # A queue with more slots than it can use now leaves them to queues that can.
             claims = {
                 name: replace(claim, wanted=claim.wanted if name in short else used[name])
                 for name, claim in claims.items()
@@ -228,7 +228,7 @@ class _Planning:
         return allowed
 
     def _entitled(self) -> dict[str, int]:
-        """How many of all slots each queue would have if none was in use yet."""
+        """Returns how many of all slots each queue would have if none was in use yet."""
         wanted = self._wanted(self._limit)
         in_no_queue = self._in_progress - sum(self._in_use.values())
         claims = {
@@ -243,7 +243,7 @@ class _Planning:
         return divide(max(self._limit - in_no_queue, 0), claims)
 
     def _wanted(self, most: int) -> dict[str | None, int]:
-        """How many runs of each queue could start if it were alone, at most so many."""
+        """Returns how many runs of each queue could start if it were alone, at most ``most``."""
         wanted: Counter[str | None] = Counter()
         taken: Counter[tuple[str | None, Gate]] = Counter()
         for run in self._open:
@@ -261,9 +261,9 @@ class _Planning:
     def _go_through(
         self, allowed: Mapping[str, int] | None
     ) -> tuple[list[QueuedRun], dict[str, Wait], set[str]]:
-        """The runs that start, why the others wait, and the queues whose share was too small.
+        """Returns the starts, why the other runs wait, and the queues with too small a share.
 
-        Without those that were shut from the start.
+        Excludes runs that were held from the start.
         """
         starts: list[QueuedRun] = []
         waits: dict[str, Wait] = {}
@@ -285,7 +285,7 @@ class _Planning:
                 continue
             if run.run_id in self._passed_over:
                 waits[run.run_id] = _HELD_BY_DAGSTER
-                # One of each program may use up a rate. Those without a rate Dagster counts
+                # One run of each program may use up a rate. Dagster counts runs without a rate
                 # against its limits before it finds that they cannot start.
                 if not run.marks.turns or run.program not in programs:
                     programs.add(run.program)
@@ -322,7 +322,7 @@ class _Planning:
         return Wait(gate="turn", reason=text)
 
     def _turns(self, free: Collection[str]) -> dict[str, dict[str, str]]:
-        """Tags of rates that have to change, when these runs may start."""
+        """Returns the changed tags of rates if these runs may start."""
         turns: dict[str, dict[str, str]] = {}
         for run in self._queue:
             if not run.marks.turns:

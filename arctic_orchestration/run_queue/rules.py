@@ -1,4 +1,4 @@
-"""The rules of the run queue, as they are written in ``dagster.yaml``.
+"""The rules of the run queue in ``dagster.yaml``.
 
 ::
 
@@ -7,22 +7,22 @@
       class: ArcticRunCoordinator
       config:
         max_concurrent_runs: 20            # and everything else that the stock class takes
-        groups:                            # at most so many runs at once
+        groups:                            # a limit on active runs
           warehouse: {limit: 3, match: [{job: "load_*"}, {asset: "marts/*"}]}
           refunds: {limit_per_program: 1, match: {tags: {team: finance}}}
         windows:                           # runs start only while it is open
           nightly: {start: "22:00", end: "06:00", timezone: Europe/Berlin, match: {job: bill}}
-        rates:                             # at most so many starts in any span of that length
+        rates:                             # a limit on starts in any span of that length
           api: {limit: 10, per: 1m, match: {tags: {source: crm}}}
         intervals:                         # a pause between the runs of one program
           calm: {duration: 10m, match: {job: rollup}}
-        queues:                            # each run is in one: of those that match the highest
+        queues:                            # a run is in the matching queue of the highest level
           urgent: {level: 2, share: 4, match: {tags: {tier: "1"}}}
           backfills: {share: 1, match: {tags: {dagster/backfill: "*"}}}
         seconds_per_level: 600
 
-A rule takes the runs that ``match`` describes (of a list, one is enough), and those that name it
-in a tag: see :mod:`~arctic_orchestration.run_queue.tags`.
+A rule applies to the runs that ``match`` describes (one item of a list is enough), and to runs that
+name it in a tag: see :mod:`~arctic_orchestration.run_queue.tags`.
 """
 
 import re
@@ -42,17 +42,17 @@ from arctic_orchestration.specification import Specification
 
 #: the queue of runs that no other queue takes
 DEFAULT_QUEUE = "default"
-#: how long a run waits until it counts as one of the next level, where nothing else is said
+#: the default wait after which a run counts as one of the next level
 SECONDS_PER_LEVEL = 600
-#: Runs are looked for so far back at most.
+#: the maximum age of runs that are read
 LONGEST_SPAN = timedelta(days=30)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
-#: So that an aged priority stays a number that every database and JSON reader holds.
+#: Keeps an aged priority a number that every database and JSON reader can represent.
 HIGHEST_LEVEL = 1_000_000
 
-#: Tags that follow from rules; one that matched them would judge a run by what it did to it.
+#: Tags that rules set; a rule that matched them would depend on its own effect.
 _WRITTEN = re.compile(
     r"dagster/priority$|arctic/(queue|level|first_level|queued_at|wait|problem)$"
     r"|arctic/(group|program|window|interval|rate)([.]|$)"
@@ -63,14 +63,14 @@ _STATUSES = ("success", "failure", "canceled")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """What rules look at: one run, as it is submitted or as it was found in progress."""
+    """The inputs of rules: one run, as submitted or as read while active."""
 
     job: str
     location: str | None = None
-    #: the assets that it makes, as ``a/b``; for a run of a job of ops, none
+    #: the assets that it makes, as ``a/b``; empty for a run of a job of ops
     assets: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
-    #: tags of its assets, one mapping an asset
+    #: the tags of its assets, one mapping for each asset
     asset_tags: tuple[Mapping[str, str], ...] = ()
 
 
@@ -88,10 +88,10 @@ _Span = Annotated[PositiveDuration, AfterValidator(_short)]
 
 
 class Match(Specification):
-    """Which runs a rule takes: those for which all that is written holds.
+    """Selects runs: those that meet all of its conditions.
 
-    Patterns are those of file names (``*``, ``?``, ``[abc]``), and heed case. ``asset`` looks at
-    each asset that a run makes; a tag with the pattern ``*`` must be there.
+    Patterns are those of file names (``*``, ``?``, ``[abc]``), and are case-sensitive. ``asset``
+    matches if any asset that the run makes does; a tag with the pattern ``*`` must exist.
     """
 
     job: str | None = Field(default=None, min_length=1)
@@ -114,7 +114,7 @@ class Match(Specification):
         return self
 
     def takes(self, run: RunFacts) -> bool:
-        """Whether all that is written holds for the run."""
+        """Returns whether the run meets all conditions."""
         if self.job is not None and not _fits(self.job, run.job):
             return False
         if self.location is not None and not _fits(self.location, run.location or ""):
@@ -147,17 +147,17 @@ class Rule(Specification):
     match: Matches = ()
 
     def takes(self, run: RunFacts) -> bool:
-        """Whether one of its matches takes the run."""
+        """Returns whether one of its matches selects the run."""
         return any(match.takes(run) for match in self.match)
 
     @property
     def text(self) -> str:
-        """The rule for people, short."""
+        """A short text of the rule for people."""
         raise NotImplementedError
 
 
 class Group(Rule):
-    """At most ``limit`` runs in progress at once, or so many of each program, or both.
+    """At most ``limit`` active runs, or a limit for each program, or both.
 
     The program of a run is its job or, for a run of assets, these assets.
     """
@@ -182,7 +182,7 @@ class Group(Rule):
 
 
 class TimeWindow(Window):
-    """Runs start only while it is open; those in progress go on when it closes."""
+    """Runs start only while it is open; active runs go on when it closes."""
 
     match: Matches = ()
 
@@ -196,12 +196,12 @@ class TimeWindow(Window):
         return form
 
     def takes(self, run: RunFacts) -> bool:
-        """Whether one of its matches takes the run."""
+        """Returns whether one of its matches selects the run."""
         return any(match.takes(run) for match in self.match)
 
     @property
     def text(self) -> str:
-        """The rule for people, short."""
+        """A short text of the rule for people."""
         days = "" if self.days == DAYS else f" {','.join(self.days)}"
         return f"{self.start}-{self.end} {self.timezone}{days}"
 
@@ -218,9 +218,9 @@ class Rate(Rule):
 
 
 class Interval(Rule):
-    """A run starts when none of its program is in progress and the last ended that long ago.
+    """A run starts when no run of its program is active and ``duration`` has passed since the last.
 
-    The last one is the last that ended in one of ``statuses``.
+    The last run is the last that ended in one of ``statuses``.
     """
 
     duration: _Span
@@ -245,8 +245,8 @@ class Queue(Rule):
     A run that several queues match is in the one with the highest level; of equal ones, in the
     first by name.
 
-    Where several queues have runs that could start, slots go to them in proportion to their
-    shares; a share that nobody uses is lent.
+    If several queues have runs that could start, slots go to them in proportion to their shares; an
+    unused share is lent.
     """
 
     level: int = Field(default=0, ge=-HIGHEST_LEVEL, le=HIGHEST_LEVEL, strict=True)
@@ -265,7 +265,7 @@ class Queue(Rule):
         return f"level {self.level}, share {self.share:g}"
 
 
-#: the kinds of rules under the names by which they are configured
+#: the kinds of rules by their configuration keys
 KINDS: Mapping[str, type[Rule] | type[TimeWindow]] = {
     "groups": Group,
     "windows": TimeWindow,
@@ -285,12 +285,12 @@ class Rules:
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
     seconds_per_level: int = SECONDS_PER_LEVEL
-    #: whether levels age: with queues, or where ``seconds_per_level`` is configured
+    #: whether levels age: with queues, or if ``seconds_per_level`` is configured
     ages: bool = False
 
     @classmethod
     def parse(cls, config: Mapping[str, Any], *, field: str = "run_coordinator.config") -> Self:
-        """Reads the rules from the configuration of the run coordinator.
+        """Parses the rules in the configuration of the run coordinator.
 
         Errors:
             InvalidDefinition: names every field by its path in ``dagster.yaml``, its value and
@@ -311,7 +311,7 @@ class Rules:
         queues = kinds.pop("queues")
         if queues:
             queues.setdefault(DEFAULT_QUEUE, Queue())
-            # Not as they are written: Dagster hands mappings on in alphabetical order.
+            # Not the order of the file: Dagster sorts mappings by key.
             queues = dict(sorted(queues.items(), key=lambda item: (-item[1].level, item[0])))
         return cls(
             **kinds,
@@ -322,11 +322,11 @@ class Rules:
 
     @cached_property
     def are_none(self) -> bool:
-        """Whether there is no rule at all: all is as with Dagster's own class."""
+        """Whether there is no rule at all: everything is as with Dagster's own class."""
         return not (self.ages or any(self.named(kind) for kind in KINDS))
 
     def named(self, kind: str) -> Mapping[str, Any]:
-        """The rules of a kind by their names; the kind as it is configured: ``groups``."""
+        """Returns the rules of a kind by their names; the kind as it is configured: ``groups``."""
         rules: Mapping[str, Any] = getattr(self, kind)
         return rules
 

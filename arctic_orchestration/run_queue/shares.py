@@ -1,10 +1,10 @@
 """Slots in proportion to shares: weighted max-min fairness, one slot at a time.
 
-Of the queues that have runs which could start, the next free slot goes to the one that has least
-for its share: the smallest (slots in use + slots given) / share. So each queue comes to its share
-of the slots, what a queue does not use goes to the others in proportion to theirs, and as runs
-end it comes back. No run is ended for it: a queue that gets its first run while all slots are
-lent has the next slot that becomes free.
+Among the queues with runs that could start, the next free slot goes to the one with the least for
+its share: the smallest (slots in use + slots given) / share. So each queue gets its share of the
+slots. Slots that a queue does not use go to the others in proportion to their shares, and come back
+as runs end. No run is ended for this: a queue that gets its first run while all slots are lent has
+the next slot that becomes free.
 
 The algorithm is progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2),
 in whole slots.
@@ -17,19 +17,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What one queue has and could use."""
+    """The slots that one queue has and could use."""
 
     share: float
-    #: of two queues that have equally little, the one with the higher level goes first
+    #: of two queues with equally little, the one with the higher level goes first
     level: int
-    #: runs in progress
+    #: active runs
     in_use: int
     #: runs that could start now
     wanted: int
 
 
 def divide(slots: int, claims: Mapping[str, Claim]) -> dict[str, int]:
-    """How many of the free slots each queue gets; together at most ``slots``."""
+    """Returns how many of the free slots each queue gets; together at most ``slots``."""
     given = dict.fromkeys(claims, 0)
     waiting = [_place(name, claim, claim.in_use) for name, claim in claims.items() if claim.wanted]
     heapq.heapify(waiting)
@@ -46,5 +46,5 @@ def divide(slots: int, claims: Mapping[str, Claim]) -> dict[str, int]:
 
 
 def _place(name: str, claim: Claim, has: int) -> tuple[float, int, str]:
-    # With the slot that it would get: of two queues that have none, the larger share is first.
+    # Counts the slot that it would get: of two queues without slots, the larger share is first.
     return ((has + 1) / claim.share, -claim.level, name)

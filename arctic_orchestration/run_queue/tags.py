@@ -1,6 +1,6 @@
-"""The tags by which runs stand under rules, for people and for Dagster's daemon.
+"""The tags that apply rules to runs, for people and for Dagster's daemon.
 
-What a person may write on a job, an asset or a run, or the schedule that asks for it:
+Tags that a person may set on a job, an asset, a run, or the schedule that requests it:
 
 =============================  ================================================================
 ``arctic/queue: urgent``       the queue it waits in
@@ -9,21 +9,21 @@ What a person may write on a job, an asset or a run, or the schedule that asks f
 ``arctic/group.a: anything``   the same for one group; tags of several assets add up
 =============================  ================================================================
 
-What a run has once it was submitted, each only if a rule asks for it:
+Tags of a submitted run, each only if a rule needs it:
 
 ================================  =============================================================
 ``arctic/queue``                  its queue
 ``arctic/level``                  its level, a whole number
-``.dagster/arctic_queued_at``              when it was submitted
+``.dagster/arctic_queued_at``     when it was submitted
 ``dagster/priority``              the number by which Dagster's daemon sorts: level and age
 ``arctic/group.NAME``             the rule of the group, in words
-``arctic/program.NAME``           its program, where the group limits each program
+``arctic/program.NAME``           its program, if the group limits each program
 ``arctic/window.NAME``            the rule of the window, in words
-``arctic/interval.NAME``          its program, which the interval keeps apart
+``arctic/interval.NAME``          its program, whose runs the interval spaces out
 ``arctic/rate.NAME``              ``waiting``, or ``granted`` once the rate lets it start
-``arctic/problem``                what its tags say that cannot be followed, if anything
+``arctic/problem``                the problem of tags that cannot be followed, if any
 ``arctic/wait``                   what it waits for, or waited for last: Dagster's UI hides the
-                                  events of a run that is queued, and shows its tags
+                                  events of a queued run, and shows its tags
 ================================  =============================================================
 """
 
@@ -49,22 +49,22 @@ LEVEL = "arctic/level"
 QUEUED_AT = ".dagster/arctic_queued_at"
 WAIT = "arctic/wait"
 PROBLEM = "arctic/problem"
-#: the level that a run was submitted with, once a person gave it another one
+#: the level that a run was submitted with, once a person has changed it
 FIRST_LEVEL = ".dagster/arctic_first_level"
-#: Dagster's: what its daemon sorts by, the highest first
+#: Dagster's tag by which its daemon sorts, the highest first
 PRIORITY = "dagster/priority"
 
-#: Dagster's: on a run that runs another one again, with all of its tags
+#: Dagster's tag on a run that repeats another one, with all of its tags
 _PARENT = "dagster/parent_run_id"
 _NOTHING = "nothing"
 _NAMES = re.compile(r"[\s,;]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
-#: so many assets are written out where a program is named
+#: the number of assets that the name of a program lists
 _NAMED_ASSETS = 3
 
 
 class Kind(StrEnum):
-    """The kinds of rules that a run may be under several of, as they stand in tags."""
+    """The kinds of rules of which several may apply to a run, as written in tags."""
 
     GROUP = "group"
     WINDOW = "window"
@@ -85,33 +85,33 @@ class Turn(StrEnum):
 
 
 def group_key(name: str) -> str:
-    """The tag of the runs of a group."""
+    """Returns the tag of the runs of a group."""
     return f"{PREFIX}group.{name}"
 
 
 def program_key(group: str) -> str:
-    """The tag that names the program of a run of a group that limits each program."""
+    """Returns the tag with the program of a run, for a group that limits each program."""
     return f"{PREFIX}program.{group}"
 
 
 def window_key(name: str) -> str:
-    """The tag of the runs that a window holds."""
+    """Returns the tag of the runs that a window holds."""
     return f"{PREFIX}window.{name}"
 
 
 def rate_key(name: str) -> str:
-    """The tag of the runs that a rate counts."""
+    """Returns the tag of the runs that a rate counts."""
     return f"{PREFIX}rate.{name}"
 
 
 def interval_key(name: str) -> str:
-    """The tag that names the program of a run that an interval keeps apart."""
+    """Returns the tag with the program of a run, for an interval."""
     return f"{PREFIX}interval.{name}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Under which rules a run stands."""
+    """The rules that apply to a run."""
 
     queue: str | None
     level: int
@@ -119,34 +119,34 @@ class Standing:
     windows: tuple[str, ...] = ()
     rates: tuple[str, ...] = ()
     intervals: tuple[str, ...] = ()
-    #: what its tags say that cannot be followed, as sentences
+    #: the problems of tags that cannot be followed, as sentences
     problems: tuple[str, ...] = ()
 
     def named(self, kind: Kind) -> tuple[str, ...]:
-        """The rules of a kind."""
+        """Returns the names of the rules of a kind."""
         names: tuple[str, ...] = getattr(self, kind.configured_as)
         return names
 
 
 def program_of(run: RunFacts) -> str:
-    """What a run runs, as limits for each program tell runs apart.
+    """Returns the program of a run, by which limits for each program distinguish runs.
 
     Its job with its code location or, for a run of assets, these assets.
     """
     what = run.job
     if run.assets and run.job.startswith("__"):
-        # Dagster's own job for assets says nothing.
+        # Dagster's own job for assets does not distinguish programs.
         named = sorted(run.assets)
         what = ", ".join(named[:_NAMED_ASSETS])
         if len(named) > _NAMED_ASSETS:
-            # Two sets that begin alike are two programs.
+            # Two sets of assets with the same beginning are two programs.
             all_of_them = hashlib.sha256("\n".join(named).encode()).hexdigest()
             what += f" and {len(named) - _NAMED_ASSETS} more ({all_of_them[:6]})"
     return f"{run.location}: {what}" if run.location else what
 
 
 def standing_of(run: RunFacts, rules: Rules) -> Standing:
-    """Under which rules a run stands, by its tags, those of its assets, and what rules match."""
+    """Returns the rules for a run, by its tags, those of its assets, and the rules' matches."""
     problems: list[str] = []
     named = {kind: _named(run, rules, kind, problems) for kind in Kind}
     queue = _queue(run, rules, problems)
@@ -162,7 +162,7 @@ def standing_of(run: RunFacts, rules: Rules) -> Standing:
 
 
 def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> dict[str, str]:
-    """The tags that a run is submitted with; those that it has with the same value are left out."""
+    """Returns the tags to submit a run with; tags that it has with the same value are left out."""
     tags: dict[str, str] = {}
     program = program_of(run)
     for name in standing.groups:
@@ -176,18 +176,18 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
         tags[interval_key(name)] = program
     for name in standing.rates:
         tags[rate_key(name)] = Turn.WAITING.value
-    # Submitted again, a run has fewer of them: what could not be followed was replaced.
+    # A run that is submitted again has fewer problems: its invalid tags were replaced.
     if standing.problems and (PROBLEM not in run.tags or _PARENT in run.tags):
         tags[PROBLEM] = "; ".join(standing.problems)
     if _PARENT in run.tags:
-        # What was true of the run that it runs again.
+        # Belongs to the run that this one repeats.
         tags.update(
             {key: _NOTHING for key in (PROBLEM, WAIT) if key in run.tags and key not in tags}
         )
     if standing.queue is not None:
         tags[QUEUE] = standing.queue
     if not rules.ages and QUEUED_AT in run.tags:
-        # A retry of a run whose priority aged, and would now be behind everything.
+        # A retry of a run with an aged priority, which would now be behind everything.
         tags[PRIORITY] = str(parse_level(run.tags.get(LEVEL, "")) or 0)
     elif rules.ages:
         tags.update(level_tags(standing.level, now, rules.seconds_per_level))
@@ -195,7 +195,7 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
 
 
 def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[str, str]:
-    """The tags that say how a run is sorted."""
+    """Returns the tags by which a run is sorted."""
     return {
         LEVEL: str(level),
         QUEUED_AT: f"{queued_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -204,13 +204,13 @@ def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[
 
 
 def problem_of(tags: Mapping[str, str]) -> str | None:
-    """What a run's tags say that is not followed; none: all is."""
+    """Returns the problem of a run's tags that cannot be followed, or None."""
     problem = tags.get(PROBLEM)
     return None if problem == _NOTHING else problem
 
 
 def queued_at_of(tags: Mapping[str, str]) -> datetime | None:
-    """When a run was submitted, as its tags say it; none: they do not."""
+    """Returns when a run was submitted according to its tags; None: they do not say."""
     try:
         at = datetime.fromisoformat(tags[QUEUED_AT])
     except (KeyError, ValueError):
@@ -233,7 +233,7 @@ def _named(run: RunFacts, rules: Rules, kind: Kind, problems: list[str]) -> tupl
                     for name in unknown
                 )
             elif tag.startswith(f"{key}."):
-                # Unknown ones are groups that only schedules have, or of rules that are gone.
+                # Unknown names are groups that only schedules have, or of deleted rules.
                 names = [tag.removeprefix(f"{key}.")]
             else:
                 continue
@@ -261,7 +261,7 @@ def _queue(run: RunFacts, rules: Rules, problems: list[str]) -> str | None:
 
 
 def _level(run: RunFacts, rules: Rules, queue: str | None, problems: list[str]) -> int:
-    # A level that a person gave to one run is not for those that run it again.
+    # A level that a person gave to one run does not apply to its repetitions.
     for tag in (FIRST_LEVEL, LEVEL, PRIORITY):
         for tags in (run.tags, *run.asset_tags):
             asked = tags.get(tag)
@@ -279,7 +279,7 @@ LEVEL_EXPECTED = f"a whole number from -{HIGHEST_LEVEL} to {HIGHEST_LEVEL}"
 
 
 def parse_level(text: str) -> int | None:
-    """A level from text; none: it is no whole number, or too far from 0."""
+    """Parses a level; None: it is no whole number, or too far from 0."""
     if not _WHOLE.fullmatch(text.strip()) or abs(int(text)) > HIGHEST_LEVEL:
         return None
     return int(text)

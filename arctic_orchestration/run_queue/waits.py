@@ -1,4 +1,4 @@
-"""What runs were told that they wait for, and when the queue was gone through."""
+"""The wait reasons reported to runs, and the last pass over the queue."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from arctic_orchestration.state.tables import queue_passes, queue_waits
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitReason:
-    """What a run was last told, and since when that holds it."""
+    """The reason last reported to a run, and since when it holds."""
 
     gate: str
     reason: str
@@ -22,21 +22,21 @@ class WaitReason:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LastPass:
-    """When the queue was last gone through; the trouble with it, if there was any."""
+    """The time of the last pass over the queue, and its problem, if any."""
 
     at: datetime
     problem: str | None
 
 
 def reported_waits(tx: sa.Connection, cluster: str) -> dict[str, str]:
-    """What holds each run that was told so: run and gate."""
+    """Returns the gate last reported to each run."""
     query = sa.select(queue_waits.c.run_id, queue_waits.c.gate)
     rows = tx.execute(query.where(queue_waits.c.cluster == cluster))
     return {row.run_id: row.gate for row in rows}
 
 
 def reported_wait(tx: sa.Connection, cluster: str, run_id: str) -> WaitReason | None:
-    """What a run was last told; none: nothing, or it waits no more."""
+    """Returns the reason last reported to a run; None: nothing, or it no longer waits."""
     query = sa.select(queue_waits).where(
         queue_waits.c.cluster == cluster, queue_waits.c.run_id == run_id
     )
@@ -45,7 +45,7 @@ def reported_wait(tx: sa.Connection, cluster: str, run_id: str) -> WaitReason | 
 
 
 def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: datetime) -> None:
-    """Keeps what runs were told."""
+    """Stores reported reasons."""
     if not waits:
         return
     new = dialect.insert(tx, queue_waits)
@@ -65,20 +65,20 @@ def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: dateti
 
 
 def forget(tx: sa.Connection, cluster: str, run_ids: Collection[str]) -> None:
-    """Drops what runs were told that wait no more."""
+    """Deletes the reported reasons of runs that no longer wait."""
     if run_ids:
         theirs = dialect.among(tx, queue_waits.c.run_id, sorted(run_ids))
         tx.execute(sa.delete(queue_waits).where(queue_waits.c.cluster == cluster, theirs))
 
 
 def note_pass(tx: sa.Connection, cluster: str, now: datetime, problem: str | None) -> None:
-    """Keeps that the queue was gone through."""
+    """Stores the time of a pass over the queue."""
     values = {"passed_at": now, "problem": problem}
     new = dialect.insert(tx, queue_passes).values(cluster=cluster, **values)
     tx.execute(new.on_conflict_do_update(index_elements=["cluster"], set_=values))
 
 
 def last_pass(tx: sa.Connection, cluster: str) -> LastPass | None:
-    """The last pass that was kept; none: there was none yet."""
+    """Returns the last recorded pass, or None."""
     row = tx.execute(sa.select(queue_passes).where(queue_passes.c.cluster == cluster)).first()
     return None if row is None else LastPass(at=row.passed_at, problem=row.problem)

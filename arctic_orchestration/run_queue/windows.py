@@ -1,4 +1,4 @@
-"""Which windows are open, remembered until the moment at which that changes."""
+"""Computes which windows are open, and caches it until the moment at which it changes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,20 +8,20 @@ from arctic_orchestration.run_queue.rules import TimeWindow
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """One window at one moment."""
+    """The state of one window at one moment."""
 
     is_open: bool
-    #: when it closes, or opens, by its rule
+    #: when its rule closes or opens it next
     until: datetime
-    #: it is closed only because it is held so
+    #: whether it is closed only because it is held closed
     is_held: bool = False
 
 
 class OpenWindows:
     """The state of windows from pass to pass.
 
-    To work out an opening costs much more than to compare two moments, and a window changes
-    twice a day.
+    Computing an opening costs much more than comparing two moments, and a window changes twice a
+    day.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class OpenWindows:
         self._held: frozenset[str] = frozenset()
 
     def state(self, name: str, rule: TimeWindow, now: datetime) -> WindowState:
-        """How a window is at a moment."""
+        """Returns the state of a window at a moment."""
         known = self._known.get(name)
         if known is None or not known[0] <= now < known[1].until:
             closes_at = rule.closes_at(now)
@@ -42,11 +42,11 @@ class OpenWindows:
         return state
 
     def is_open(self, name: str, rule: TimeWindow, now: datetime) -> bool:
-        """Whether runs may start; not, while :meth:`hold` keeps it closed."""
+        """Returns whether runs may start; false while :meth:`hold` keeps it closed."""
         return self.state(name, rule, now).is_open
 
     def was_closed(self, name: str) -> bool:
-        """Whether it was closed when it was looked at last; one that never was, is."""
+        """Returns whether it was closed at the last evaluation; true without one."""
         known = self._known.get(name)
         return name in self._held or known is None or not known[1].is_open
 
@@ -55,5 +55,5 @@ class OpenWindows:
         self._held |= names
 
     def release(self) -> None:
-        """Lets all windows be as their rules say."""
+        """Returns all windows to the state of their rules."""
         self._held = frozenset()

@@ -1,4 +1,4 @@
-"""``arctic doctor``: checks the surroundings, and says what to do about each thing it finds."""
+"""``arctic doctor``: checks the environment, and gives a remedy for each finding."""
 
 import os
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def _shown() -> list[Finding]:
 
 
 def examine() -> list[Finding]:
-    """Runs all checks; one that breaks is a finding, too."""
+    """Runs all checks; a check that fails with an error is a finding, too."""
     findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
     findings += _guarded("permissions", state_checks.permissions)
@@ -92,7 +92,7 @@ def examine() -> list[Finding]:
             )
         return findings
     with instance:
-        # First of those that ask for the run coordinator.
+        # Must be the first check that uses the run coordinator.
         findings += _guarded("run coordinator", lambda: run_queue_checks.run_coordinator(instance))
         findings += _guarded("run launcher", lambda: run_queue_checks.run_launcher(instance))
         findings += _guarded("feed", lambda: feed_checks.mode(instance))
@@ -146,7 +146,7 @@ def _state_database() -> list[Finding]:
     shown = database.shown
     file = database.engine.url.database
     is_sqlite = database.engine.url.get_backend_name() == "sqlite"
-    # Looking must not make a database where there is none.
+    # A check must not create a database.
     revision = None if is_sqlite and not Path(file or "").exists() else database.revision()
     newer = ""
     try:

@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of compaction: the catalog, its tables, tasks, workers, rounds."""
+"""The checks of compaction in ``arctic doctor``: catalog, tables, tasks, workers, rounds."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -25,11 +25,11 @@ from arctic_orchestration.state.compaction_tables import compaction_tasks, in_st
 from arctic_orchestration.state.database import Database
 
 _CATALOG = "lake catalog"
-#: so many names are listed
+#: the number of names in a list
 _NAMED = 5
-#: What becomes due, or is merged, is taken up within seconds where rounds are made;
+#: Due tables and merged tasks are handled within seconds while rounds are made;
 _PATIENCE = timedelta(minutes=5)
-#: what stays due after a look, for its queue is full, with the table's check interval.
+#: a table that stays due because its queue is full waits for its check interval.
 _LONG_PATIENCE = timedelta(hours=1)
 _ROUNDS = (
     "let rounds be made: the sensor in Dagster's daemon, or arctic compaction serve "
@@ -38,7 +38,7 @@ _ROUNDS = (
 
 
 def compaction() -> list[Finding]:
-    """The catalog, and, where compaction knows tables, how they fare."""
+    """Checks the catalog, and the tables of compaction if there are any."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:
@@ -55,7 +55,7 @@ def _catalog(settings: Settings) -> Finding:
     name = settings.catalog
     embedded = Config().get_catalog_config(name) is None
     where = f"{name}, embedded in {settings.lake}" if embedded else f"{name}, of pyiceberg's"
-    # Looking must not make a catalog where there is none.
+    # A check must not create a catalog.
     if embedded and not Path(settings.lake, "catalog.db").exists():
         found = f"{where}: not there yet, made on first use"
         return Finding(check=_CATALOG, status=GOOD, found=found)
@@ -185,7 +185,7 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
 def _rounds(
     tx: sa.Connection, known: Sequence[CompactionTable], now: datetime
 ) -> Iterator[Finding]:
-    """Whether somebody plans and commits."""
+    """Checks whether a process plans and commits."""
     late = [
         f"{row.name} is due since {format_moment(row.due_since)}"
         for row in known
@@ -200,7 +200,7 @@ def _rounds(
     since = {row.table_name: row.since for row in tx.execute(query)}
     for row in known:
         at = since.get(row.name)
-        # Within the commit interval it is as it should be.
+        # Within the commit interval this is normal.
         if at is not None and max(at, row.next_commit_at or at) < now - _PATIENCE:
             late.append(f"{row.name} has merged files since {format_moment(at)}")
     if late:
@@ -209,7 +209,7 @@ def _rounds(
 
 
 def _is_late(row: CompactionTable, now: datetime) -> bool:
-    """Whether a table that is due should have been looked at by now."""
+    """Returns whether a due table should have been planned by now."""
     due, looked = row.due_since or now, row.looked_at
     if looked is not None and looked >= due:
         return looked < now - _LONG_PATIENCE

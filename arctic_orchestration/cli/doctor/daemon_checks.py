@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of Dagster's daemon and of the sensors that it ticks."""
+"""The checks of Dagster's daemon and of the sensors that it ticks, in ``arctic doctor``."""
 
 import itertools
 import json
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 #: Daemons send a heartbeat every 30 seconds, and a dispatcher ticks every few seconds.
 _SILENT = timedelta(minutes=2)
-#: heartbeats older than this may be of a daemon that has ended
+#: older heartbeats may be of a daemon that has ended
 _FRESH = timedelta(seconds=45)
-#: what clocks of different machines may differ
+#: the tolerated difference between clocks of different machines
 _SKEW = timedelta(seconds=10)
 _SENSOR_DAEMON = "SENSOR"
 _START = "start it: dagster-daemon run, or dagster dev"
@@ -30,7 +30,7 @@ _CLOCK = "set the clocks of the machines, for example by NTP"
 
 
 def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
-    """A part of Dagster that never was: nothing is wrong where compaction goes without it."""
+    """Reports a part of Dagster that never ran: no failure if compaction is used without it."""
     if uses() == {Use.COMPACTION}:
         advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
         return [Finding(check=check, status=WARNING, found=found, advice=advice)]
@@ -38,7 +38,7 @@ def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
 
 
 def daemon(instance: "DagsterInstance") -> list[Finding]:
-    """Whether the sensor daemon sends heartbeats, and no second daemon does.
+    """Checks that the sensor daemon sends heartbeats, and that there is no second daemon.
 
     Dagster itself calls a daemon healthy until it has been silent for half an hour.
     """
@@ -72,7 +72,7 @@ def daemon(instance: "DagsterInstance") -> list[Finding]:
 
 
 def sensors(instance: "DagsterInstance") -> list[Finding]:
-    """The dispatcher of each code location, and other sensors of this package that fail."""
+    """Checks the dispatcher of each code location, and other failing sensors of this package."""
     from dagster._core.scheduler.instigation import InstigatorType
 
     states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
@@ -95,13 +95,13 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
     used = uses()
     goes_without = Use.SCHEDULES not in used and used & {Use.TASKS, Use.CONSUMERS}
     if run_queue_checks.has_rules(instance) or goes_without:
-        # Who uses the run queue alone, or tasks or consumers, has none.
+        # A user of the run queue, tasks or consumers alone has none.
         return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice), *others]
     return [*of_dagster("dispatcher", found, advice), *others]
 
 
 def run_monitoring(instance: "DagsterInstance") -> list[Finding]:
-    """Whether Dagster gives up runs whose process died."""
+    """Checks whether Dagster fails runs whose process died."""
     if instance.run_monitoring_enabled:
         return [Finding(check="run monitoring", status=GOOD, found="enabled")]
     return [
@@ -136,13 +136,13 @@ def _of_dispatcher(instance: "DagsterInstance", state: Any) -> Finding:
 
 
 def _failure(instance: "DagsterInstance", state: Any) -> str | None:
-    """When and how the last tick that has ended failed; none: it did not."""
+    """Returns when and how the last ended tick failed, or None."""
     from dagster._core.scheduler.instigation import TickStatus
 
     from arctic_orchestration.event_log.ticks import first_line
 
     ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=5)
-    # One that goes on has not failed yet; a dead daemon leaves such a one behind.
+    # A tick in progress has not failed yet; a dead daemon leaves such a tick behind.
     ended = (tick for tick in ticks if tick.status is not TickStatus.STARTED)
     last = next(ended, None)
     if last is None or last.status is not TickStatus.FAILURE:
@@ -153,7 +153,7 @@ def _failure(instance: "DagsterInstance", state: Any) -> str | None:
 
 
 def _interleaved(beats: "Iterable[DaemonHeartbeat]") -> set[str]:
-    """The daemons that sent heartbeats in turns; one that replaced another only comes after it."""
+    """Returns daemons that sent heartbeats in turns; one that replaced another only follows it."""
     oldest = utc_now().timestamp() - _FRESH.total_seconds()
     moments: dict[str, list[float]] = defaultdict(list)
     for beat in beats:
@@ -169,7 +169,7 @@ def _interleaved(beats: "Iterable[DaemonHeartbeat]") -> set[str]:
 
 
 def _noticed(instance: "DagsterInstance") -> set[str]:
-    """The daemons that a dispatcher has noticed beside each other, as its last tick wrote down."""
+    """Returns daemons that a dispatcher found running at the same time, as of its last tick."""
     from dagster._core.scheduler.instigation import InstigatorType
 
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):

@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of how Dagster's event log is read."""
+"""The checks of reading Dagster's event log, in ``arctic doctor``."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def mode(instance: "DagsterInstance") -> list[Finding]:
-    """Whether the log can be read exactly."""
+    """Checks whether the log can be read exactly."""
     from arctic_orchestration.event_log.dagster_log import DagsterLog
     from arctic_orchestration.event_log.feed import FeedMode
 
@@ -30,7 +30,7 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
 
 
 def positions(instance: "DagsterInstance") -> list[Finding]:
-    """Locations that stand still because the log went back."""
+    """Finds locations that stopped because the log went back."""
     from arctic_orchestration.event_log.dagster_log import DagsterLog
     from arctic_orchestration.event_log.feed import Position
 
@@ -60,7 +60,7 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
 
 
 def unreadable() -> list[Finding]:
-    """Events that were set aside."""
+    """Finds events that were set aside."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:

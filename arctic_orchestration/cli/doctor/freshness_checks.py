@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of tasks with fresh parents, and of partition consumers."""
+"""The checks of tasks with fresh parents and of partition consumers, in ``arctic doctor``."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -17,12 +17,12 @@ from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.state.dialect import database_time
 
-#: A location that was not seen for so long may be gone for good.
+#: A location that has not ticked for this long may be gone for good.
 _GONE = timedelta(days=1)
 
 
 def tasks_and_consumers() -> list[Finding]:
-    """Locations whose tasks nobody brings to life, and partitions that were given up."""
+    """Finds locations whose tasks no sensor runs, and partitions that were given up."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:

@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of the machine: its clock and its disks."""
+"""The checks of the machine in ``arctic doctor``: its clock and its disks."""
 
 import os
 import shutil
@@ -14,17 +14,17 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
-#: Leases go by the database's time, cron ticks and timeouts by that of the process.
+#: Leases use the database's time, cron ticks and timeouts that of the process.
 _SKEW = timedelta(seconds=5)
 #: with less free space, databases and logs soon fail to write
 _FULL, _NEARLY = 100_000_000, 1_000_000_000
 
 
 def clock() -> list[Finding]:
-    """Whether this process and the state database agree on the time."""
+    """Checks that this process and the state database agree on the time."""
     settings = Settings.from_environment()
     if sqlite_file(settings.database_url) is not None:
-        # SQLite has no clock but that of the process.
+        # SQLite uses the clock of the process.
         return []
     database = Database(settings.database_url)
     try:
@@ -33,7 +33,7 @@ def clock() -> list[Finding]:
             theirs = database_time(tx)
             after = utc_now()
     except ArcticError:
-        # A check of its own says so.
+        # Another check reports it.
         return []
     finally:
         database.close()
@@ -52,7 +52,7 @@ def clock() -> list[Finding]:
 
 
 def disk() -> list[Finding]:
-    """Whether there is space where Dagster and, on SQLite, the state database write."""
+    """Checks the free space where Dagster and, on SQLite, the state database write."""
     file = sqlite_file(Settings.from_environment().database_url)
     folders = [Path(home) for home in [os.environ.get("DAGSTER_HOME")] if home]
     folders += [file.absolute().parent] if file is not None else []

@@ -1,4 +1,4 @@
-"""What ``arctic doctor`` finds of the run coordinator and the daemon that works its queue."""
+"""The checks of the run coordinator and its daemon, in ``arctic doctor``."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
@@ -25,10 +25,10 @@ _CHECK = "run coordinator"
 
 
 def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
-    """Which class it is; of ours: its rules, the daemon's last pass, what is shut or paused now.
+    """Checks the run coordinator's class; if ours, its rules, last pass, closed gates and pauses.
 
-    Must be the first that asks for the instance's run coordinator: Dagster hands out one that
-    refused its configuration when it is asked again.
+    Must be the first that uses the instance's run coordinator: on a second access Dagster returns
+    one that refused its configuration.
     """
     try:
         coordinator = instance.run_coordinator
@@ -60,7 +60,7 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
 
 
 def run_launcher(instance: "DagsterInstance") -> list[Finding]:
-    """Whether runs of schedules claim their job when they begin; no failure where they do not."""
+    """Checks whether runs of schedules claim their job when they begin; never a failure."""
     launcher, check = type(instance.run_launcher), "run launcher"
     if any(base.__name__ == "ArcticRunLauncher" for base in launcher.__mro__):
         return [Finding(check=check, status=GOOD, found=launcher.__name__)]
@@ -79,7 +79,7 @@ def run_launcher(instance: "DagsterInstance") -> list[Finding]:
 
 
 def has_rules(instance: "DagsterInstance") -> bool:
-    """Whether the run coordinator is ours, and has rules."""
+    """Returns whether the run coordinator is ours and has rules."""
     try:
         rules = getattr(instance.run_coordinator, "rules", None)
     except Exception:
@@ -90,7 +90,7 @@ def has_rules(instance: "DagsterInstance") -> bool:
 def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
     settings = Settings.from_environment()
     file = sqlite_file(settings.database_url)
-    # Looking must neither make a database nor migrate one.
+    # A check must neither create a database nor migrate one.
     if file is not None and not file.exists():
         return None, pauses.in_force(rules, [])
     database = Database(settings.database_url)
@@ -105,7 +105,7 @@ def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
 
 
 def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
-    """What holds back runs now: windows that are closed are as usual, a pause may be forgotten."""
+    """Finds what holds runs now: closed windows are normal, a pause may be forgotten."""
     closed = [
         f"{name} until {format_moment(window.opens_at(now))}"
         for name, window in rules.windows.items()

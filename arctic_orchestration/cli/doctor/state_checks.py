@@ -1,4 +1,4 @@
-"""The state database as ``arctic doctor`` finds it, and what it is used for."""
+"""The checks of the state database and its use, in ``arctic doctor``."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -28,17 +28,17 @@ from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.freshness_tables import task_definitions, tasks
 from arctic_orchestration.state.tables import schedules
 
-#: remarks on schedules that one line shows
+#: the number of remarks on schedules in one line
 _SHOWN = 5
 
 
 class Use(StrEnum):
-    """What somebody may use, with or without the others."""
+    """The features that can be used, each with or without the others."""
 
     SCHEDULES = "schedules"
     TASKS = "tasks"
     CONSUMERS = "consumers"
-    #: of all, it alone works without Dagster
+    #: the only one that works without Dagster
     COMPACTION = "compaction"
 
 
@@ -51,12 +51,12 @@ _ROWS = (
 )
 
 
-#: the file of SQLite itself, and what it makes beside it
+#: the file of SQLite itself, and the files it makes beside it
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def permissions() -> list[Finding]:
-    """Whether others than its owner may read the state database, where it is a file."""
+    """Checks whether users besides its owner may read the state database, if it is a file."""
     file = sqlite_file(Settings.from_environment().database_url)
     if file is None or not file.exists():
         return []
@@ -76,7 +76,7 @@ def permissions() -> list[Finding]:
 
 
 def locations() -> list[Finding]:
-    """The locations of the cluster whose dispatchers do not tick."""
+    """Finds locations of the cluster whose dispatchers do not tick."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:
@@ -106,7 +106,7 @@ def locations() -> list[Finding]:
 
 
 def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
-    """The schedules of a location that can never fire, or never stop, and unmatched arrivals."""
+    """Finds schedules of a location that can never fire, or never stop, and unmatched arrivals."""
     store = ScheduleStore()
     if in_vain := remarks_of_location(tx, store, location):
         yield Finding(
@@ -140,7 +140,7 @@ def _some(remarks: Sequence[str]) -> str:
 
 
 def sends_notices() -> bool:
-    """Whether a code location ticks, and so sends what people are to be told; or is not known."""
+    """Returns whether a code location ticks, and so sends notices; true if that is unknown."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:
@@ -156,11 +156,11 @@ def sends_notices() -> bool:
 
 
 def uses() -> frozenset[Use]:
-    """What the state database knows something of; nothing, where it cannot be read."""
+    """Returns the features with rows in the state database; empty if it cannot be read."""
     try:
         database = readable_database(Settings.from_environment())
     except ArcticError:
-        # A check of its own says so.
+        # Another check reports it.
         return frozenset()
     if database is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Opens the run queue for a command: Dagster's instance, its rules, and what the daemon noted.
+"""Opens the run queue for a command: Dagster's instance, its rules, and the daemon's records.
 
 Dagster is imported when a queue is opened, so that other commands do not wait for it.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 
-#: the shortest beginning of a run's id that is taken for one
+#: the shortest beginning of a run's id that is accepted
 SHORTEST_PART = 4
-#: A pass is noted every 30 s; a daemon that noted none for so long does not run.
+#: A pass is recorded every 30 s; a daemon without a record for this long does not run.
 SILENT = timedelta(minutes=1)
 START_DAEMON = "start it: dagster-daemon run, or dagster dev"
 #: how many ids a message lists
@@ -66,16 +66,16 @@ class Opened:
 
     @property
     def rules(self) -> Rules:
-        """The rules of ``dagster.yaml``."""
+        """The rules in ``dagster.yaml``."""
         return self.coordinator.rules
 
     def last_pass(self) -> LastPass | None:
-        """The last pass of the daemon; none: there was none."""
+        """Returns the last pass of the daemon, or None."""
         with self.database.read() as tx:
             return waits.last_pass(tx, self.cluster)
 
     def outlook(self, now: datetime) -> Outlook:
-        """The queue as the next pass would find it now."""
+        """Returns the queue as the next pass would see it now."""
         with self.database.read() as tx:
             paused = pauses.in_force(self.rules, pauses.pauses_by_hand(tx, self.cluster))
             told = waits.reported_waits(tx, self.cluster)
@@ -115,10 +115,9 @@ class Opened:
         return runs
 
     def record(self, part: str) -> "RunRecord":
-        """The run that an id, or the beginning of one, stands for.
+        """Returns the run whose id begins with ``part``.
 
-        Runs that wait or are in progress come before those that ended: with many of these, some
-        will begin alike.
+        Queued and active runs come before ended ones: among many ended runs some ids begin alike.
 
         Errors:
             InvalidInput: it is too short, or several runs begin with it.
@@ -147,10 +146,10 @@ class Opened:
         return records[0]
 
     def records(self, run_ids: Sequence[str]) -> "Sequence[RunRecord]":
-        """The runs with these ids, in no order; those that are not there are left out."""
+        """Returns the runs with these ids, in no order; missing ones are left out."""
         from dagster import RunsFilter
 
-        # To Dagster, no ids are all.
+        # For Dagster an empty list of ids means all runs.
         if not run_ids:
             return []
         return self.instance.get_run_records(RunsFilter(run_ids=list(run_ids)))
@@ -158,12 +157,12 @@ class Opened:
 
 @contextmanager
 def opened_queue() -> Iterator[Opened]:
-    """The run queue of the Dagster instance that ``DAGSTER_HOME`` names.
+    """Opens the run queue of the Dagster instance in ``DAGSTER_HOME``.
 
     Errors:
         ConfigurationError: there is no instance, its run coordinator has no rules, or there is
             no state database yet.
-        InvalidInput: a setting, or a rule of ``dagster.yaml``, cannot be used.
+        InvalidInput: a setting, or a rule of ``dagster.yaml``, is invalid.
     """
     from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 
@@ -186,11 +185,11 @@ def opened_queue() -> Iterator[Opened]:
 
 
 def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
-    """The run coordinator of an instance.
+    """Returns the run coordinator of an instance.
 
     Errors:
-        ConfigurationError: it is another one than ours, or cannot be made.
-        InvalidInput: a rule of ``dagster.yaml`` cannot be used.
+        ConfigurationError: it is not an ``ArcticRunCoordinator``, or cannot be made.
+        InvalidInput: a rule of ``dagster.yaml`` is invalid.
     """
     try:
         coordinator = instance.run_coordinator
@@ -215,9 +214,9 @@ def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
 def daemon_trouble(
     coordinator: Ruled, last: LastPass | None, now: datetime
 ) -> tuple[str, str] | None:
-    """What is wrong with the daemon's passes, and what to do about it; none: nothing is."""
+    """Returns the problem of the daemon's passes and its remedy, or None."""
     if coordinator.rules.are_none:
-        # Without rules there is nothing to work out, and no pass is noted.
+        # Without rules there is nothing to compute, and no pass is recorded.
         return None
     if last is None:
         return "the daemon never went through the queue", START_DAEMON
@@ -246,5 +245,5 @@ def _instance() -> "Iterator[DagsterInstance]":
 
 
 def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:
-    """When a run was queued: as its tags say it, else when it was made."""
+    """Returns when a run was queued according to its tags, else when it was created."""
     return queued_at or record.create_timestamp

@@ -1,4 +1,4 @@
-"""Dagster's own pools, as far as they hold back a queued run."""
+"""Dagster's own pools that hold a queued run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ class Pool:
     """One pool."""
 
     name: str
-    #: whether Dagster would give a slot for the run
+    #: whether Dagster would give the run a slot
     has_room: bool
-    #: for people
+    #: the reason, for people
     text: str
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "pool": self.name,
             "has_room": self.has_room,
@@ -30,7 +30,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pools:
-    """The pools that Dagster looks at before it starts a run."""
+    """The pools that Dagster checks before it starts a run."""
 
     #: whether they keep the run in the queue
     hold: bool
@@ -39,7 +39,7 @@ class Pools:
     pools: Sequence[Pool]
 
     def to_json(self) -> dict[str, Any]:
-        """A form for programs; its keys do not change."""
+        """Returns the JSON form; its keys do not change."""
         return {
             "hold": self.hold,
             "says": self.text,
@@ -48,9 +48,9 @@ class Pools:
 
 
 def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
-    """The pools that the steps of a run take, judged by Dagster's own rule; none: it takes none.
+    """Returns the pools of the run's steps, judged by Dagster's own rule, or None.
 
-    Only looks: Dagster's daemon would give a pool that is new its default limit on the way.
+    Only reads: Dagster's daemon would also give a new pool its default limit.
     """
     from dagster import RunsFilter
     from dagster._core.instance.config import PoolGranularity
@@ -69,7 +69,7 @@ def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
     infos = storage.get_concurrency_infos([name for name in names if name in limited])
     counter = GlobalOpConcurrencyLimitsCounter(
         instance,
-        # Not the run itself, for which it would set limits.
+        # Without the run itself, for which it would set limits.
         [],
         instance.get_run_records(RunsFilter(statuses=ACTIVE_RUN_STATUSES)),
         concurrency_keys=limited,

@@ -1,4 +1,4 @@
-"""``arctic queues``: the rules of the run queue as they are now, and pausing what they name."""
+"""``arctic queues``: the current state of the run queue's rules; pause and resume."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -219,7 +219,7 @@ def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
 
 
 def _json(seen: Overview) -> dict[str, Any]:
-    """The rules for programs; its keys do not change."""
+    """Returns the JSON form of the rules; its keys do not change."""
     return {
         "in_no_queue": seen.in_no_queue,
         "queues": [

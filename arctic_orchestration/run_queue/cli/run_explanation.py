@@ -1,4 +1,4 @@
-"""What is known of one run, in the queue or beyond it, as a tree and as a document."""
+"""Explains one run, queued or not, as a tree and as a document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _SHUT, _OPEN = "[yellow]…[/]", "[green]✓[/]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulingJob:
-    """The job of a schedule that asked for the run."""
+    """The job of the schedule that requested the run."""
 
     id: str
     schedule: str
@@ -40,7 +40,7 @@ class SchedulingJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDetails:
-    """What is known of a run."""
+    """The details of a run."""
 
     run_id: str
     job: str
@@ -51,20 +51,20 @@ class RunDetails:
     ended_at: datetime | None
     #: one sentence
     summary: str
-    #: what its tags say that is not followed
+    #: the problem of its tags that cannot be followed
     problem: str | None
-    #: none: it does not wait
+    #: None: it does not wait
     queued: RunExplanation | None
     #: of its queue and its groups
     pauses: Sequence[Pause]
     told: WaitReason | None
-    #: none: it takes none
+    #: None: it uses none
     pools: Pools | None
     scheduling_job: SchedulingJob | None
 
 
 def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails:
-    """What is known of a run now."""
+    """Returns the current details of a run."""
     run = record.dagster_run
     explained, pools, paused = None, None, []
     if run.status.value == "QUEUED":
@@ -154,7 +154,7 @@ def _scheduling_job(tx: sa.Connection, cluster: str, job_id: str | None) -> Sche
 
 
 def explanation_json(seen: RunDetails) -> dict[str, Any]:
-    """What is known of a run, for programs; its keys do not change."""
+    """Returns the JSON form of a run's details; its keys do not change."""
     return {
         "run_id": seen.run_id,
         "job": seen.job,
@@ -225,7 +225,7 @@ def _queued_json(explained: RunExplanation) -> dict[str, Any]:
 
 
 def print_explanation(seen: RunDetails, now: datetime) -> None:
-    """Prints what is known of a run as a tree."""
+    """Prints a run's details as a tree."""
     of = f" of {escape(seen.location)}" if seen.location else ""
     tree = Tree(f"[bold]run {seen.run_id}[/]  {escape(seen.job)}{of}  {_status(seen.status)}")
     tree.add(escape(seen.summary))

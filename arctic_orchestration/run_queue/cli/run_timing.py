@@ -1,4 +1,4 @@
-"""``arctic runs timing``: where the time between an event and the end of its run went."""
+"""``arctic runs timing``: the duration of each stage between an event and the end of its run."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from arctic_orchestration.run_queue.cli.context import opened_queue
 from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.schedules.views.stages import moments_of_job, stages
 
-#: what happens before each stage is reached
+#: what happened when each stage was reached
 _MEANING = {
     "stored": "the last event of the job was stored",
     "taken": "a tick took it",

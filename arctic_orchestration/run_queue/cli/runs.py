@@ -1,4 +1,4 @@
-"""``arctic runs``: what waits in Dagster's run queue, why, and what is to go first."""
+"""``arctic runs``: the runs in Dagster's run queue, why they wait, and their order."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,7 +127,7 @@ def explain(run: RunArgument, as_json: JsonOption = False) -> None:
     print_explanation(seen, now)
 
 
-# A level may be negative; without this, -1 would be read as an option.
+# A level may be negative; without this, -1 would be parsed as an option.
 @app.command(context_settings={"ignore_unknown_options": True})
 def prioritize(
     run: RunArgument,
@@ -190,7 +190,7 @@ def prioritize(
 def _ask(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
     run = record.dagster_run
     if queue.rules.are_none:
-        # There are no passes of ours then, which would write it.
+        # Without rules there are no passes that would write it.
         tags = levels.tags_of(level, run.tags, record.create_timestamp, queue.rules)
         queue.instance.add_run_tags(run.run_id, tags)
     with queue.database.begin() as tx:
@@ -215,7 +215,7 @@ def _check_queued(record: "RunRecord") -> None:
 
 
 def print_trouble(trouble: tuple[str, str] | None) -> None:
-    """Prints what is wrong with the daemon, if anything is."""
+    """Prints the problem of the daemon, if there is one."""
     if trouble is not None:
         found, advice = trouble
         console().print(f"[yellow]{escape(found)}[/]; {advice}")

@@ -1,9 +1,9 @@
-"""Who asks the run coordinator for limits.
+"""Finds which process part asks the run coordinator for limits.
 
-Dagster asks for them in every process that has an instance, in the daemon several times a pass,
-and does not say who it is. But the limits of a pass must be worked out once, at its beginning and
-in the daemon: earlier, they do not know what the last pass started; later, the pass does not
-use them. The stack knows: the code that asks is on it.
+Dagster reads the limits in every process that has an instance, and in the daemon several times a
+pass, without naming the caller. But the limits of a pass must be computed once, at its beginning
+and in the daemon: earlier, they lack the starts of the last pass; later, the pass does not use
+them. The call stack shows the caller.
 """
 
 import sys
@@ -11,12 +11,12 @@ from enum import Enum, auto
 from types import FrameType
 
 _DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
-#: the function with which a pass of the daemon begins; it asks once, for the whole pass
+#: the function that begins a pass of the daemon; it reads the limits once, for the whole pass
 _BEGINNING = "run_iteration"
 
 
 class Asker(Enum):
-    """Who asks."""
+    """The kinds of callers."""
 
     #: the daemon, at the beginning of a pass
     NEW_PASS = auto()
@@ -27,7 +27,7 @@ class Asker(Enum):
 
 
 def asker() -> Asker:
-    """Who asks, by the innermost frame of the daemon that goes through the queue."""
+    """Returns the caller, by the innermost frame of the queue daemon on the stack."""
     module = sys.modules.get(_DAEMON)
     if module is None:
         return Asker.ANYBODY

@@ -1,4 +1,4 @@
-"""``ArcticRunCoordinator``: the run queue of Dagster, under rules."""
+"""``ArcticRunCoordinator``: Dagster's run queue with rules."""
 
 import logging
 from collections.abc import Mapping
@@ -25,22 +25,22 @@ from arctic_orchestration.run_queue.rules import KINDS, Rules
 from arctic_orchestration.run_queue.tags import QUEUED_AT, standing_of, tags_for
 from arctic_orchestration.run_queue.windows import OpenWindows
 
-#: Settings of ``concurrency.runs`` that take the place of what a run coordinator says.
+#: Settings of ``concurrency.runs`` that override the limits of a run coordinator.
 _REPLACING = ("max_concurrent_runs", "tag_concurrency_limits")
 
 _log = logging.getLogger("dagster.run_coordinator.arctic")
 
 
 class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
-    """Everything that ``QueuedRunCoordinator`` does, and the rules of ``run_queue.rules``.
+    """``QueuedRunCoordinator`` with the rules of ``run_queue.rules``.
 
-    It is named in ``dagster.yaml``, and Dagster's own daemon works with it. A run is given tags
-    when it is submitted (``run_queue.tags``), and limits on these tags say at each pass of the
-    daemon what may start (``run_queue.plan``). Runs without such tags, and all runs where there
-    are no rules, are treated as by the stock class.
+    ``dagster.yaml`` names it, and Dagster's own daemon works with it. A run gets tags when it is
+    submitted (``run_queue.tags``), and limits on these tags decide at each pass of the daemon what
+    may start (``run_queue.plan``). Runs without such tags, and all runs if there are no rules, are
+    treated as by the stock class.
 
     Errors:
-        InvalidDefinition: names each field of the configuration that cannot be used.
+        InvalidDefinition: names each invalid field of the configuration.
         ConfigurationError: ``concurrency.runs`` of ``dagster.yaml`` would replace the limits.
     """
 
@@ -57,17 +57,17 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         self._windows = OpenWindows()
         self._passes: DaemonPasses | None = None
         self._limits: list[dict[str, Any]] | None = None
-        # Dagster hands out what it could not register when it is asked a second time.
+        # On a second access Dagster returns a coordinator whose registration failed.
         self._refused: ConfigurationError | None = None
 
     @property
     def rules(self) -> Rules:
-        """The rules as they are configured."""
+        """The configured rules."""
         return self._rules
 
     @property
     def stock_limits(self) -> list[dict[str, Any]]:
-        """Dagster's own ``tag_concurrency_limits``, as they are configured."""
+        """Dagster's own ``tag_concurrency_limits``, as configured."""
         return [dict(limit) for limit in self._tag_concurrency_limits]
 
     @property
@@ -77,9 +77,9 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
 
     @classmethod
     def config_type(cls) -> Any:
-        """What the stock class takes, and the rules, which are checked by themselves."""
+        """Returns the stock class's configuration, and the rules, which are checked separately."""
         stock: Any = super().config_type()
-        # Checked by Rules.parse, which names paths.
+        # Checked by Rules.parse, which reports paths.
         rules = {kind: Field(Noneable(AnyConfig), is_required=False) for kind in KINDS}
         return {**stock, **rules, "seconds_per_level": Field(IntSource, is_required=False)}
 
@@ -87,16 +87,16 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
     def from_config_value(
         cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
     ) -> Self:
-        """Made from the configuration in ``dagster.yaml``."""
+        """Makes a coordinator from the configuration in ``dagster.yaml``."""
         ours = {*KINDS, "seconds_per_level"}
         stock = {key: value for key, value in config_value.items() if key not in ours}
         return cls(rules=Rules.parse(config_value), inst_data=inst_data, **stock)
 
     def register_instance(self, instance: Any) -> None:
-        """Made known to its instance, whose settings must leave it its limits."""
+        """Registers the instance, whose settings must not override the limits."""
         runs = (instance.get_settings("concurrency") or {}).get("runs") or {}
         replaced = [name for name in _REPLACING if runs.get(name) is not None]
-        # Without rules, as with the stock class: refused where both say something.
+        # Without rules, as with the stock class: refused if both set limits.
         if replaced and not (self._rules.are_none and self._given.isdisjoint(_REPLACING)):
             named = " and ".join(f"concurrency.runs.{name}" for name in replaced)
             self._refused = ConfigurationError(
@@ -110,7 +110,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         wakeups.install()
 
     def get_run_queue_config(self) -> RunQueueConfig:
-        """The limits of this pass for the daemon; for all others what is configured, in words."""
+        """Returns the limits of this pass for the daemon, and the rules for other callers."""
         if self._refused is not None:
             raise self._refused
         stock = super().get_run_queue_config()
@@ -138,9 +138,9 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         return instance
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
-        """Tags the run as the rules ask for, and queues it.
+        """Adds the tags of the rules to the run and queues it.
 
-        A run that was submitted before keeps the tags it has.
+        A run that was submitted before keeps its tags.
         """
         if self._refused is not None:
             raise self._refused

@@ -1,10 +1,10 @@
-"""What goes wrong in a pass over the run queue, told without being raised."""
+"""Collects the errors of a pass over the run queue instead of raising them."""
 
 from arctic_orchestration.errors import ArcticError
 
 
 class Trouble:
-    """What went wrong in one pass, in words that stay the same while the trouble does."""
+    """The errors of one pass, in words that stay the same while the errors do."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -12,11 +12,11 @@ class Trouble:
 
     @property
     def text(self) -> str | None:
-        """For people; none: nothing went wrong."""
+        """The errors for people, or None."""
         return "; ".join(self._parts) or None
 
     def add(self, error: Exception, consequence: str) -> None:
-        """Something went wrong; the consequence is a sentence."""
+        """Adds an error; the consequence is a sentence."""
         expected = isinstance(error, ArcticError)
         cause = str(error) if expected else f"{type(error).__name__}: {error}"
         self._parts.append(f"{cause.rstrip('.')}. {consequence}")

@@ -1,16 +1,16 @@
 """The passes of Dagster's daemon over its run queue, under rules.
 
-A pass never fails: Dagster's daemon would then start nothing at all, untagged runs included.
-On trouble it holds what it knows:
+A pass never fails: Dagster's daemon would then start nothing at all, including untagged runs.
+After an error it uses the last known state:
 
-* the state database does not answer: pauses are as they were read last, and a window that was
-  closed stays closed, though its time may have come;
-* it never answered since the daemon started: nobody knows what is paused, so nothing starts that
-  stands under a queue, group or window;
-* anything else: the limits of the last pass that went well hold, intervals start nothing, and
-  rates no run that was not granted its turn before.
+* the state database does not answer: the last known pauses apply, and a window that was closed
+  stays closed, even if its time has come;
+* it has not answered since the daemon started: pauses are unknown, so no run under a queue, group
+  or window starts;
+* any other error: the limits of the last good pass apply, intervals start nothing, and rates
+  start only runs whose turn was granted before.
 
-The trouble is in the daemon's log when it begins and when it ends, and ``arctic doctor`` says it.
+The daemon logs the beginning and the end of an error, and ``arctic doctor`` reports it.
 """
 
 import logging
@@ -49,22 +49,22 @@ from arctic_orchestration.state.database import Database
 _log = logging.getLogger("dagster.run_coordinator.arctic")
 _AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
 _UNKNOWN = "Nothing starts that is in a queue or group or under a window"
-#: Telling runs why they wait may take so long of a pass; the others are told in the next one.
+#: The time limit of a pass for reporting wait reasons; the next pass reports the rest.
 _TELLING_SECONDS = 0.5
-#: a plan that is older is made anew before it is used
+#: an older plan is computed again before it is used
 _STALE_SECONDS = 0.1
-#: how often a pass that found nothing new is noted
+#: how often a pass without changes is recorded
 _NOTED_EVERY = timedelta(seconds=30)
-#: how long a program is thought to be held by Dagster, until it is tried again
+#: how long a program counts as held by Dagster before it is tried again
 _HELD_LAST = timedelta(minutes=1)
-#: how long gates are kept, those too that no run has any more
+#: how long gates are kept, including those without runs
 _GATES_LAST = timedelta(minutes=5)
 #: A pass must not wait for another writer of the state database as long as a command may.
 _BUSY_SECONDS = 5
 
 
 class DaemonPasses:
-    """Works out the limits of each pass, and does what else belongs to it."""
+    """Computes the limits of each pass, and does its other work."""
 
     def __init__(
         self,
@@ -93,19 +93,19 @@ class DaemonPasses:
         self._wishes: list[levels.Wish] = []
         self._told: dict[str, str] | None = None
         self._knows_told = False
-        #: what runs were told, and which of them left the queue, until it is written down
+        #: reported reasons, and runs that left the queue, until they are stored
         self._news: dict[str, Wait] = {}
         self._gone: set[str] = set()
         self._gates: Gates | None = None
         self._gates_until = datetime.min.replace(tzinfo=UTC)
-        #: what the last plan let start, and the one before
+        #: the runs that the last plan let start, and those of the plan before
         self._starts: frozenset[str] = frozenset()
         self._starts_before: frozenset[str] = frozenset()
         #: the queue of the last pass
         self._looked_at: Sequence[QueuedRun] = ()
         self._waiting: Sequence[QueuedRun] = ()
         self._in_progress: Sequence[ActiveRun] = ()
-        #: the programs that Dagster seems to hold, and until when that is believed
+        #: the programs that Dagster seems to hold, and when that assumption ends
         self._held: dict[str, datetime] = {}
         self._last: list[dict[str, Any]] | None = None
         self._problem: str | None = None
@@ -142,13 +142,13 @@ class DaemonPasses:
         began = time.monotonic()
         self._tell(made.waits, trouble)
         if time.monotonic() > began + _STALE_SECONDS:
-            # Runs ended meanwhile; Dagster's daemon counts what is in progress only when it has
-            # the limits.
+            # Runs ended meanwhile; Dagster's daemon counts active runs only after it has the
+            # limits.
             made = self._plan(now, self._paused, again=True)
         try:
             self._keep_told(now)
         except Exception as error:
-            # What may start does not depend on it.
+            # The starts do not depend on it.
             trouble.add(error, "What runs wait for could not be kept")
         limits, starts = self._give_turns(made, trouble)
         self._starts_before, self._starts = self._starts, starts
@@ -156,7 +156,7 @@ class DaemonPasses:
         return limits
 
     def _write_levels(self, trouble: Trouble) -> None:
-        """Gives runs the levels that people asked for."""
+        """Writes the requested levels into the tags of runs."""
         wishes, self._wishes = self._wishes, []
         for wish in wishes:
             try:
@@ -179,7 +179,7 @@ class DaemonPasses:
         if not again:
             self._look_for_held(census.queued, now)
         if self._gates is None or self._gates_until <= now:
-            # From time to time anew: some were made for runs that are long gone.
+            # Rebuilt from time to time: some gates were made for runs that ended long ago.
             self._gates = Gates(
                 rules=self._rules,
                 census=census,
@@ -198,10 +198,10 @@ class DaemonPasses:
     def _look_for_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
         """Finds the programs that Dagster holds, by its pools or for their code location.
 
-        Two plans let a run start, and Dagster did not (once may be chance: something else took
-        the slot). Then its whole program is thought to be held, until one of its runs leaves the
-        queue, or for a while: a thousand runs that wait for one pool must not be tried one after
-        the other, nor be forgotten when the pool has room.
+        Two plans let a run start, and Dagster did not start it (once may be chance: something else
+        took the slot). Then its whole program counts as held, until one of its runs leaves the
+        queue, or for some time. A thousand runs that wait for one pool must not be tried one after
+        the other, nor be ignored when the pool has room.
         """
         gone: set[str] = set()
         if queued is not self._looked_at:
@@ -227,7 +227,7 @@ class DaemonPasses:
             self._in_progress = [run for _, run in self._active.values()]
         ledger = Ledger()
         if self._look_back is not None:
-            # After what is in progress: a run that ends in between is seen twice, not never.
+            # Read after the active runs: a run that ends in between is seen twice instead of never.
             self._history.add(self._runs.ended_since(now - self._look_back, now))
             ledger = self._history.ledger(self._in_progress, now)
         return Census(queued=self._waiting, active=self._in_progress, ledger=ledger)
@@ -238,7 +238,7 @@ class DaemonPasses:
     def _seen_active(self, run: RunView) -> ActiveRun:
         before = self._active.get(run.run_id)
         if before is not None and before[0].tags == run.tags:
-            # It went on; the rules that it stands under are the same.
+            # It changed state; its rules are the same.
             return replace(before[1], started_at=run.started_at)
         return active_run(run, self._rules)
 
@@ -252,7 +252,7 @@ class DaemonPasses:
         given = {id: tags for id, tags in made.turns.items() if id not in taken_back}
         refused: dict[str, dict[str, Any]] = {}
         starts = set(made.starts)
-        # First those that wait again: in between there must not be too many turns.
+        # Revokes turns first: there must never be too many.
         for run_id, tags in (*taken_back.items(), *given.items()):
             try:
                 if not refused.keys().isdisjoint(tags):
@@ -267,7 +267,7 @@ class DaemonPasses:
         return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
 
     def _tell(self, told_now: Mapping[str, Wait], trouble: Trouble) -> None:
-        """Gives each run that waits one event when what holds it has changed, and a tag."""
+        """Writes an event and a tag for each queued run whose reason has changed."""
         if self._told is None:
             return
         give_up_at = time.monotonic() + _TELLING_SECONDS
@@ -277,7 +277,7 @@ class DaemonPasses:
             if number and time.monotonic() > give_up_at:
                 break
             wait = told_now[run_id]
-            # Also when it fails: it must not be tried again and again.
+            # Also recorded after a failure: it must not be retried in every pass.
             self._told[run_id] = wait.gate
             try:
                 self._instance.report_engine_event(
@@ -295,14 +295,14 @@ class DaemonPasses:
             self._gone.add(run_id)
 
     def _tell_of_trouble(self, now: datetime, trouble: Trouble) -> None:
-        """Tells the runs that stand under rules that nobody knows what is paused."""
+        """Reports to the runs under rules that pauses are unknown."""
         census = self._census(now)
         wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
         self._told = self._told or {}
         self._tell({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
 
     def _keep_told(self, now: datetime) -> None:
-        """Writes down what runs were told, also what could not be in a pass before."""
+        """Stores reported reasons, including those that an earlier pass could not store."""
         if self._database is None or not (self._news or self._gone):
             return
         with self._database.begin() as tx:
@@ -312,13 +312,13 @@ class DaemonPasses:
 
     def _read_state(self) -> None:
         if self._database is not None and not self._database.is_in_place():
-            # A file that was removed is read on by who has it open.
+            # A removed file stays readable while it is open.
             self._close_database()
         if self._database is None:
             settings = Settings.from_environment()
             self._cluster = settings.cluster
             if self._paused is not None and Database.is_missing(settings.database_url):
-                # A new one would know of no pause.
+                # A new database would have no pauses.
                 raise DatabaseUnavailable("The file of the state database is gone")
             self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
         with self._database.read() as tx:
@@ -329,7 +329,7 @@ class DaemonPasses:
                 self._knows_told = True
 
     def _say(self, trouble: Trouble) -> None:
-        """Logs a trouble when it begins, changes and ends, not at each pass."""
+        """Logs the beginning, change and end of an error, not each pass."""
         if trouble.text == self._problem:
             return
         if trouble.text is not None:
@@ -372,7 +372,7 @@ def _kept(
     runs: Sequence[RunView],
     look: Callable[[RunView], _Seen],
 ) -> dict[str, tuple[RunView, _Seen]]:
-    """What was seen of runs; only at those that changed is looked again."""
+    """Converted runs; only changed ones are converted again."""
     seen = {}
     for run in runs:
         before = known.get(run.run_id)

@@ -1,8 +1,8 @@
-"""Dagster's run queue as its run storage has it: what waits, what is in progress, what ended.
+"""Reads Dagster's run queue from its run storage: queued, active and ended runs.
 
-Read at each pass of the daemon, so it must be cheap: the records of runs are kept, and read again
-only when Dagster's ``update_timestamp`` of a run says that it changed. Ten thousand queued runs
-cost one statement that way; on SQLite none, as long as nobody has written to the file.
+Read at each pass of the daemon, so it must be cheap: the records of runs are cached, and read again
+only when Dagster's ``update_timestamp`` of a run changes. So ten thousand queued runs cost one
+statement; on SQLite none while the file has no new writes.
 """
 
 from collections.abc import Sequence
@@ -16,33 +16,33 @@ from arctic_orchestration.event_log.dagster_log import run_sql_of
 from arctic_orchestration.event_log.runs import RunView, runs_by_id
 
 QUEUED = "QUEUED"
-#: In progress, as Dagster's own limits count it.
+#: The active statuses of Dagster's own limits.
 ACTIVE = ("STARTING", "STARTED", "CANCELING")
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
-#: With every change of a run Dagster writes when it was; sorted here, and only after a change.
+#: Dagster writes the time of every change of a run; sorted in Python, and only after a change.
 _PRESENT = "select id, run_id, update_timestamp from runs where status {in}"
 _ENDED_SINCE = (
     "select run_id from runs where update_timestamp > {mark} and end_time > {mark} "
     "and start_time is not null and status {in}"
 )
-#: Clocks of hosts differ, and a run's end is committed some time after it happened.
+#: The clocks of hosts differ, and a run's end is committed some time after it happened.
 _OVERLAP = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Present:
-    """What is in the queue and what is in progress, each in the order of creation."""
+    """The queued and the active runs, each in the order of creation."""
 
     queued: Sequence[RunView]
     active: Sequence[RunView]
 
 
 class QueuedRuns:
-    """Reads one Dagster instance's run queue; keeps what it read for the next time."""
+    """Reads one Dagster instance's run queue; caches what it read."""
 
     def __init__(self, instance: DagsterInstance) -> None:
-        """Finds the storage; touches no database.
+        """Finds the storage; opens no database.
 
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
@@ -51,19 +51,19 @@ class QueuedRuns:
         self._known: dict[str, tuple[Any, RunView]] = {}
         self._rows: list[Any] = []
         self._present = Present(queued=(), active=())
-        #: of the storage, when what is kept was read
+        #: the state of the storage at the last read
         self._version: object = None
         self._returned: set[str] = set()
         self._version_of_ends: object = None
         self._read_until: datetime | None = None
 
     def present(self) -> Present:
-        """What is there now; the same object as long as nothing changes.
+        """Returns the current runs; the same object while nothing changes.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
-        # Before the rows: what changes in between is then seen the next time.
+        # Read before the rows: a change in between is then seen the next time.
         version = self._sql.version()
         if version == self._version:
             return self._present
@@ -75,7 +75,7 @@ class QueuedRuns:
         marks = {run_id: mark for _, run_id, mark in sorted(rows)}
         stale = [id for id, mark in marks.items() if id not in known or known[id][0] != mark]
         found = runs_by_id(self._sql, stale) if stale else {}
-        # A run that is gone by now, or went on, is seen as it was read last.
+        # A run that was deleted or changed since is returned as last read.
         known.update((id, (marks[id], view)) for id, view in found.items())
         self._known = {id: known[id] for id in marks if id in known}
         views = [view for _, view in self._known.values()]
@@ -89,7 +89,7 @@ class QueuedRuns:
         return self._present
 
     def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]:
-        """The runs that were started, ended after ``since``, and were not returned before.
+        """Returns the started runs that ended after ``since`` and were not returned before.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
@@ -100,18 +100,18 @@ class QueuedRuns:
             return []
         from_ = since if self._read_until is None else max(since, self._read_until)
         statement = _ENDED_SINCE.replace("{mark}", self._sql.placeholder)
-        # The column of the end is right, and has no index; the other has one, and may be off.
+        # The end column is exact and has no index; the other one has an index and may be off.
         ended_after = from_ - _OVERLAP
         before = (self._sql.moment_before(ended_after), ended_after.timestamp())
         rows = self._sql.rows_in(statement, ENDED, *before)
         found = {row[0] for row in rows}
-        # What was there the last time, and is looked at again, was among the rows of that time.
+        # Rows of the overlap with the last read were returned then.
         new = runs_by_id(self._sql, found - self._returned)
         self._returned, self._read_until, self._version_of_ends = found, now, version
         return [run for run in new.values() if run.ended_at is None or run.ended_at > since]
 
     def run(self, run_id: str) -> RunView | None:
-        """One run, as it is now; none: there is no such run.
+        """Returns the current state of one run, or None if it does not exist.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
@@ -119,7 +119,7 @@ class QueuedRuns:
         return runs_by_id(self._sql, [run_id]).get(run_id)
 
     def ids_like(self, part: str) -> list[str]:
-        """The ids of queued and active runs that begin with a text, at most three.
+        """Returns the ids of queued and active runs that begin with a text, at most three.
 
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.

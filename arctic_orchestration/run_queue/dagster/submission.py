@@ -1,4 +1,4 @@
-"""What rules look at of a run that is being submitted."""
+"""Reads the facts for rules from a run that is being submitted."""
 
 import logging
 
@@ -11,9 +11,9 @@ _log = logging.getLogger(__name__)
 
 
 def facts_of(context: SubmitRunContext) -> RunFacts:
-    """The run's job, code location, assets and tags, and the tags of its assets.
+    """Returns the run's job, code location, assets and tags, and the tags of its assets.
 
-    A code location that cannot be asked costs the tags of the assets, not the run.
+    If the code location does not answer, the tags of the assets are missing; the run is submitted.
     """
     run = context.dagster_run
     origin = run.remote_job_origin
@@ -33,7 +33,7 @@ def facts_of(context: SubmitRunContext) -> RunFacts:
 
 
 def _asset_tags(context: SubmitRunContext, run: DagsterRun) -> dict[str, dict[str, str]]:
-    """The tags of each asset that the run makes."""
+    """Returns the tags of each asset that the run makes."""
     origin = run.remote_job_origin
     if origin is None:
         return {}

@@ -1,15 +1,15 @@
-"""Wakes the loops of Dagster's daemon when there is something to do.
+"""Wakes the loops of Dagster's daemon when there is work.
 
-The sensor daemon looks at its sensors every five seconds, and the run queue is gone through every
-few seconds. In between, a thread of the daemon watches the event log: an arrival or the end of a
-run wakes the sensor loop, whose dispatcher then ticks although its interval is not over; what
-frees a place or enters the queue wakes the queue. The loops stay as they are otherwise: what the
-watch misses is found when their intervals end, and everything that is promised is kept by the
-ticks and passes themselves, which are the same.
+The sensor daemon evaluates its sensors every five seconds, and the queue daemon makes a pass every
+few seconds. In between, a thread of the daemon watches the event log. An arrival or the end of a
+run wakes the sensor loop, whose dispatcher then ticks before its interval is over. A freed slot or
+a newly queued run wakes the queue. The loops are otherwise unchanged: an event that the watch
+misses is found when their intervals end, and the ticks and passes, which are the same, keep all
+promises.
 
-Dagster has no hook for this, so three of its functions are replaced, in the daemon's process
-alone: the loop of the sensor daemon waits on a wakeable event, ``is_under_min_interval`` lets a
-sensor that was woken tick, and the queue's daemon gets a loop of its own.
+Dagster has no hook for this, so three of its functions are replaced, only in the daemon's process:
+the loop of the sensor daemon waits on a wakeable event, ``is_under_min_interval`` lets a woken
+sensor tick, and the queue's daemon gets a loop of its own.
 """
 
 import logging
@@ -25,14 +25,14 @@ from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.event_log.log_rows import ARRIVALS, CHECK, FRESHNESS
 from arctic_orchestration.event_log.news import LogNews, news_of
 
-#: the sensors that news are for
+#: the sensors that events in the log wake
 _SENSORS = frozenset({"arctic_dispatcher", "arctic_tasks"})
 _ENDS = frozenset({"PIPELINE_SUCCESS", "PIPELINE_FAILURE", "PIPELINE_CANCELED"})
 _FOR_SENSORS = frozenset({*ARRIVALS, CHECK, FRESHNESS}) | _ENDS
 _FOR_QUEUE = _ENDS | {"PIPELINE_ENQUEUED", "PIPELINE_START"}
-#: A loop that was woken is not woken again sooner: bursts are taken together.
+#: The least time between two wakes of a loop: bursts are handled together.
 _SHORTEST_SECONDS = 0.1
-#: how often a loop looks whether the daemon ends
+#: how often a loop checks whether the daemon ends
 _LOOK_SECONDS = 0.5
 _RETRY_SECONDS = 5.0
 
@@ -40,13 +40,13 @@ _log = logging.getLogger("dagster.daemon.arctic")
 
 
 class Wakeup:
-    """Something that a loop waits for, besides the end of its interval."""
+    """An event that a loop waits for, besides the end of its interval."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        #: how often there was something new
+        #: the number of wakes
         self.number = 0
-        #: and when it was noticed last; a sensor that has ticked since knows of it
+        #: the time of the last wake; a sensor that has ticked since has handled it
         self.woken_at = utc_now()
 
     def wake(self) -> None:
@@ -56,7 +56,7 @@ class Wakeup:
         self._event.set()
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
-        """Waits until it is woken, the daemon ends or the time is over; whether it ends."""
+        """Waits for a wake, the daemon's end or the timeout; returns whether the daemon ends."""
         until = time.monotonic() + seconds
         stop.wait(min(_SHORTEST_SECONDS, seconds))
         while not stop.is_set() and not self._event.is_set():
@@ -87,7 +87,7 @@ class _WakeableStop:
 
 
 def watch(news: LogNews, stop: threading.Event) -> None:
-    """Wakes the loops for what is new in the log, until the daemon ends."""
+    """Wakes the loops for news in the log, until the daemon ends."""
     in_trouble = False
     while not stop.is_set():
         try:
@@ -129,7 +129,7 @@ def install() -> None:
         return sensor_loop(self, workspace, _WakeableStop(stop))  # type: ignore[arg-type]
 
     def waits(state: Any, remote_sensor: Any, *rest: Any) -> bool:
-        # Asked twice for a tick: when it is chosen, and when it begins.
+        # Called twice for a tick: when it is chosen, and when it begins.
         if remote_sensor.name in _SENSORS:
             since_tick = sensor.get_elapsed(state)
             since_news = (utc_now() - sensors.woken_at).total_seconds()
@@ -138,7 +138,7 @@ def install() -> None:
         return bool(is_under_min_interval(state, remote_sensor, *rest))
 
     def tick_of_thread(*args: Any) -> Any:
-        # What came while the sensor ticked woke the loop when it could not begin another tick.
+        # News during a tick woke the loop when the sensor could not begin another tick.
         before = sensors.number
         try:
             return process_tick(*args)
