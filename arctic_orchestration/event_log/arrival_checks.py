@@ -49,8 +49,8 @@ def fails(evaluation: Event) -> bool:
 def concerns(check: Event, event: Event) -> bool:
     """Returns whether the evaluation of a check of the same asset belongs to an arrival.
 
-    It belongs to the materialization that it names. If it names none, it belongs to arrivals of the
-    same run, or was reported from outside later; never to another partition.
+    It belongs to the materialization that it names. If it names none, it must not be of another
+    partition, and must be of the same run or, if it was reported from outside, come later.
     """
     if check.target_id is not None:
         return check.target_id == event.storage_id

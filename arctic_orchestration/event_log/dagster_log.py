@@ -236,7 +236,7 @@ class DagsterLog:
         )
 
     def checks_of(self, arrivals: Sequence[Event]) -> Mapping[int, ArrivalChecks]:
-        """Returns the checks of each arrival; see ``ArrivalLookup``. Two statements, two an asset."""
+        """Returns the checks of arrivals; see ``ArrivalLookup``. Two statements, two an asset."""
         return check_lookup.checks_of(self._log.sql, arrivals)
 
     def changed(self, arrivals: Sequence[Event]) -> set[int]:

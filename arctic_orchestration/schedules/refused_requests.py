@@ -53,7 +53,7 @@ def fail_refused(queue: JobQueue, location: Location, ticks: Ticks) -> Mapping[s
 def put_last(
     queue: JobQueue, requests: Sequence[LaunchRequest], refused: Mapping[str, str]
 ) -> list[LaunchRequest]:
-    """Returns the requests, with those that Dagster failed at last; their jobs record it."""
+    """Returns the requests with refused ones moved to the end; their jobs record the error."""
     again = {request.job_id for request in requests} & refused.keys()
     for id, job in queue.by_ids(again).items():
         queue.wait(job, f"{job.reason}; Dagster failed at the last request: {refused[id]}")

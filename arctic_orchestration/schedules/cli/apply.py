@@ -1,7 +1,7 @@
 """``arctic schedules apply``, ``diff`` and ``update``: schedules from files.
 
 Exit codes are those of ``diff``: 0 there is no difference, or it was applied; 1 there is one
-(``diff``), or the person did not agree to it; 2 the input was refused, and nothing changed.
+(``diff``), or the person did not confirm it; 2 the input was refused, and nothing changed.
 """
 
 import sys
@@ -182,7 +182,7 @@ def _apply(
 def _warnings(
     tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
 ) -> list[str]:
-    """What is seldom meant, and names that may be typos."""
+    """Returns warnings about unusual settings, and names that may be typos."""
     return cautions(wanted) + control.remarks(tx, store, location, wanted)
 
 

@@ -1,8 +1,8 @@
-"""Changes schedules so that they count from the moment of the command on, not from the next tick.
+"""Changes schedules so that they count from the moment of the command, not from the next tick.
 
-Before the change, the command reads Dagster's event log to its end, as the dispatcher would: what
-arrived before the command counts for the schedules as they were. Where there is no log to read,
-the moments of events decide, and the command says so.
+Before the change, the command reads Dagster's event log to its end, as the dispatcher would:
+arrivals before the command count for the old schedules. If there is no log to read, the moments of
+events decide, and the command says so.
 """
 
 import os
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The transaction of a change: it locked the location, and knows how events are compared."""
+    """The transaction of a change, with the locked location."""
 
     tx: sa.Connection
     place: Location
     state: State
     now: datetime
-    #: whether all that arrived before the command was read
+    #: whether all events from before the command were read
     caught_up: bool
 
     def counts_from_now(self, names: Sequence[str]) -> None:
-        """Lets schedules that were created, updated or enabled take what comes later only."""
+        """Makes schedules that were created, updated or enabled take only later events."""
         at = None if self.caught_up else self.now
         self.state.store.count_from(self.tx, self.place, names, at)
 
 
 @contextmanager
 def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Change]:
-    """The transaction of a change, at the end of the log.
+    """Begins the transaction of a change, after reading the log to its end.
 
     Args:
         state: the location.
         now: the moment of the command.
-        ticks: whether ticks of time that are due count, too, for the schedules as they were.
+        ticks: whether due ticks of time count, too, for the old schedules.
     """
     unwanted: list[str] = []
     with _log(state) as (instance, log, problem):
@@ -63,7 +63,7 @@ def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Ch
                 unwanted += done.unwanted
             yield Change(tx=tx, place=place, state=state, now=now, caught_up=problem is None)
         for run_id in unwanted:
-            # The next event of the run is the dispatcher's next chance.
+            # The next event of the run gives the dispatcher another chance.
             with suppress(Exception):
                 instance.run_coordinator.cancel_run(run_id)
     if problem is not None and place.position is not None:
@@ -73,7 +73,7 @@ def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Ch
 
 @contextmanager
 def _log(state: State) -> Iterator[tuple[Any, "DagsterLog | None", str | None]]:
-    """Dagster's instance and its log, or why there is none."""
+    """Yields Dagster's instance and its log, or the reason why there is none."""
     if "DAGSTER_HOME" not in os.environ:
         yield None, None, "DAGSTER_HOME is not set"
         return

@@ -1,4 +1,4 @@
-"""Opens the state database for a command, at the location that the person means."""
+"""Opens the state database for a command, at one location."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,14 +29,14 @@ class State:
 
     @contextmanager
     def read(self) -> Iterator[tuple[sa.Connection, Location]]:
-        """A transaction that only reads."""
+        """Begins a transaction that only reads."""
         with self._database.read() as tx:
             yield tx, location_by_name(tx, self._cluster, self._name, utc_now())
 
     def read_on(self, log: Any, now: datetime) -> list[str]:
         """Reads an event log to its end for the location, as its dispatcher would.
 
-        Returns runs to end: their jobs were canceled before they were seen.
+        Returns runs to terminate: their jobs were canceled before the run was seen.
         """
         with self.read() as (_, place):
             name = place.name
@@ -44,7 +44,7 @@ class State:
 
     @contextmanager
     def change(self) -> Iterator[tuple[sa.Connection, Location]]:
-        """A transaction that writes, with the location locked against its dispatcher."""
+        """Begins a transaction that writes, with the location locked against its dispatcher."""
         with self._database.begin() as tx:
             named = location_by_name(tx, self._cluster, self._name, utc_now())
             yield tx, locations.locked(tx, self._cluster, named.name)
@@ -52,11 +52,11 @@ class State:
 
 @contextmanager
 def opened(location: str | None) -> Iterator[State]:
-    """The state at a location, as the environment's settings name the database.
+    """Opens the state at a location, in the database of the environment's settings.
 
     Errors:
         ConfigurationError: there is no database yet, or its schema is another.
-        InvalidInput: a setting cannot be used.
+        InvalidInput: a setting is invalid.
     """
     settings = Settings.from_environment()
     database = state_database(settings, made_by="the dispatcher")

@@ -137,7 +137,7 @@ def print_events(events: list[ListedEvent], title: str | None, *, header: bool =
 
 
 def _check_text(event: Event) -> str:
-    """The check of a CHECK event with its result."""
+    """Returns the check of a CHECK event with its result."""
     if event.check is None:
         return ""
     result = {True: "passed", False: "failed", None: "without a result"}[event.passed]

@@ -1,4 +1,4 @@
-"""An explanation as a tree."""
+"""Prints an explanation as a tree."""
 
 from collections.abc import Sequence
 
@@ -79,7 +79,7 @@ def print_history(history: Sequence[Move]) -> None:
 def _add_trigger(tree: Tree, node: TriggerNode, title: str = "") -> None:
     mark = "[green]✓[/]" if node.satisfied else "[yellow]…[/]"
     branch = tree.add(f"{title}{mark} {escape(one_line(node.form))}")
-    # Of children that are joined by nothing but and, or or, the reason is that of each.
+    # If only "and" or only "or" joins the children, their reasons say it all.
     own = not node.children or bool(node.form[node.kind])
     if own:
         branch.add(escape(node.reason))
@@ -102,7 +102,7 @@ def _add_constraint(tree: Tree, node: ConstraintNode) -> None:
 
 
 def _arrived(arrivals: Arrivals) -> str:
-    """What has arrived at a leaf, on one line."""
+    """Returns the arrivals at a leaf, on one line."""
     parts = [counted(arrivals.events, "event")]
     if arrivals.bytes:
         parts.append(format_bytes(arrivals.bytes))

@@ -1,4 +1,4 @@
-"""``arctic feed``: where a location stands in Dagster's event log."""
+"""``arctic feed``: the position of a location in Dagster's event log."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -77,7 +77,7 @@ def restart(
 
 @dataclass(frozen=True, kw_only=True)
 class _Begin:
-    """Where a location begins; nothing: at the end."""
+    """The position where a location begins; without fields: the end."""
 
     position: str | None = None
     storage_id: str | None = None
@@ -109,7 +109,7 @@ def _begin(from_event: int | None, from_time: str | None) -> _Begin:
         try:
             event_id = from_event if moment is None else log.first_since(moment)
             if event_id is None:
-                # All events are older: those to come are wanted.
+                # All events are older: reading begins with the next one.
                 return _Begin(position=log.end().to_json(), storage_id=log.storage_id)
             position = log.before(event_id).to_json()
             return _Begin(position=position, storage_id=log.storage_id, event_id=event_id)

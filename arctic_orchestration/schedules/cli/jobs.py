@@ -142,7 +142,7 @@ def explain_(
             except (NotFound, InvalidInput) as error:
                 if isinstance(error, InvalidInput) and "several" in error.expected:
                     raise
-                # Neither: of the two kinds of names, people mistype those of schedules.
+                # Neither: people mistype names of schedules rather than ids of jobs.
                 schedule_by_name(tx, place, what)
                 raise
             explained = explain(tx, state.store, place, job_id, utc_now())
@@ -224,7 +224,7 @@ def _show(
 
 
 def _span(job: Job) -> str:
-    """The target partition, the range of them, or the group."""
+    """Returns the target partition, the range of them, or the group."""
     if job.partition_start is None or job.partition_start == job.partition_end:
         return job.partition or ""
     return f"{job.partition_start} … {job.partition_end}"

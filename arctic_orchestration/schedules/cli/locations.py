@@ -1,4 +1,4 @@
-"""``arctic locations``: the code locations whose schedules and jobs the state database keeps."""
+"""``arctic locations``: the code locations with schedules and jobs in the state database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,7 +156,7 @@ def _locked(tx: sa.Connection, settings: Settings, name: str) -> Location:
 
 
 def _if_alive(location: Location, does: str) -> str:
-    """What a dispatcher that still runs does after the change."""
+    """Returns what a dispatcher that still runs does after the change."""
     if not is_alive(location.ticked_at, utc_now()):
         return ""
     return f" It ticked at {moment(location.ticked_at)}: if it goes on, it {does} it anew."

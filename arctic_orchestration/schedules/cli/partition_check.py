@@ -1,4 +1,4 @@
-"""Whether a partition that is announced is one that a code location knows, or a typo."""
+"""Checks whether a reported partition exists in a code location, or is a typo."""
 
 import sqlalchemy as sa
 
@@ -14,10 +14,10 @@ _ANYWAY = " (to announce it all the same: --force)"
 
 
 def check_names(asset: str, key: str) -> str | None:
-    """Refuses an asset that nothing knows, and a key that the asset cannot have.
+    """Refuses an unknown asset, and a key that the asset cannot have.
 
-    An asset is known when a code location of the cluster has it, or a schedule waits for it.
-    Returns why nothing could be checked; none: it was.
+    An asset is known if a code location of the cluster has it, or a schedule waits for it. Returns
+    why nothing could be checked, or None.
 
     Errors:
         InvalidInput: names the nearest.
@@ -34,7 +34,7 @@ def check_names(asset: str, key: str) -> str | None:
         finally:
             database.close()
     except DatabaseUnavailable as error:
-        # What arrived is written in Dagster's own log, which has nothing to do with that.
+        # Arrivals are written to Dagster's own log, which does not depend on the state database.
         return str(error)
     if not known:
         return f"no code location of cluster {settings.cluster} has ticked with this version"
@@ -51,7 +51,7 @@ def check_names(asset: str, key: str) -> str | None:
 
 
 def _problem(inventory: Inventory, asset: str, key: str) -> str | None:
-    """What was expected of the key, as far as one location knows."""
+    """Returns what one location expects of the key, or None."""
     partitioning = inventory.assets[asset]
     return None if partitioning is None else partitioning.problem(key)
 

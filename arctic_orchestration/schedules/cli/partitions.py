@@ -1,4 +1,4 @@
-"""``arctic partitions``: announces partitions that came from outside of Dagster."""
+"""``arctic partitions``: reports partitions that came from outside of Dagster."""
 
 import json
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from arctic_orchestration.schedules.cli.partition_check import check_names
 
 app = typer.Typer(no_args_is_help=True)
 
-#: what a column of whole numbers holds
+#: the maximum of an integer column
 _LARGEST = 2**63 - 1
 
 
@@ -94,16 +94,16 @@ def add(
 
 
 def _check_text(field: str, text: str) -> None:
-    """Refuses what databases and serialisers cannot hold.
+    """Refuses texts that databases and serializers cannot store.
 
-    The shell hands over a file name that is not UTF-8 as halves of surrogate pairs.
+    The shell passes a file name that is not UTF-8 as halves of surrogate pairs.
     """
     if not is_storable(text):
         raise InvalidInput(field, text, "text in UTF-8 without NUL")
 
 
 def _value(name: str, text: str) -> Any:
-    """Numbers, true, false and JSON as such; anything else as text."""
+    """Parses numbers, true, false and JSON; anything else is text."""
     nested = f"JSON nested at most {DEEPEST} deep"
     try:
         value = json.loads(text, parse_constant=_no_number)
@@ -120,5 +120,5 @@ def _value(name: str, text: str) -> Any:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity are none in JSON, and what stores metadata refuses them."""
+    """Refuses NaN and Infinity, which JSON lacks and the storage of metadata refuses."""
     raise ValueError(name)

@@ -1,4 +1,4 @@
-"""``arctic schedules``: what fires, and when."""
+"""``arctic schedules``: schedules, and when they fire."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -221,7 +221,7 @@ def next_(
 
 
 def target_text(schedule: Schedule) -> str:
-    """A target on one line."""
+    """Returns a target on one line."""
     target = schedule.target
     return f"job {target.job}" if target.job else f"assets {', '.join(target.assets)}"
 
@@ -269,7 +269,7 @@ def _show(listed: ListedSchedule) -> None:
         out.print("it was written by another version of the package and cannot be read:")
         out.print(escape(row.problem or "no reason noted"))
         return
-    # Brings Pygments, which no other command needs.
+    # Imports Pygments, which no other command needs.
     from rich.syntax import Syntax
 
     form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)

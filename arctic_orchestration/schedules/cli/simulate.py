@@ -90,13 +90,13 @@ def simulate(
         ):
             printed.append(json_text(decision.to_json()))
             reached(decision.at)
-    # At the end, since a line may end a run that is not there: then nothing is printed.
+    # At the end, since a line may end an unknown run: then nothing is printed.
     for line in printed:
         sys.stdout.write(f"{line}\n")
 
 
 def _of_location(name: str) -> DeclaredAssets:
-    """The assets of a code location as its dispatcher noted them."""
+    """Returns the assets of a code location, as stored by its dispatcher."""
     with opened(name) as state, state.read() as (tx, place):
         found = inventories(tx, place.cluster).get(place.name)
     if found is None:
@@ -108,7 +108,7 @@ def _of_location(name: str) -> DeclaredAssets:
 def _read(
     schedules: Path, timeline: Path, known: DeclaredAssets
 ) -> tuple[list[Schedule], DeclaredAssets, Timeline]:
-    """Both files, or every problem of both."""
+    """Reads both files; raises every problem of both."""
     problems: list[InvalidInput] = []
     declared: list[Schedule] | None = None
     assets = DeclaredAssets()
@@ -133,7 +133,7 @@ def _read(
 
 @contextmanager
 def _progress(begin: datetime, end: datetime) -> Iterator[Callable[[datetime], None]]:
-    """Shows a person at a terminal how far a long simulation has come."""
+    """Shows the progress of a long simulation at a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"))
     console = Console(stderr=True)
     with Progress(

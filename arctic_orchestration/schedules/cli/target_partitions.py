@@ -1,4 +1,4 @@
-"""``arctic schedules partitions``: how a schedule stands for each partition of its target."""
+"""``arctic schedules partitions``: the status of a schedule for each target partition."""
 
 from typing import Annotated
 

@@ -21,8 +21,8 @@ class Load(Constraint):
     """The load that ``probe`` measures is below ``below``, a share of the capacity.
 
     ``runs`` is Dagster's runs in progress, ``cpu`` and ``memory`` are those of the machine on which
-    the dispatcher ticks, ``spark`` the cores of a standalone cluster. A load that cannot be
-    measured is not admitted.
+    the dispatcher ticks, ``spark`` the cores of a standalone cluster. If the load cannot
+    be measured, no job is admitted.
     """
 
     kind: Literal["load"] = "load"

@@ -256,7 +256,7 @@ class World(EventList):
     # Targets: all exist that no deployment has removed.
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
-        """Returns why a run of the target could not be made, or None: its code is gone."""
+        """Returns an error if the code of the target is gone, else None."""
         lost = [name for name in (target.job, *target.assets) if name in self.gone]
         return f"{lost[0]} is not in this code location" if lost else None
 
