@@ -58,9 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Proofs may take longer than other tests only at their full counts.
 
-    With several workers, the files whose tests take long come first: at the end there are only
-    small ones, which leave no worker without work while another one has much.
+    pytest-randomly has mixed files, and the tests in each; files come in their order again. With
+    several workers, those whose tests take long come first: at the end there are only small ones,
+    which leave no worker without work while another one has much.
     """
+    items.sort(key=lambda item: (item.path, _line(item)))
     if hasattr(config, "workerinput"):
         _longest_first(items)
     if os.environ.get("ARCTIC_PROOF") == "full":
@@ -69,6 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own = item.get_closest_marker("timeout")
         if own is not None and own.args[0] > _LONGEST:
             item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
+
+
+def _line(item: pytest.Item) -> int:
+    """Where the test stands, if it comes in the order of its file; else all stand alike."""
+    return item.location[1] or 0 if item.get_closest_marker("in_order") else 0
 
 
 def _longest_first(items: list[pytest.Item]) -> None:

@@ -88,6 +88,7 @@ def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> No
     assert (arctic.cause.schedule, arctic.cause.job_id) == ("listen", request.tags["arctic/job"])
 
 
+@pytest.mark.filterwarnings("ignore:.*a run of its own that fails")
 def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
     """The id of the run whose end made it; such an end is no partition."""
     told: list[ArcticResource] = []

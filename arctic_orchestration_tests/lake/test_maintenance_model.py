@@ -105,7 +105,6 @@ def lake() -> Iterator[Catalog]:
 
 
 @pytest.mark.proof
-@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @given(st.lists(steps, min_size=3, max_size=14))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_stays_reads_as_before_and_nothing_else_is_left(

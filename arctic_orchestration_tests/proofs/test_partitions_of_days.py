@@ -107,7 +107,7 @@ class Lake:
 
     def upstream(self, asset: str, partition: str | None = None) -> object:
         """What the newest run of a partition noted of the partitions it was made from."""
-        records = self.instance.get_event_records(
+        records = self.instance.event_log_storage.get_event_records(
             dg.EventRecordsFilter(
                 dg.DagsterEventType.ASSET_MATERIALIZATION,
                 asset_key=dg.AssetKey(asset),

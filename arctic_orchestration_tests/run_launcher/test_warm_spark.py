@@ -14,6 +14,9 @@ import pytest
 
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
 
+# Which JVM a run gets depends on those that the runs of the tests before have ended.
+pytestmark = pytest.mark.in_order
+
 CODE = dedent("""
     import json, os, signal, sys, time
     from pathlib import Path

@@ -2,6 +2,13 @@
 
 from alembic import context
 
+# A table that is not imported would look like one to remove.
+from arctic_orchestration.state import (  # noqa: F401
+    compaction_tables,
+    consumer_tables,
+    freshness_tables,
+    partition_tables,
+)
 from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration.state.tables import metadata
 
