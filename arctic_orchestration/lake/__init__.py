@@ -10,7 +10,7 @@
 A Spark session comes from :func:`spark_session` in a program, and from
 :func:`arctic_orchestration.lake.spark_resource.pyspark_resource` in a Dagster run.
 
-Names are loaded when they are first used: looking for a Java must not import Spark.
+Names are loaded on first use: finding a Java must not import Spark.
 """
 
 from importlib import import_module

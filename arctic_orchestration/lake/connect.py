@@ -1,6 +1,6 @@
 """Sessions on a Spark Connect server: the driver is a process of a cluster, not of this machine.
 
-What runs there cannot see this process: it has no JVM here, no ``SparkContext`` and no RDDs. The
+Code on the server cannot see this process: it has no JVM here, no ``SparkContext`` and no RDDs. The
 server and its executors must see the lake's files under the same paths as this process.
 """
 
@@ -17,22 +17,22 @@ from arctic_orchestration.settings import without_parameters
 
 #: how long a server may take for its first answer
 _ANSWER_SECONDS = 5.0
-#: A call is repeated for about a minute when the server goes away; PySpark's own rule is ten.
+#: A call is retried for about a minute when the server goes away; PySpark's own limit is ten.
 _RETRIES: Mapping[str, Any] = {"max_retries": 10, "max_backoff": 10_000}
 
 
 def connect_session(url: str, properties: Mapping[str, str]) -> SparkSession:
-    """Opens a session of its own on the server ``sc://host:port``; the caller stops it.
+    """Opens a new session on the server ``sc://host:port``; the caller stops it.
 
-    Properties that a session cannot be given, such as ``spark.driver.memory``, belong to the
-    server: PySpark warns of them and leaves them out. Takes some milliseconds.
+    Properties that a session cannot have, such as ``spark.driver.memory``, belong to the server:
+    PySpark warns of them and ignores them. Takes some milliseconds.
 
     Errors:
         MissingExtra: a package of the extra ``connect`` is not installed.
         ConfigurationError: the server did not answer within 5 s, refused the session, or PySpark
             is older than 4.3; the message says why on one line.
     """
-    # It imports Arrow, which a process that only loads a code location does without.
+    # It imports Arrow, which a process that only loads a code location does not need.
     from arctic_orchestration.lake.spark_versions import HAS_CONNECT
 
     if not HAS_CONNECT:
@@ -48,7 +48,7 @@ def connect_session(url: str, properties: Mapping[str, str]) -> SparkSession:
 
 
 def beside(spark: SparkSession) -> SparkSession:
-    """Another session of the same Spark, with settings and temporary views of its own."""
+    """Returns another session of the same Spark, with its own settings and temporary views."""
     session = spark.newSession()
     if is_over_connect(session):
         client: Any = session.client
@@ -68,14 +68,14 @@ def released(session: SparkSession) -> Iterator[SparkSession]:
 
 
 def is_over_connect(spark: SparkSession) -> bool:
-    """Whether the session is one on a Spark Connect server."""
+    """Returns whether the session is one on a Spark Connect server."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _require_answer(url: str) -> None:
-    """Asks the server to release a session that never was; any answer but an error will do.
+    """Requests the release of a session that never existed; any answer but an error is sufficient.
 
-    PySpark itself would repeat its first call for ten minutes.
+    PySpark itself would retry its first call for ten minutes.
     """
     try:
         import grpc

@@ -24,15 +24,15 @@ _COPY_BYTES = 4 * 1024 * 1024
 def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[DataFile]:
     """Writes the rows as Parquet files into a new directory; commits nothing.
 
-    One Spark job. Rows of a partitioned table are brought together by partition first, so that a
-    partition gets few files. Files without rows are removed again.
+    One Spark job. It first groups the rows of a partitioned table by partition, so that a partition
+    gets few files. Files without rows are removed again.
 
     Args:
-        dataframe: its columns fit the table's, in any order.
-        directory: in the form that the table's own file paths have.
+        dataframe: its columns match the table's, in any order.
+        directory: in the form of the table's own file paths.
 
     Errors:
-        SchemaMismatch: a column that the table requires holds a null.
+        SchemaMismatch: a required column contains a null.
     """
     schema = table.schema()
     rows = fitted(dataframe, schema)
@@ -62,7 +62,7 @@ def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[Data
 
 
 def remove_directory(table: Table, directory: str) -> None:
-    """Removes a directory with all that is in it; one that is not there is no error.
+    """Removes a directory with its contents; a missing one is no error.
 
     Errors:
         LakeError: it cannot be removed.
@@ -79,7 +79,7 @@ def _free_name(taken: list[str]) -> str:
 
 
 def _described(table: Table, path: str) -> DataFile | None:
-    """A finished file as Iceberg keeps it, or None for one without rows."""
+    """Describes a finished file for Iceberg; None if it has no rows."""
     with table.io.new_input(path).open() as stream:
         if pq.read_metadata(stream).num_rows == 0:
             return None
@@ -90,9 +90,9 @@ def _described(table: Table, path: str) -> DataFile | None:
 
 
 def with_all_ids(table: Table, path: str) -> str:
-    """Replaces a file by one whose footer has the ids that Spark left out; returns its path.
+    """Replaces a file by one with the field ids that Spark left out; returns its path.
 
-    A file that has them all stays as it is.
+    A file with all ids is left unchanged.
     """
     source = table.io.new_input(path)
     size = len(source)
@@ -119,7 +119,7 @@ def with_all_ids(table: Table, path: str) -> str:
 
 
 def files_below(table: Table, directory: str) -> Iterator[str]:
-    """The Parquet files below a directory, named as the directory is.
+    """Returns the Parquet files below a directory, in the form of the directory's path.
 
     Errors:
         LakeError: the table's file IO cannot list, or its store does not answer.

@@ -33,9 +33,9 @@ _REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
 
 
 def partition_key(spec_id: int, partition: tuple[Any, ...]) -> Hashable:
-    """Equal for files of one partition, and for these only.
+    """Returns a key that is equal for files of one partition only.
 
-    The values alone would not do: a NaN is not equal to itself in Python, and 0.0 is to -0.0.
+    The values alone do not suffice: in Python, a NaN is not equal to itself, and 0.0 equals -0.0.
     """
     if any(type(value) is float for value in partition):
         return spec_id, tuple(
@@ -48,12 +48,12 @@ def partition_key(spec_id: int, partition: tuple[Any, ...]) -> Hashable:
 
 
 def values_of(file: DataFile) -> tuple[Any, ...]:
-    """The values of the partition fields of the file's spec, in their order."""
+    """Returns the values of the partition fields of the file's spec, in their order."""
     return tuple(file.partition._data)
 
 
 def sequence_number_of(entry: ManifestEntry) -> int:
-    """The data sequence number, after what is inherited was filled in.
+    """Returns the data sequence number, including an inherited one.
 
     Errors:
         LakeError: there is none.
@@ -65,15 +65,15 @@ def sequence_number_of(entry: ManifestEntry) -> int:
 
 @dataclass(slots=True)
 class _Later:
-    """Deletes of one place, in the order of their sequence numbers."""
+    """The deletes of one place, ordered by sequence number."""
 
     deletes: list[DeleteFile] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
-    #: what was asked for before: files that were written together share one tuple
+    #: earlier results: files that were written together share one tuple
     known: dict[int, tuple[DeleteFile, ...]] = field(default_factory=dict)
 
     def since(self, sequence_number: int, *, after: bool) -> tuple[DeleteFile, ...]:
-        """Those with at least that number; ``after``: with a greater one."""
+        """Returns the deletes from this number on; ``after``: with a greater one."""
         if len(self.numbers) != len(self.deletes):
             self.deletes.sort(key=lambda one: (one.sequence_number, one.path))
             self.numbers = [one.sequence_number for one in self.deletes]
@@ -85,7 +85,7 @@ class _Later:
 
 
 class DeleteIndex:
-    """The delete files of a snapshot, by what they apply to."""
+    """The delete files of a snapshot, indexed by what they apply to."""
 
     def __init__(self, without_partitions: frozenset[int]) -> None:
         self._without_partitions = without_partitions
@@ -127,7 +127,7 @@ class DeleteIndex:
         self._of_partition[key].deletes.append(delete)
 
     def of(self, path: str, sequence_number: int, key: Hashable) -> tuple[DeleteFile, ...]:
-        """The deletes that apply to a data file."""
+        """Returns the deletes that apply to a data file."""
         if not self._all:
             return ()
         parts = []
@@ -145,16 +145,16 @@ class DeleteIndex:
         return tuple(sorted(together, key=lambda one: (one.sequence_number, one.path)))
 
     def idle(self, files: list[LiveFile]) -> tuple[DeleteFile, ...]:
-        """The deletes that apply to none of the files."""
+        """Returns the deletes that apply to none of the files."""
         if not self._all:
             return ()
-        # Files share their tuples; each of them is looked through once.
+        # Files share their tuples; each tuple is examined once.
         tuples = {id(file.deletes): file.deletes for file in files}
         used = {delete.path for deletes in tuples.values() for delete in deletes}
         return tuple(delete for delete in self._all if delete.path not in used)
 
     def _within(self, path: str, deletes: tuple[DeleteFile, ...]) -> tuple[DeleteFile, ...]:
-        """Leaves out deletes of which the bounds say that they do not name the file."""
+        """Omits deletes whose bounds exclude the file."""
         if not self._bounds:
             return deletes
         name, form = path.encode(), form_of(path)

@@ -1,7 +1,7 @@
-"""Which files of a table are merged together, as values that a task can carry.
+"""Groups of a table's files that are merged together, as values that a task can carry.
 
-A group holds all that its merge needs to know of the files: a worker reads no manifest, however
-large the table is.
+A group contains everything that its merge needs: a worker reads no manifest, however large the
+table is.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class DeleteKind(StrEnum):
-    """How a delete file names the rows that are gone."""
+    """How a delete file identifies the deleted rows."""
 
     #: by file and position in it
     POSITION = "position"
@@ -29,7 +29,7 @@ class DeleteFile:
     size: int
     rows: int
     sequence_number: int
-    #: the ids of the columns that are compared; of a position delete: none
+    #: the ids of the compared columns; of a position delete: none
     equality_ids: tuple[int, ...] = ()
 
 
@@ -40,7 +40,7 @@ class LiveFile:
     path: str
     size: int
     rows: int
-    #: the data sequence number: deletes that came later apply to the file
+    #: the data sequence number: later deletes apply to the file
     sequence_number: int
     spec_id: int
     #: the values of the partition fields of its spec, in their order
@@ -53,9 +53,9 @@ class LiveFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileGroup:
-    """Files of one partition, as they are in one snapshot, that become fewer files."""
+    """Files of one partition in one snapshot that are merged into fewer files."""
 
-    #: the snapshot that was planned from, and its sequence number
+    #: the planned snapshot, and its sequence number
     snapshot_id: int
     sequence_number: int
     #: the partition spec of all of them
@@ -71,17 +71,17 @@ class FileGroup:
 
     @property
     def rows(self) -> int:
-        """The rows of the files, deleted ones included."""
+        """The number of rows, deleted ones included."""
         return sum(file.rows for file in self.files)
 
     @property
     def delete_files(self) -> tuple[DeleteFile, ...]:
-        """The deletes that apply to any of the files, in the order of their paths."""
+        """The deletes that apply to any of the files, sorted by path."""
         found = {delete.path: delete for file in self.files for delete in file.deletes}
         return tuple(found[path] for path in sorted(found))
 
     def to_json(self) -> str:
-        """The group as text; the partition's values are left out."""
+        """Returns the group as text, without the partition's values."""
         deletes = self.delete_files
         place = {delete.path: number for number, delete in enumerate(deletes)}
         return json.dumps(
@@ -97,7 +97,7 @@ class FileGroup:
 
     @classmethod
     def from_json(cls, text: str) -> "FileGroup":
-        """The group that :meth:`to_json` wrote."""
+        """Returns the group in text of :meth:`to_json`."""
         found = json.loads(text)
         deletes = [
             DeleteFile(

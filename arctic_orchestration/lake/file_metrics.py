@@ -1,4 +1,4 @@
-"""A finished Parquet file as Iceberg keeps it: sizes, counts, bounds, and the ids it holds."""
+"""A finished Parquet file, described for Iceberg: sizes, counts, bounds, and column ids."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ from arctic_orchestration.errors import LakeError
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A file for a commit, and its leaf columns."""
+    """A file for a commit, with its leaf columns."""
 
     file: DataFile
-    #: id and type of each leaf, as the file has them
+    #: id and type of each leaf in the file
     columns: Mapping[int, IcebergType]
 
 
@@ -42,17 +42,16 @@ def describe(
     partition: Record | Sequence[Any],
     sort_order_id: int | None = None,
 ) -> DataFile:
-    """The file for a commit, with statistics from its footer. One read of the footer, no rows.
+    """Describes a file for a commit, with statistics from one read of its footer; reads no rows.
 
-    Columns are told by the field ids in the file, so that a file that was written before a column
-    got another name is described as well as a newer one. Columns that the table no longer has
-    are left out.
+    The field ids in the file identify its columns, so that a file from before a column was renamed
+    is described as well as a newer one. Dropped columns are omitted.
 
     Args:
         partition: the values of the spec's fields, in their order.
 
     Errors:
-        LakeError: a column of the file has no field id, or a type that the table's cannot read.
+        LakeError: a column of the file has no field id, or a type that the table cannot read.
     """
     return described(
         table, path, spec_id=spec_id, partition=partition, sort_order_id=sort_order_id
@@ -67,7 +66,7 @@ def described(
     partition: Record | Sequence[Any],
     sort_order_id: int | None = None,
 ) -> Described:
-    """What :func:`describe` gives, and the columns of the file."""
+    """Returns the result of :func:`describe`, with the columns of the file."""
     source = table.io.new_input(path)
     with source.open() as stream:
         file = pq.ParquetFile(stream)
@@ -105,7 +104,7 @@ def described(
 
 
 def columns_of(table: Table, path: str) -> frozenset[int]:
-    """The ids of the leaf columns of a Parquet file.
+    """Returns the ids of the leaf columns of a Parquet file.
 
     Errors:
         LakeError: a column of the file has no field id.
@@ -116,7 +115,7 @@ def columns_of(table: Table, path: str) -> frozenset[int]:
 
 
 def unreadable(columns: Mapping[int, IcebergType], schema: Schema) -> str | None:
-    """Says which of the columns a reader with this schema would refuse; None: none of them."""
+    """Returns the columns that a reader with this schema would refuse; None: none of them."""
     for field_id, found in columns.items():
         wanted = schema._lazy_id_to_field.get(field_id)
         if wanted is None or wanted.field_type == found:
@@ -137,7 +136,7 @@ def _schema_of(file: pq.ParquetFile, path: str) -> Schema:
 
 
 def _plan(table: Table, columns: Schema, ids: Mapping[str, int]) -> dict[int, StatisticsCollector]:
-    """Which statistics to keep of each of the file's leaves; of dropped ones, none."""
+    """Plans the statistics of each of the file's leaves; none for dropped ones."""
     plan = compute_statistics_plan(table.schema(), table.properties)
     nothing = MetricsMode(MetricModeTypes.NONE)
     for path, field_id in ids.items():
@@ -148,11 +147,10 @@ def _plan(table: Table, columns: Schema, ids: Mapping[str, int]) -> dict[int, St
 
 
 def _unbounded(metadata: Any, ids: Mapping[str, int]) -> set[int]:
-    """Columns of which some row group holds values but no smallest and greatest one.
+    """Returns columns with values but without bounds in some row group.
 
-    Parquet leaves the bounds out when a value is very long, and gives NaN for the greatest when a
-    value is NaN. Bounds of the other values alone would make readers skip the file for rows that
-    it has.
+    Parquet omits the bounds of very long values, and its greatest value is NaN if any value is NaN.
+    Bounds of the other values alone would make readers skip the file for rows that it contains.
     """
     found = set()
     for number in range(metadata.num_row_groups):
@@ -165,7 +163,7 @@ def _unbounded(metadata: Any, ids: Mapping[str, int]) -> set[int]:
 
 
 def is_bounded(chunk: Any) -> bool:
-    """Whether a column chunk says its smallest and its greatest value, or holds nulls alone."""
+    """Returns whether a column chunk has a smallest and a greatest value, or only nulls."""
     statistics = chunk.statistics
     if statistics is None:
         return False

@@ -38,15 +38,15 @@ from arctic_orchestration.lake.schema import column_at, path_of
 
 
 def null_matches_nothing(row_filter: BooleanExpression) -> BooleanExpression:
-    """The same filter, said so that Iceberg's evaluators agree with SQL about nulls.
+    """Rewrites a filter so that Iceberg's evaluators treat nulls like SQL.
 
-    For Iceberg's metrics ``x != 5`` is true of a null; for rows, and here, it is not.
+    For Iceberg's metrics, ``x != 5`` is true of a null; for rows, and here, it is false.
     """
     return visit(rewrite_not(row_filter), _NotNullAdder())
 
 
 def filter_column(row_filter: BooleanExpression, schema: Schema) -> Column:
-    """A Spark condition that is true for the rows that match, never null.
+    """Returns a Spark condition that is true for the matching rows, and never null.
 
     Errors:
         LakeError: the filter uses something other than columns and literals.
@@ -155,7 +155,7 @@ class _ToSpark(BoundBooleanExpressionVisitor[Column]):
     def _ordered(self, term: BoundTerm, compare: Callable[[Column], Column]) -> Column:
         column = self._column(term)
         if isinstance(term.ref().field.field_type, iceberg.FloatType | iceberg.DoubleType):
-            # Spark takes NaN for the greatest number of all.
+            # For Spark, NaN is the greatest number.
             return compare(column) & ~F.isnan(column)
         return compare(column)
 
@@ -166,7 +166,7 @@ class _ToSpark(BoundBooleanExpressionVisitor[Column]):
             case iceberg.TimestamptzType():
                 return F.timestamp_micros(F.lit(value))
             case iceberg.TimestampType():
-                # The session's zone is UTC, so the wall time stays what it is.
+                # The session's zone is UTC, so the wall time does not change.
                 return F.timestamp_micros(F.lit(value)).cast("timestamp_ntz")
             case iceberg.BinaryType():
                 return F.lit(bytearray(value))

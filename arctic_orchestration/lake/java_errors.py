@@ -1,15 +1,15 @@
-"""Errors of Spark and its JVM as people read them: one line, without the stack."""
+"""Errors of Spark and its JVM for people: one line, without the stack."""
 
 from collections.abc import Iterator
 
 _LINES, _LETTERS = 4, 1_000
 _CAUSE = "Caused by:"
-#: what lines of a stack, and of Spark's notes about it, begin with
+#: the prefixes of stack lines, and of Spark's notes about them
 _STACK = ("at ", "... ", "Driver stacktrace", "JVM stacktrace", _CAUSE)
 
 
 def one_line(text: str) -> str:
-    """The first lines of an error without those of a stack, and the root cause."""
+    """Returns the first lines of an error without its stack, and the root cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(_STACK)][:_LINES]
     causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
 
 
 def is_of_java(error: BaseException) -> bool:
-    """Whether an error, or one that caused it, is of Spark or of the bridge to its JVM."""
+    """Returns whether an error, or one of its causes, comes from Spark or the bridge to its JVM."""
     return any(
         type(one).__module__.partition(".")[0] in ("py4j", "pyspark") for one in _chain(error)
     )

@@ -1,7 +1,7 @@
-"""The JVM that is lent to one process after another, and the process that keeps it.
+"""The keeper process of a JVM that is lent to one process after another.
 
-The keeper starts the JVM as the lake does, warms it up, and takes it back. It is lent again only
-if it is as it was: what cannot be undone, and cannot be seen by the next borrower either, ends it.
+The keeper starts the JVM with the lake's settings, warms it up, and takes it back. It lends it
+again only in its original state: a change that cannot be undone or hidden from borrowers ends it.
 """
 
 import json
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake.session import prepare_environment
 
-#: A borrower's Python leaves references behind in the JVM, which only end with it.
+#: A borrower's Python leaves references in the JVM, which only end with it.
 _LOANS = 100
 
 
@@ -26,7 +26,7 @@ def keep(connection: socket.socket, properties: Mapping[str, str]) -> None:
     """Starts a JVM and lends it until the other end of ``connection`` is closed.
 
     Writes a JSON line when the JVM can be lent: ``port`` and ``token`` of its gateway. Each line
-    that is read gives it back; a JVM that cannot be lent again ends with this process.
+    that is read returns it; a JVM that cannot be lent again ends with this process.
     """
     prepare_environment(properties["spark.master"])
     builder = SparkSession.builder
@@ -53,7 +53,7 @@ def _warm_up(session: SparkSession) -> None:
 
 
 def _is_as_before(session: SparkSession, state: Any) -> bool:
-    """Clears what can be cleared, and says whether the rest is as it was."""
+    """Clears what can be cleared; returns whether the rest is unchanged."""
     context: SparkContext = session.sparkContext
     try:
         context.cancelAllJobs()
@@ -74,16 +74,16 @@ def _is_as_before(session: SparkSession, state: Any) -> bool:
 
 
 def _end_python_workers(jvm: Any) -> None:
-    """Spark would use them for the next query, with the modules and environment that they have."""
+    """Ends Python workers: Spark would reuse them, with their modules and environment."""
     for daemon in psutil.Process(jvm.java.lang.ProcessHandle.current().pid()).children():
-        # Not the daemon that forks them: it runs nothing of the borrower, and is needed again.
+        # Not the daemon that forks them: it runs no code of the borrower, and is needed again.
         for worker in daemon.children():
             with suppress(psutil.Error):
                 worker.kill()
 
 
 def _state(session: SparkSession) -> Any:
-    """What a borrower can change for those after it."""
+    """Returns the state that a borrower can change for later ones."""
     context: Any = session.sparkContext
     jvm, java = context._jvm, context._jsc
     hadoop = java.hadoopConfiguration()
@@ -103,7 +103,7 @@ def _state(session: SparkSession) -> Any:
 
 
 def run_keeper(connection: socket.socket, properties: Mapping[str, str]) -> None:
-    """The keeper's process, from its beginning to its end."""
+    """Runs the keeper's process, from its beginning to its end."""
     with suppress(OSError):
         keep(connection, properties)
     # The JVM ends when its standard input does, which this process holds.

@@ -1,7 +1,7 @@
 """Reads the lists of manifests of many snapshots.
 
 pyiceberg converts the Avro schema of each list and resolves a reader for it, which takes longer
-than reading the list. The lists of a table have one schema or two.
+than reading the list. A table's lists have one or two different schemas.
 """
 
 import json
@@ -26,7 +26,7 @@ _HEADER: Reader = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
-    """The manifests of a list; the same as pyiceberg's own ``read_manifest_list``.
+    """Returns the manifests of a list, like pyiceberg's own ``read_manifest_list``.
 
     Errors:
         OSError, ValueError, EOFError, ResolveError, zlib.error: the list cannot be read.

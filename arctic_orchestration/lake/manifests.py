@@ -1,7 +1,7 @@
-"""Which files a snapshot consists of, and which deletes apply to each of its data files.
+"""The files of a snapshot, and the deletes that apply to each of its data files.
 
-Manifests are read entry by entry, so that what is held in memory is what is returned. pyiceberg
-decodes a map of numbers when somebody looks into it; nobody does for statistics of data files.
+Manifests are read entry by entry, so that only the result is held in memory. pyiceberg decodes a
+map of numbers on access; the statistics of data files are never accessed.
 """
 
 import math
@@ -42,7 +42,7 @@ from arctic_orchestration.lake.delete_index import (
 from arctic_orchestration.lake.file_groups import DeleteFile, LiveFile
 from arctic_orchestration.lake.manifest_lists import read_manifest_list
 
-#: pyiceberg reads the field in format 3 only; writers may set it in format 2 as well.
+#: pyiceberg reads the field in format 3 only; writers may set it in format 2, too.
 _REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
 _ENTRY = Schema(
     *(
@@ -52,7 +52,7 @@ _ENTRY = Schema(
         for one in MANIFEST_ENTRY_SCHEMAS[2].fields
     )
 )
-#: What reading a file that is gone or cut off raises.
+#: The exceptions of reading a missing or truncated file.
 _UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)
 _TARGET_BYTES = 128 * 1024 * 1024
 _SMALL = 0.75
@@ -72,31 +72,31 @@ class LiveFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableNumbers:
-    """How a table lies on the disk; sizes in bytes."""
+    """The storage metrics of a table; sizes in bytes."""
 
     files: int
     #: data files below the size that counts as small
     small_files: int
-    #: of the data files
+    #: the size of the data files
     bytes: int
-    #: of the data files, deleted ones included
+    #: the rows of the data files, deleted ones included
     rows: int
-    #: files with deletes, those that apply to no data file included
+    #: delete files, including those that apply to no data file
     delete_files: int
     delete_bytes: int
     partitions: int
-    #: Files that a scan of everything opens, for each file that it would have to open if every
-    #: partition were packed into files of the target size. A delete file is opened once for each
-    #: data file it applies to. 1.0: nothing is to be gained; also the number of an empty table.
+    #: How many files a full scan opens for each file that it would open if every partition were
+    #: packed into files of the target size. A delete file is opened once for each data file it
+    #: applies to. 1.0: nothing to gain; also the value of an empty table.
     read_amplification: float
 
 
 def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
-    """The data files of a snapshot with the deletes that apply to them, in the manifests' order.
+    """Returns a snapshot's data files, with the deletes that apply to them, in manifest order.
 
     Args:
         table: is not refreshed.
-        snapshot_id: of any snapshot that the table still has; None: the current one.
+        snapshot_id: any present snapshot of the table; None: the current one.
 
     Errors:
         NotFound: the table has no such snapshot.
@@ -133,9 +133,9 @@ def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
 def live_entries(
     table: Table, snapshot_id: int, paths: Collection[str]
 ) -> dict[str, ManifestEntry]:
-    """The full entries of some files of a snapshot, data or deletes; of the others, nothing.
+    """Returns the full entries of some files of a snapshot, data or deletes, and no others.
 
-    Sequence numbers, snapshot ids and spec ids that an entry inherits are filled in.
+    Inherited sequence numbers, snapshot ids and spec ids are filled in.
 
     Errors:
         NotFound: the table has no such snapshot.
@@ -161,7 +161,7 @@ def table_numbers(
     target_bytes: int | None = None,
     small_bytes: int | None = None,
 ) -> TableNumbers:
-    """Counts what :func:`live_files` finds; raises what it raises.
+    """Counts the result of :func:`live_files`; raises its errors.
 
     Args:
         target_bytes: None: ``write.target-file-size-bytes``, and 128 MiB without that property.
@@ -175,7 +175,7 @@ def table_numbers(
 
 
 def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = None) -> TableNumbers:
-    """The same of files that are known already."""
+    """Returns the same for known files."""
     small = target_bytes * _SMALL if small_bytes is None else small_bytes
     partitions: dict[Hashable, int] = defaultdict(int)
     deletes = {delete.path: delete.size for delete in live.idle_deletes}
@@ -199,7 +199,7 @@ def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = Non
 
 
 def snapshot_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests in a snapshot's list.
+    """Returns the manifests in a snapshot's list.
 
     Errors:
         LakeError: the list cannot be read.
@@ -213,7 +213,7 @@ def snapshot_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """The live entries of a manifest, one by one, with what they inherit from it.
+    """Yields the live entries of a manifest, one by one, with their inherited values.
 
     Errors:
         LakeError: the manifest cannot be read, or an entry has no sequence number.

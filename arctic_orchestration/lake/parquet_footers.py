@@ -1,12 +1,12 @@
-"""Puts field ids into the footer of a Parquet file where Spark leaves them out.
+"""Adds field ids to the footer of a Parquet file where Spark omits them.
 
-Spark writes the ids of columns and struct fields, but has no place for those of list elements
-and of map keys and values. Without them a reader takes the whole file for one without ids.
+Spark writes the ids of columns and struct fields, but cannot store those of list elements and of
+map keys and values. Without them a reader treats the whole file as one without ids.
 
 The footer is a Thrift struct in the compact protocol, followed by its length and ``PAR1``. Its
-second field is the schema, a list of elements in depth-first order. Only the missing
-``field_id`` (field 9 of an element) is inserted; every other byte is kept, and the offsets in the
-footer stay right because all data lies before it.
+second field is the schema, a list of elements in depth-first order. Only the missing ``field_id``
+(field 9 of an element) is inserted; all other bytes stay, and the offsets in the footer stay valid
+because all data lies before it.
 
 Source: the Thrift compact protocol specification and parquet-format's ``parquet.thrift``.
 """
@@ -35,20 +35,20 @@ class _Element:
     name: str
     children: int
     field_id: int | None
-    #: Offset at which the field goes, and the number of the field before and after it.
+    #: The offset of the field, and the numbers of the fields before and after it.
     insert_at: int
     before: int
     after: int
 
 
 def with_ids(footer: bytes, schema: Schema) -> bytes:
-    """The footer with the id of every field; the same bytes when none is missing.
+    """Returns the footer with the id of every field; the same bytes if none is missing.
 
     Args:
         footer: the Thrift struct, without length and magic.
 
     Errors:
-        LakeError: the footer lacks a field of the schema, or gives one another id.
+        LakeError: the footer lacks a field of the schema, or has another id for one.
     """
     ids = dict(_ids(schema.as_struct(), ()))
     edited = bytearray()
@@ -63,7 +63,7 @@ def with_ids(footer: bytes, schema: Schema) -> bytes:
         edited += _i32_field(_FIELD_ID - element.before, field_id)
         done = element.insert_at
         if element.after:
-            # A field's header holds the difference to the number of the field before it.
+            # A field's header contains the difference to the number of the field before it.
             edited.append((element.after - _FIELD_ID) << 4 | (footer[done] & 0x0F))
             done += 1
     if ids:
@@ -91,7 +91,7 @@ def _ids(kind: iceberg.IcebergType, path: tuple[str, ...]) -> Iterator[tuple[tup
 
 
 def _paths(elements: list[_Element]) -> Iterator[tuple[tuple[str, ...], _Element]]:
-    """Each element with the names that lead to it; the root has none."""
+    """Yields each element with the names that lead to it; the root has none."""
     position = 0
 
     def below(path: tuple[str, ...], count: int) -> Iterator[tuple[tuple[str, ...], _Element]]:
@@ -119,7 +119,7 @@ def _i32_field(delta: int, value: int) -> bytes:
 
 
 class _Compact:
-    """Walks over the compact protocol; nothing but the schema is kept."""
+    """A parser of the compact protocol that keeps only the schema."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -223,7 +223,7 @@ class _Compact:
 
     def _skip_element(self, kind: int) -> None:
         if kind in (1, 2):
-            # Inside a collection a truth value takes a byte; as a field it is in the header.
+            # Inside a collection, a boolean takes a byte; as a field, it is in the header.
             self._at += 1
         else:
             self._skip(kind)

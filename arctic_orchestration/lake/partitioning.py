@@ -1,8 +1,8 @@
-"""Which rows share a partition, for Spark; and which partition a file has, by pyiceberg.
+"""Partitions of rows, for Spark; and the partition of a file, by pyiceberg.
 
-Spark only has to keep rows of different partitions apart. The partition's value itself is
-computed by pyiceberg from a row of the finished file, so that both agree whatever Spark's
-functions think of dates before 1970 or of an empty string.
+Spark only has to separate rows of different partitions. pyiceberg computes the partition's value
+from a row of the finished file, so that both agree however Spark's functions treat dates before
+1970 or an empty string.
 """
 
 from decimal import Decimal
@@ -43,7 +43,7 @@ _UNITS: dict[type[Transform[Any, Any]], str] = {
 
 
 def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> None:
-    """Refuses transforms whose value cannot be computed.
+    """Refuses transforms with values that cannot be computed.
 
     Errors:
         UnsupportedTable: names the partition field and its transform.
@@ -64,9 +64,9 @@ def require_supported_spec(spec: PartitionSpec, schema: Schema, table: str) -> N
 
 
 def partition_group(spec: PartitionSpec, schema: Schema) -> Column | None:
-    """A text that is equal for rows of one partition and differs otherwise; None: one partition.
+    """Returns a text that is equal for rows of one partition only; None: there is one partition.
 
-    It is a hash, since it becomes the name of a directory: values may be long, empty, or hold
+    It is a hash, because it becomes the name of a directory: values may be long, empty, or contain
     any character.
     """
     parts = [
@@ -78,7 +78,7 @@ def partition_group(spec: PartitionSpec, schema: Schema) -> Column | None:
 
 
 def partition_of(file: pq.ParquetFile, spec: PartitionSpec, schema: Schema) -> Record:
-    """The partition of a file that holds rows of one partition, from its first row."""
+    """Returns the partition of a file with rows of one partition, from its first row."""
     paths = {
         field.source_id: path_of(schema, field.source_id)
         for field in spec.fields
@@ -107,12 +107,12 @@ def _first(row: pa.RecordBatch, path: tuple[str, ...]) -> Any:
 
 
 def transformed(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
-    """The value of a transform that is not void, or one that sorts as it does.
+    """Returns the value of a transform that is not void, or one with the same order.
 
-    Years to hours are given as the moments at which they begin.
+    Years to hours are the moments at which they begin.
 
     Errors:
-        UnsupportedTable: the transform is unknown, or the field is no column.
+        UnsupportedTable: the transform is unknown, or the field is not a column.
     """
     column = column_at(path_of(schema, source_id))
     kind = schema.find_type(source_id)
@@ -156,7 +156,7 @@ def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.Icebe
     # The workers' Python needs pyiceberg for it.
     def bucket(values: pa.Array) -> pa.Array:
         if isinstance(kind, iceberg.DecimalType):
-            # Spark's batches are aligned to 8 bytes, and pyiceberg-core insists on 16 here.
+            # Spark's batches are aligned to 8 bytes, and pyiceberg-core requires 16 here.
             values = pa.array(values.to_pylist(), values.type)
         return transform.pyarrow_transform(kind)(values)
 

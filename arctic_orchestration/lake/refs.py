@@ -1,4 +1,4 @@
-"""Branches keep what was said of how long their snapshots stay, when they are committed to."""
+"""Commits to branches that keep the branches' retention settings."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
 def keeping_retention(
     updates: Iterable[TableUpdate], metadata: TableMetadata
 ) -> tuple[TableUpdate, ...]:
-    """The updates, with the settings that the branches in them have.
+    """Returns the updates, with the present settings of their branches.
 
-    pyiceberg sets a branch to its new snapshot without them, and so forgets them.
+    pyiceberg sets a branch to its new snapshot without them, and so drops them.
     """
     return tuple(
         _kept(update, metadata) if isinstance(update, SetSnapshotRefUpdate) else update

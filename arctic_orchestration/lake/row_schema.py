@@ -1,4 +1,4 @@
-"""Rows in exactly the columns of a table: in its order, of its types, with its field ids."""
+"""Rows in exactly the columns of a table: with its order, its types and its field ids."""
 
 from collections.abc import Iterator
 
@@ -14,18 +14,18 @@ _REQUIRED = "a required column holds a null:"
 
 
 def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
-    """The rows as the table has them; optional columns that are missing are null.
+    """Converts rows to the table's columns; missing optional columns are null.
 
-    The rows are known to fit. Where a required column holds a null, the job that computes the
-    rows fails, and :func:`null_found` tells of it.
+    The rows are known to fit. If a required column contains a null, the job that computes the rows
+    fails, and :func:`null_found` identifies it.
     """
     found = dataframe.schema
     target = spark_schema(schema)
     return dataframe.select(
         *(
             _guarded(_column(found, field), field)
-            # The cast is what puts the ids of nested fields into the type. DataFrame.to() would
-            # do all of this, but the optimizer loses the ids that it gives.
+            # The cast puts the ids of nested fields into the type. DataFrame.to() would do all of
+            # this, but the optimizer loses its ids.
             .cast(target[field.name].dataType)
             .alias(field.name, metadata=target[field.name].metadata)
             for field in schema.fields
@@ -34,7 +34,7 @@ def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
 
 
 def null_found(error: Exception) -> str | None:
-    """The path of the required column that made a job fail because it held a null."""
+    """Returns the path of the required column that made a job fail because of a null."""
     _, found, after = str(error).partition(_REQUIRED)
     return after.split(";", 1)[0].strip() if found else None
 
@@ -47,7 +47,7 @@ def _column(found: spark.StructType, field: iceberg.NestedField) -> Column:
 
 
 def ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -> Column:
-    """The column with the fields of its structs in the table's order: a cast goes by position."""
+    """Returns the column with struct fields in the table's order: a cast matches by position."""
     if not _has_structs(kind):
         return column
     match found, kind:
@@ -89,7 +89,7 @@ def _has_structs(kind: iceberg.IcebergType) -> bool:
 
 
 def _guarded(column: Column, field: iceberg.NestedField) -> Column:
-    """The column, or a failing job where it or a field below it is null and must not be."""
+    """Returns the column, or a failing job for a null in it or below where that is not allowed."""
     guarded = column
     for path, broken in _nulls(column, field, field.name):
         guarded = F.when(broken, F.raise_error(F.lit(f"{_REQUIRED} {path};"))).otherwise(guarded)
@@ -97,7 +97,7 @@ def _guarded(column: Column, field: iceberg.NestedField) -> Column:
 
 
 def _nulls(column: Column, field: iceberg.NestedField, path: str) -> Iterator[tuple[str, Column]]:
-    """The paths that may not be null at or below a field, each with the condition that one is."""
+    """Yields the required paths at or below a field, each with the condition that it is null."""
     if field.required:
         yield path, column.isNull()
     yield from _nulls_inside(column, field.field_type, path)
@@ -123,7 +123,7 @@ def _nulls_inside(
 def _nulls_among(
     values: Column, field: iceberg.NestedField, path: str
 ) -> Iterator[tuple[str, Column]]:
-    # The conditions are built on a variable of the lambda, one lambda for each.
+    # The conditions use a variable of the lambda, one lambda for each.
     paths = [where for where, _ in _nulls(F.lit(None), field, path)]
     for number, where in enumerate(paths):
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 
 from arctic_orchestration.errors import SchemaMismatch, UnsupportedTable
 
-#: The key under which Spark keeps a column's field id, and writes it into Parquet files.
+#: The key under which Spark stores a column's field id, and writes it to Parquet files.
 FIELD_ID = "parquet.field.id"
 
 _SAME: dict[type[iceberg.IcebergType], spark.DataType] = {
@@ -27,7 +27,7 @@ _SAME: dict[type[iceberg.IcebergType], spark.DataType] = {
     iceberg.BinaryType: spark.BinaryType(),
 }
 
-#: Which types of rows fit a column without loss.
+#: The types of rows that fit a column without loss.
 _WIDENINGS: dict[type[spark.DataType], tuple[type[spark.DataType], ...]] = {
     spark.IntegerType: (spark.ByteType, spark.ShortType),
     spark.LongType: (spark.ByteType, spark.ShortType, spark.IntegerType),
@@ -36,7 +36,7 @@ _WIDENINGS: dict[type[spark.DataType], tuple[type[spark.DataType], ...]] = {
 
 
 def require_supported_table(table: Table) -> None:
-    """Refuses a table that would not survive, before anything is read or written.
+    """Refuses a table that would be damaged, before anything is read or written.
 
     Errors:
         UnsupportedTable: names the column and its type, or the format version.
@@ -57,7 +57,7 @@ def require_supported_format(version: int, table: str) -> None:
 
 
 def require_supported(schema: Schema, table: str) -> None:
-    """Refuses a schema with a type that Spark does not keep.
+    """Refuses a schema with a type that Spark cannot represent.
 
     Errors:
         UnsupportedTable: names the path and the type of every such column.
@@ -68,20 +68,20 @@ def require_supported(schema: Schema, table: str) -> None:
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
-    """The schema in Spark's types; every field, nested ones too, carries its id.
+    """Returns the schema in Spark's types; every field, including nested ones, has its id.
 
-    All fields are nullable: Spark trusts what is declared, and files written by others need not
-    keep what the table requires.
+    All fields are nullable: Spark trusts the declaration, and files of other writers need not
+    satisfy the table's requirements.
 
     Errors:
-        UnsupportedTable: a type has no equal in Spark.
+        UnsupportedTable: a type has no equivalent in Spark.
     """
     require_supported(schema, "schema")
     return _struct(schema.as_struct())
 
 
 def require_fitting(found: spark.StructType, expected: Schema, table: str) -> None:
-    """Refuses rows whose columns are not those of the table; smaller numbers fit larger ones.
+    """Refuses rows whose columns do not match the table's; smaller numbers fit larger ones.
 
     Errors:
         SchemaMismatch: names each column, what was found and what was expected.
@@ -190,7 +190,7 @@ def _fits(found: spark.DataType, expected: spark.DataType) -> bool:
 
 
 def path_of(schema: Schema, field_id: int) -> tuple[str, ...]:
-    """The names that lead through structs to a field; a name may hold dots.
+    """Returns the names that lead through structs to a field; a name may contain dots.
 
     Errors:
         UnsupportedTable: no field of the structs has that id.
@@ -213,7 +213,7 @@ def path_of(schema: Schema, field_id: int) -> tuple[str, ...]:
 
 
 def column_at(path: tuple[str, ...]) -> Column:
-    """Spark's column for a path of names."""
+    """Returns Spark's column for a path of names."""
     first, *rest = path
     column = F.col("`" + first.replace("`", "``") + "`")
     for name in rest:

@@ -1,4 +1,4 @@
-"""The Spark session of the lake: which Java, which master, and the settings its files need."""
+"""The Spark session of the lake: its Java, its master, and the settings that its files need."""
 
 import os
 import socket
@@ -20,10 +20,10 @@ from arctic_orchestration.settings import Settings
 NEEDED = {
     # Partition values and filters are computed from wall times, which in Iceberg are UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Columns are found by field id: a renamed column is still the same column.
+    # Columns are found by field id: a renamed column stays the same column.
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.write.enabled": "true",
-    # Never: a file whose ids are missing would be read as nulls, silently.
+    # Never: a file without ids would silently be read as nulls.
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Dates before 1582 are written as they are, not moved to the Julian calendar.
@@ -33,7 +33,7 @@ NEEDED = {
 
 _PREFERRED = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    # Above it, Spark starts a job of its own only to list the files it was given.
+    # Above this number, Spark starts an extra job only to list its input files.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 
@@ -43,12 +43,12 @@ _OF_THE_DRIVER = {
 }
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
-#: The JVM's log without stacks: what a failure is, its exception says.
+#: The JVM's log without stacks: the exception describes a failure.
 _LOG4J = Path(__file__).with_name("log4j2.properties")
-#: Where one of these is set, Spark has defaults of its own, its log's among them.
+#: If one of these is set, Spark has its own defaults, including its log's.
 _CONFIGURED_BY = {"SPARK_CONF_DIR", "SPARK_HOME"}
 _STANDALONE = "spark://"
-#: how long a standalone master may take to accept a connection
+#: the time limit for connecting to a standalone master
 _ANSWER_SECONDS = 5.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -56,10 +56,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def spark_properties(
     settings: Settings, properties: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The Spark configuration of the lake for ``ARCTIC_SPARK_MASTER``.
+    """Returns the lake's Spark configuration for ``ARCTIC_SPARK_MASTER``.
 
-    ``properties`` are added last and may change everything but :data:`NEEDED`. With
-    ``ARCTIC_SPARK_REMOTE`` there are only settings that a session can be given: the driver is the
+    ``properties`` are applied last and may change everything but :data:`NEEDED`. With
+    ``ARCTIC_SPARK_REMOTE`` the result only contains settings of a session: the driver is the
     server's.
 
     Errors:
@@ -77,7 +77,7 @@ def _of_the_driver(settings: Settings) -> dict[str, str]:
     own = {
         "spark.app.name": "arctic",
         "spark.master": settings.spark_master,
-        # Nothing of the session but the files outlives it, so nothing is left in the directory.
+        # Only the files outlive the session, so the directory keeps nothing else.
         "spark.sql.warehouse.dir": str(settings.lake.resolve() / ".spark"),
         **_PREFERRED,
         **_OF_THE_DRIVER,
@@ -99,11 +99,11 @@ def _with_jvm_options(properties: dict[str, str]) -> dict[str, str]:
 
 
 def spark_session(settings: Settings, properties: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts Spark, or returns the session that this process already has.
+    """Starts Spark, or returns the existing session of this process.
 
-    Used as a context manager it is stopped at the end of the block. A cold start takes 4 to
-    16 s. Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON``, see :func:`prepare_environment`. With
-    ``ARCTIC_SPARK_REMOTE``, opens a session of its own on that server instead, see
+    As a context manager, it is stopped at the end of the block. A cold start takes 4 to 16 s. Sets
+    ``JAVA_HOME`` and ``PYSPARK_PYTHON``, see :func:`prepare_environment`. With
+    ``ARCTIC_SPARK_REMOTE``, opens a new session on that server instead, see
     :func:`~arctic_orchestration.lake.connect.connect_session`.
 
     Errors:
@@ -129,7 +129,7 @@ def spark_session(settings: Settings, properties: Mapping[str, str] | None = Non
 
 
 def _require_answer(master: str) -> None:
-    """Refuses a standalone cluster that does not answer, before a JVM tries for a minute.
+    """Refuses a standalone cluster that does not answer, before a JVM retries for a minute.
 
     Errors:
         ConfigurationError: none of its masters accepts a connection.
@@ -151,10 +151,10 @@ def _require_answer(master: str) -> None:
 
 
 def prepare_environment(master: str) -> None:
-    """Sets the environment of this process for the Spark that it will start.
+    """Sets the environment of this process for the Spark that it starts.
 
-    ``JAVA_HOME`` is set to the Java that is found, and ``PYSPARK_PYTHON``, unless it is set, to
-    this Python when the workers are on this machine. Nothing changes once a Spark was started.
+    ``JAVA_HOME`` is set to the Java that was found, and ``PYSPARK_PYTHON``, unless it is set, to
+    this Python when the workers are on this machine. Nothing changes after Spark was started.
 
     Errors:
         JavaNotFound: there is no Java that can run Spark.
@@ -175,7 +175,7 @@ def require_lake_session(spark: SparkSession) -> None:
     """Refuses a session that would read or write the lake's files wrongly.
 
     Errors:
-        ConfigurationError: the session was configured without what the lake needs.
+        ConfigurationError: the session lacks a setting that the lake needs.
     """
     _refuse_contradictions({key: spark.conf.get(key) or "" for key in NEEDED})
 

@@ -2,8 +2,8 @@
 
 A JVM is lent to one process at a time, and to the next one only when nothing of the last one is
 left in it. So processes share neither temporary views, configuration, cached tables nor added
-files, whatever they do with theirs. The one who lends says how: see
-``run_launcher.spark_pool``, and :mod:`~arctic_orchestration.lake.lent_jvm` for its other end.
+files. The lender implements this: see ``run_launcher.spark_pool``, and the keeper in
+:mod:`~arctic_orchestration.lake.lent_jvm`.
 """
 
 import logging
@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-#: A JVM may take so long to start, on a machine with much other work.
+#: The time limit for starting a JVM, on a busy machine.
 WAIT_SECONDS = 300.0
 
 Borrow = Callable[[Mapping[str, str]], dict[str, Any]]
@@ -27,17 +27,17 @@ _session: SparkSession | None = None
 
 
 def borrow_from(borrow: Borrow) -> None:
-    """From now on sessions of this process are asked for with ``borrow``.
+    """Makes this process request its sessions with ``borrow``.
 
-    It takes the Spark properties and answers ``{"ok": true, "port": …, "token": …}``, or
-    ``{"ok": false, "why": …}``; the session is then started in a JVM of its own.
+    It receives the Spark properties and returns ``{"ok": true, "port": …, "token": …}``, or
+    ``{"ok": false, "why": …}``; the session then starts in a JVM of its own.
     """
     global _borrow
     _borrow = borrow
 
 
 def borrowed_session(properties: Mapping[str, str]) -> SparkSession | None:
-    """A new session on a JVM that was started with these properties, if one can be had."""
+    """Returns a new session on a JVM that was started with these properties, if available."""
     global _session
     if _borrow is None or SparkContext._active_spark_context is not None:
         return None
@@ -53,13 +53,13 @@ def borrowed_session(properties: Mapping[str, str]) -> SparkSession | None:
 
 
 def attach(port: int, token: str) -> SparkSession:
-    """A new session on the Spark context of the JVM whose gateway listens at ``port``."""
+    """Returns a new session on the Spark context of the JVM whose gateway listens at ``port``."""
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = token
     try:
         gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        # Processes that this one starts have Spark to themselves.
+        # Child processes have Spark to themselves.
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     jvm: Any = gateway.jvm
     scala_context = jvm.org.apache.spark.SparkContext.getOrCreate()
@@ -71,7 +71,7 @@ def attach(port: int, token: str) -> SparkSession:
 
 
 def end() -> None:
-    """Ends what this process still does in a JVM that was lent to it."""
+    """Ends the activity of this process in a borrowed JVM."""
     global _session
     session, _session = _session, None
     if session is None:

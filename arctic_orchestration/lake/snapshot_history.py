@@ -1,4 +1,4 @@
-"""Long histories: what pyiceberg does in the number of snapshots for each access, done once.
+"""Access to long histories: work that pyiceberg repeats for all snapshots, done once.
 
 ``Transaction.table_metadata`` copies the whole metadata at each access, and ``ancestors_of``
 searches all snapshots for each ancestor. With 5,000 snapshots that is 0.3 s for each access, and
@@ -13,9 +13,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 
 class SharedMetadataTransaction(Transaction):
-    """A transaction that shows the table's own metadata until something is staged.
+    """A transaction that exposes the table's own metadata until something is staged.
 
-    Snapshot producers only read it. What has been staged is applied to a copy, as pyiceberg does.
+    Snapshot producers only read it. Staged updates are applied to a copy, as pyiceberg does.
     """
 
     def __init__(self, table: Table) -> None:
@@ -27,7 +27,7 @@ class SharedMetadataTransaction(Transaction):
 
 
 def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors, newest first, up to the first that has expired.
+    """Yields a snapshot and its ancestors, newest first, up to the first that has expired.
 
     Cost: linear in the number of snapshots. A cycle of parents ends the walk.
     """

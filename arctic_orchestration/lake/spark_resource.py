@@ -18,11 +18,10 @@ _REMOTE = "ARCTIC_SPARK_REMOTE"
 
 
 class LakeSparkResource(LazyPySparkResource):
-    """dagster-pyspark's resource, with Java found first and the session stopped at the end.
+    """dagster-pyspark's resource, which finds Java first and stops the session at the end.
 
-    The session starts when it is first asked for. One that was there before, started by the
-    program around this run, is used and left running; on a Connect server the session is always
-    one of its own.
+    The session starts on first use. An existing one, started by the program around this run, is
+    used and left running; on a Connect server the session is always a new one.
     """
 
     #: a Spark Connect server, in place of the master of ``spark_config``
@@ -41,7 +40,7 @@ class LakeSparkResource(LazyPySparkResource):
         self._spark_session = session_source.borrowed_session(self.spark_config)
         if self._spark_session is None:
             prepare_environment(self.spark_config["spark.master"])
-            # Not the active session, which is a matter of threads.
+            # Not the active session, which depends on the thread.
             self._started_here = SparkContext._active_spark_context is None
             super()._init_session()
 
@@ -56,12 +55,12 @@ class LakeSparkResource(LazyPySparkResource):
 def pyspark_resource(
     settings: Settings | None = None, properties: Mapping[str, str] | None = None
 ) -> LakeSparkResource:
-    """dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER`` or ``ARCTIC_SPARK_REMOTE``.
+    """Returns dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER`` or ``ARCTIC_SPARK_REMOTE``.
 
-    Starts nothing until it is used.
+    Starts nothing before its first use.
 
     Args:
-        settings: read from the environment when left out.
+        settings: none: read from the environment.
         properties: Spark properties, added to those of the lake.
 
     Errors:
@@ -74,7 +73,7 @@ def pyspark_resource(
 
 
 def _unread(remote: str | None) -> str | None:
-    """The address, as the name of its variable where it is that: Dagster shows a resource."""
+    """Returns the address, or its variable's name if it comes from one: Dagster shows it."""
     if remote is not None and remote == os.environ.get(_REMOTE):
         return EnvVar(_REMOTE)
     return remote

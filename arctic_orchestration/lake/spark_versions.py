@@ -1,4 +1,4 @@
-"""Everything that differs between PySpark 3.5 and 4.x. Nothing else asks for Spark's version."""
+"""All differences between PySpark 3.5 and 4.x. No other module checks Spark's version."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 _VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 _IS_4 = _VERSION >= (4, 0)
 
-#: Spark Connect before 4.3 opens no session beside another one.
+#: Spark Connect before 4.3 cannot open a session beside another one.
 HAS_CONNECT = _VERSION >= (4, 3)
 
 #: Spark 3.5 cannot read widened columns, and reads a struct of new fields only as null.
 READS_OLDER_SCHEMAS = _IS_4
-#: What PySpark raises when a job fails; 3.5 raises Py4J's error.
+#: PySpark's exceptions of a failed job; 3.5 raises Py4J's error.
 JOB_FAILED: tuple[type[Exception], ...] = (
     (PySparkException,) if _IS_4 else (PySparkException, Py4JJavaError)
 )
@@ -30,7 +30,7 @@ _SQL_TYPES = {
 
 
 def session_settings(spark: SparkSession) -> Mapping[str, str]:
-    """The settings of a session, those that differ from Spark's defaults."""
+    """Returns the settings of a session that differ from Spark's defaults."""
     if _IS_4:
         return spark.conf.getAll
     conf, jvm = cast(Any, spark.conf), cast(Any, spark._jvm)
@@ -38,10 +38,10 @@ def session_settings(spark: SparkSession) -> Mapping[str, str]:
 
 
 def rebalanced(rows: DataFrame, column: str) -> DataFrame:
-    """The rows with Spark's hint ``rebalance``, by a column."""
+    """Returns the rows with Spark's hint ``rebalance``, by a column."""
     if _IS_4:
         return rows.hint("rebalance", F.col(column))
-    # PySpark 3.5 takes only texts and numbers as parameters of a hint; Spark itself takes columns.
+    # PySpark 3.5 accepts only texts and numbers as parameters of a hint; Spark accepts columns.
     frame, session, by = cast(Any, rows), cast(Any, rows.sparkSession), cast(Any, F.col(column))
     parameters = session._jvm.PythonUtils.toSeq([by._jc.expr()])
     return DataFrame(frame._jdf.hint("rebalance", parameters), session)
@@ -50,7 +50,7 @@ def rebalanced(rows: DataFrame, column: str) -> DataFrame:
 def arrow_function(
     function: Callable[[pa.Array], pa.Array], returns: str
 ) -> Callable[[Column], Column] | None:
-    """A function of a column that is given Arrow's arrays; none: PySpark 3.5 has none."""
+    """Returns a column function that receives Arrow arrays; none: PySpark 3.5 has none."""
     if not hasattr(F, "arrow_udf"):
         return None
     made: Callable[[Column], Column] = F.arrow_udf(function, returns)
@@ -58,16 +58,16 @@ def arrow_function(
 
 
 def file_metadata(rows: DataFrame) -> Column:
-    """Spark's hidden column ``_metadata`` of rows that were read from files."""
+    """Returns Spark's hidden column ``_metadata`` of rows that were read from files."""
     if _IS_4:
         return rows.metadataColumn("_metadata")
     return Column(cast(Any, rows)._jdf.metadataColumn("_metadata"))
 
 
 def small_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A small table of Arrow's as a DataFrame; texts, longs and lists of longs.
+    """Converts a small Arrow table to a DataFrame; texts, longs and lists of longs.
 
-    Cost: PySpark 3.5 takes it value by value.
+    Cost: PySpark 3.5 converts it value by value.
     """
     if _IS_4:
         return spark.createDataFrame(table)

@@ -27,16 +27,16 @@ def read(
     row_filter: BooleanExpression | None = None,
     snapshot_id: int | None = None,
 ) -> DataFrame:
-    """The table's rows, now or at a snapshot; ``table`` is refreshed.
+    """Returns the table's rows, now or at a snapshot; ``table`` is refreshed.
 
-    Columns are found by field id, so one that was renamed, moved, added or widened after a file
-    was written comes out as the table has it now. With a filter, files that cannot hold a
-    matching row are left out.
+    Columns are found by field id, so a column that was renamed, moved, added or widened after a
+    file was written has the table's present form. With a filter, files without a possible match are
+    skipped.
 
     Errors:
         NotFound: the table has no such snapshot.
-        UnsupportedTable: a column's type does not survive Spark, or rows were deleted from files
-            that are still there.
+        UnsupportedTable: Spark cannot represent a column's type, or rows were deleted from files
+            that still exist.
         ConfigurationError: the Spark session lacks a setting that the lake needs.
     """
     require_lake_session(spark)
@@ -56,7 +56,7 @@ def read(
 def plan(
     table: Table, row_filter: BooleanExpression, snapshot_id: int | None = None
 ) -> list[FileScanTask]:
-    """The files that may hold matching rows.
+    """Returns the files that may contain matching rows.
 
     Errors:
         UnsupportedTable: the snapshot has equality deletes.
@@ -74,7 +74,7 @@ def plan(
 def rows_of(
     spark: SparkSession, table: Table, schema: Schema, tasks: Sequence[FileScanTask]
 ) -> DataFrame:
-    """All rows of the files, with the columns of the schema.
+    """Returns all rows of the files, with the columns of the schema.
 
     Errors:
         UnsupportedTable: rows were deleted from one of the files, or it is not Parquet.
@@ -100,5 +100,5 @@ def rows_of(
 
 
 def literal_path(path: str) -> str:
-    """The path with a backslash before what Spark would take for a pattern."""
+    """Returns the path with a backslash before characters that are patterns to Spark."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)

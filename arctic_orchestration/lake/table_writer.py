@@ -1,14 +1,14 @@
-"""Adds the rows of a Spark DataFrame to an Iceberg table, all of them or none, once.
+"""Adds the rows of a Spark DataFrame to an Iceberg table, atomically and once.
 
-An append writes its files first and then tries to commit them until it is first:
+An append writes its files first and then retries their commit until it is first:
 
 1. Load the table's head. If it has this append already, or its ``once`` key, the work is done.
 2. Plan what is replaced, against exactly this head.
 3. Commit on the condition that the head is still this one. A refusal leads back to 1.
 
-An answer that is lost leads back to 1 as well, and that is safe: the lost commit and the next
-one ask for a head of their own, and whichever comes second finds the other in the history.
-Files are removed when it is known that no snapshot holds them, and only then.
+A lost answer also leads back to 1, and that is safe: the lost commit and the next one each require
+their own head, and the later one finds the other in the history. Files are removed only when it is
+known that no snapshot contains them.
 """
 
 import random
@@ -50,7 +50,7 @@ _LONGEST_WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Appended:
-    """What an append added to its table."""
+    """The result of an append."""
 
     snapshot_id: int
     files: int
@@ -74,21 +74,21 @@ def append(
     Args:
         dataframe: its columns have the names of the table's, in any order; optional ones may be
             missing, smaller numbers are widened.
-        replacing: rows of the table that match it are deleted in the same snapshot, those that
-            other processes add meanwhile included. A null matches no comparison.
-        once: an append whose key is in the history of the table's head does nothing. The key is
+        replacing: matching rows of the table are deleted in the same snapshot, including rows that
+            other processes add meanwhile. A null matches no comparison.
+        once: an append does nothing if its key is in the history of the table's head. The key is
             forgotten when its snapshot expires.
-        before_commit: called when everything is written, right before each attempt to commit. What
-            it raises ends the append: who has lost a lease while Spark worked commits nothing.
+        before_commit: called when everything is written, right before each attempt to commit. An
+            exception ends the append: a run that lost its lease while Spark worked commits nothing.
 
     Errors:
-        UnsupportedTable: the format, a column's type or a transform would not survive, or rows to
+        UnsupportedTable: the format, a column's type or a transform is unsupported, or rows to
             replace are in a file with deletes. Nothing was written.
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
-            for too long. Nothing was committed; trying again is safe.
-        CommitUnknown: the catalog did not say whether it took the commit. The files are still
-            there; appending again is safe with the same ``once`` key.
+            for too long. Nothing was committed; retrying is safe.
+        CommitUnknown: the catalog did not say whether it took the commit. The files still exist;
+            appending again is safe with the same ``once`` key.
     """
     require_lake_session(spark)
     table.refresh()
@@ -118,7 +118,7 @@ class _Append:
         before_commit: Callable[[], object] | None,
     ) -> None:
         self.landed = False
-        #: A commit was sent, and it is not known what became of it.
+        #: A commit was sent, and its result is unknown.
         self.in_doubt = False
         self._id = new_id(utc_now())
         self.directory = table.location_provider().new_data_location(f"append-{self._id}")
@@ -132,7 +132,7 @@ class _Append:
         self._rewritten: tuple[frozenset[str], str, list[DataFile]] = (frozenset(), "", [])
 
     def commit(self, added: list[DataFile]) -> Appended:
-        """Commits the files, however often another writer is first."""
+        """Commits the files; retries after commits of other writers."""
         lost_answers = 0
         doubted_head: int | None = None
         for attempt in range(_ATTEMPTS):
@@ -141,7 +141,7 @@ class _Append:
                 self.landed = True
                 return _appended(snapshot, written=True)
             if self._table.metadata.current_snapshot_id != doubted_head:
-                # It asked for a head that is gone, so it can no longer be taken.
+                # It required a head that is gone, so it can no longer be accepted.
                 self.in_doubt = False
             if self._once is not None and (other := _recorded(self._table, ONCE, self._once)):
                 return _appended(other, written=False)
@@ -215,7 +215,7 @@ class _Append:
             raise
 
     def _replaced(self) -> tuple[list[DataFile], list[DataFile]]:
-        """The files that go, and those with the rows of them that stay."""
+        """Returns the replaced files, and the files with their remaining rows."""
         if self._replacing is None:
             return [], []
         tasks = plan(self._table, self._replacing)
@@ -281,7 +281,7 @@ class _Append:
 
 
 def _recorded(table: Table, key: str, value: str) -> Snapshot | None:
-    """The snapshot in the history of the head whose summary has the key with that value."""
+    """Returns the snapshot in the head's history whose summary has the key with that value."""
     for snapshot in ancestors(table.metadata, table.metadata.current_snapshot_id):
         if snapshot.summary and snapshot.summary.additional_properties.get(key) == value:
             return snapshot

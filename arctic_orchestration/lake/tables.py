@@ -1,4 +1,4 @@
-"""Which catalog the lake's tables are in: finding them, and making one that is not there yet."""
+"""The catalog of the lake's tables: finds tables, and creates missing ones."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -38,30 +38,30 @@ from arctic_orchestration.settings import Settings
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60
 _OPENING_ATTEMPTS = 20
-#: How often a catalog that does not answer is asked, in all about three seconds.
+#: How often a silent catalog is retried, in all about three seconds.
 _QUESTIONS = 5
 _FIRST_WAIT_SECONDS = 0.2
-#: How many names of tables a message shows.
+#: The maximum number of table names in a message.
 _NAMES_SHOWN = 20
 
 _DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyRequestsError)
-#: A file of the table that is gone does not come back by asking again.
+#: Retries do not restore a missing file of the table.
 _NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
 
 _T = TypeVar("_T")
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """The catalog named ``ARCTIC_CATALOG`` of pyiceberg's configuration, else the embedded one.
+    """Opens the catalog ``ARCTIC_CATALOG`` of pyiceberg's configuration, else the embedded one.
 
     The embedded catalog is pyiceberg's SQL catalog on a SQLite file in ``ARCTIC_LAKE``, with the
-    tables beneath it. The directory is made when it is missing. Several processes may open it at
-    once and commit to it.
+    tables beneath it. A missing directory is created. Several processes may open it and commit to
+    it concurrently.
 
     Errors:
         LakeError: the embedded catalog cannot be opened.
-        CatalogUnavailable: the catalog did not answer, however often it was asked.
-        ConfigurationError: pyiceberg cannot make sense of its configuration.
+        CatalogUnavailable: the catalog did not answer, after several tries.
+        ConfigurationError: pyiceberg cannot use its configuration.
     """
     name = settings.catalog
     configured = Config().get_catalog_config(name)
@@ -84,13 +84,13 @@ def ensure_table(
     partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Loads the table, or makes it and its namespace; processes that race get the same table.
+    """Loads the table, or creates it and its namespace; concurrent processes get the same table.
 
-    A table that exists is returned as it is: its columns, partitions and properties are not
-    compared with those given here.
+    An existing table is returned unchanged: its columns, partitions and properties are not compared
+    with the arguments.
 
     Errors:
-        UnsupportedTable: a type or the format version would not survive Spark and pyiceberg.
+        UnsupportedTable: Spark and pyiceberg do not support a type or the format version.
     """
     chosen = dict(properties or {})
     try:
@@ -110,14 +110,14 @@ def ensure_table(
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table:
-    """The table as it is now.
+    """Returns the present state of the table.
 
     Errors:
-        NotFound: there is no such table; the message names those that there are.
-        CatalogUnavailable: the catalog did not answer, however often it was asked.
-        LakeError: the catalog has the table, and its metadata cannot be read.
+        NotFound: the table does not exist; the message names the existing ones.
+        CatalogUnavailable: the catalog did not answer, after several tries.
+        LakeError: the catalog has the table, but its metadata cannot be read.
     """
-    # pyiceberg calls a name without namespace a wrong value; it is a name that nothing has.
+    # pyiceberg rejects a name without namespace as invalid; here it is a missing table.
     if "." in identifier and all(part.strip() for part in identifier.split(".")):
         try:
             return answered(lambda: catalog.load_table(identifier), identifier)
@@ -132,10 +132,10 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
 
 
 def list_tables(catalog: Catalog) -> list[str]:
-    """The identifiers of all tables, in all namespaces, sorted.
+    """Returns the identifiers of all tables, in all namespaces, sorted.
 
     Errors:
-        CatalogUnavailable: the catalog did not answer, however often it was asked.
+        CatalogUnavailable: the catalog did not answer, after several tries.
     """
 
     def look() -> list[str]:
@@ -151,7 +151,7 @@ def list_tables(catalog: Catalog) -> list[str]:
                 found.update(".".join(table) for table in catalog.list_tables(namespace))
                 left.extend(catalog.list_namespaces(namespace))
             except NoSuchNamespaceError:
-                # Somebody dropped it since.
+                # It was dropped since.
                 continue
         return sorted(found)
 
@@ -159,10 +159,10 @@ def list_tables(catalog: Catalog) -> list[str]:
 
 
 def answered(ask: Callable[[], _T], what: str) -> _T:
-    """What the catalog says, asked several times when it does not answer.
+    """Returns the catalog's answer; retries when it does not answer.
 
     Errors:
-        CatalogUnavailable: it never did; ``what`` and the last reason are named.
+        CatalogUnavailable: it never answered; names ``what`` and the last reason.
     """
     for attempt in range(1, _QUESTIONS + 1):
         try:
@@ -190,7 +190,7 @@ def _ensure_namespace(catalog: Catalog, identifier: str) -> None:
     except NamespaceAlreadyExistsError:
         pass
     except IntegrityError:
-        # The SQL catalog looks first and inserts then; another process was in between.
+        # The SQL catalog reads first and inserts then; another process was in between.
         if not catalog.namespace_exists(namespace):
             raise
 
@@ -213,7 +213,7 @@ def _embedded_catalog(name: str, directory: Path) -> Catalog:
                 warehouse=str(warehouse),
             )
         except (OperationalError, sqlite3.OperationalError) as error:
-            # Two processes that make the same tables: the loser finds them the next time.
+            # Two processes that create the same tables: the loser finds them the next time.
             if attempt == _OPENING_ATTEMPTS:
                 raise LakeError(f"{file} cannot be opened: {error}") from error
             sleep(0.05 * attempt)
@@ -221,7 +221,7 @@ def _embedded_catalog(name: str, directory: Path) -> Catalog:
 
 
 def _use_write_ahead_log(file: Path) -> None:
-    """Lets readers go on while another process commits; the mode stays with the file."""
+    """Lets readers continue during another process's commit; the mode stays with the file."""
     connection = sqlite3.connect(file, timeout=_BUSY_SECONDS)
     try:
         connection.execute("pragma journal_mode = wal").fetchone()

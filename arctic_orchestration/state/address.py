@@ -1,4 +1,4 @@
-"""``ARCTIC_DATABASE_URL``: its parts, and its form for people, without what is secret in it."""
+"""``ARCTIC_DATABASE_URL``: its parts, and its form for people, without secrets."""
 
 import re
 
@@ -15,22 +15,22 @@ _FORM = (
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
 _SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _DRIVERS = {"sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg2"}
-#: what SQLAlchemy hands to the driver of SQLite; of others it says nothing until one connects
+#: the parameters that SQLAlchemy passes to SQLite's driver; it validates others only on connect
 _OF_SQLITE = {"timeout", "isolation_level", "detect_types", "check_same_thread", "uri"}
 
 
 def parse(url: str) -> sa.URL:
-    """The parts of the URL of a state database.
+    """Parses the URL of a state database.
 
     Errors:
-        InvalidInput: it has no such parts, or is of another database or driver. Where it cannot be
-            taken apart, the message has nothing of it but the scheme: any part may be the password.
+        InvalidInput: it is not a URL, or of another database or driver. If it cannot be parsed, the
+            message contains only the scheme: any part may be the password.
     """
     try:
         url.encode()
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        # A port that is no number, a bracket that is not closed, bytes that are no text.
+        # A port that is not a number, an unclosed bracket, bytes that are not text.
         raise InvalidInput(FIELD, _scheme_of(url), _FORM) from None
     if parsed.drivername not in _DRIVERS:
         raise InvalidInput(FIELD, shown(parsed), EXPECTED)
@@ -40,13 +40,13 @@ def parse(url: str) -> sa.URL:
             expected = "sqlite:////path/to/a/file, without a host, a user or options"
             raise InvalidInput(FIELD, shown(parsed), expected)
     elif url.partition("?")[0].count("@") > 1:
-        # The rest of the password would be taken for a host, and shown as one.
+        # The rest of the password would be parsed as a host, and shown.
         raise InvalidInput(FIELD, _scheme_of(url), _FORM)
     return parsed
 
 
 def shown(url: sa.URL) -> str:
-    """The URL for people: the password, and parameters that hold a secret, are hidden."""
+    """Returns the URL for people: without the password and secret parameters."""
     values = {key: "hidden" if _SECRET.search(key) else value for key, value in url.query.items()}
     user = "hidden" if re.search("[:@]", url.username or "") else url.username
     return url.set(username=user, query=values).render_as_string(hide_password=True)

@@ -1,4 +1,4 @@
-"""The audit log: what people changed, and who it was.
+"""The audit log: the changes that people made.
 
 A record is written in the transaction of the change. It is kept for :data:`KEEP`.
 """
@@ -19,10 +19,10 @@ KEEP = timedelta(days=400)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Actor:
-    """Who makes a change.
+    """The author of a change.
 
     Attributes:
-        name: the system's user; empty: not known.
+        name: the system's user; empty: unknown.
         cluster: the cluster for which the change is made.
     """
 
@@ -35,12 +35,12 @@ class AuditRecord:
     """One change.
 
     Attributes:
-        at: when, by the database's time.
-        actor: who made it, and for which cluster.
-        feature: as the command is called: ``consumers``, ``compaction``.
-        action: what was done, as the command is called: ``retry``, ``queues pause``.
-        subject: the name of what was changed.
-        details: the other arguments, and what came of it.
+        at: the moment, by the database's time.
+        actor: its author, with the cluster.
+        feature: the name of its command: ``consumers``, ``compaction``.
+        action: the name of the subcommand: ``retry``, ``queues pause``.
+        subject: the name of the changed object.
+        details: the other arguments, and the result.
     """
 
     at: datetime
@@ -58,11 +58,11 @@ def record(
 
     Args:
         tx: the transaction of the change.
-        actor: who makes it.
+        actor: its author.
         feature: see :class:`AuditRecord`.
         action: see :class:`AuditRecord`.
         subject: see :class:`AuditRecord`.
-        details: values that JSON can hold.
+        details: JSON values.
     """
     now = database_time(tx)
     tx.execute(sa.delete(audit).where(audit.c.at < now - KEEP))
@@ -82,7 +82,7 @@ def records(
     actor: str | None = None,
     limit: int = 50,
 ) -> Sequence[AuditRecord]:
-    """The newest records, newest first: all, or those of a feature, a subject, an actor."""
+    """Returns the newest records, newest first: all, or those of a feature, a subject, an actor."""
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(limit)
     for column, wanted in ((audit.c.feature, feature), (audit.c.subject, subject),
                            (audit.c.actor, actor)):  # fmt: skip

@@ -1,20 +1,20 @@
 """The tables of compaction in the state database.
 
-Compaction belongs to all clusters that share the database. A lake table is named as in its
-catalog: ``lake.flights``. Who locks several rows does so in this order: table, queue, task,
-attempt; so nobody waits in a circle.
+Compaction belongs to all clusters that share the database. A lake table has its name in the
+catalog: ``lake.flights``. Rows are locked in the order table, queue, task, attempt, which prevents
+deadlocks.
 
 ================================  =========================================================
 ``arctic_compaction_queues``      capacity, level and share; its row is the lock for capacity
-``arctic_compaction_tables``      what is known of a lake table; its row is the lock for offers
+``arctic_compaction_tables``      one lake table; its row is the lock for offers
 ``arctic_compaction_tasks``       one group of files on its way to fewer files
-``arctic_compaction_task_files``  the files of live tasks: none is in two of them
+``arctic_compaction_task_files``  the files of live tasks; each is in one task only
 ``arctic_compaction_moves``       each move of a task, with its reason
 ``arctic_compaction_attempts``    each claim of a task: lease, token, outcome, outputs
 ``arctic_compaction_partitions``  when a partition was last merged, in each kind
-``arctic_compaction_rests``       files of tasks in quarantine, and until when they rest
-``arctic_compaction_catalog``     one row: the catalog that all of this is about
-``arctic_compaction_workers``     who works, and was seen when
+``arctic_compaction_rests``       resting files, and until when they rest
+``arctic_compaction_catalog``     one row: the catalog to which the database is bound
+``arctic_compaction_workers``     live workers, and their last heartbeat
 ``arctic_compaction_records``     one row a commit
 ================================  =========================================================
 """
@@ -31,10 +31,10 @@ compaction_queues = sa.Table(
     sa.Column("capacity", sa.Integer, nullable=False),
     sa.Column("level", sa.Integer, nullable=False),
     sa.Column("share", sa.Integer, nullable=False),
-    # How many workers are wanted for it, with those that people start.
+    # The number of workers for it, including those that people start.
     sa.Column("max_workers", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False, server_default="open"),
-    # How long an attempt at a task may take.
+    # The time limit of an attempt at a task.
     sa.Column("execution_timeout_seconds", sa.Integer, nullable=False, server_default="7200"),
     sa.Column("created_at", UtcTime, nullable=False),
 )
@@ -43,7 +43,7 @@ compaction_tables = sa.Table(
     "arctic_compaction_tables",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    # The queue that a person gave it, the one its property names, and the one that follows.
+    # The queue mapped by a person, the one in its property, and the effective one.
     sa.Column("mapped_to", sa.ForeignKey(compaction_queues.c.name)),
     sa.Column("property_queue", sa.Text),
     sa.Column("queue", sa.ForeignKey(compaction_queues.c.name), nullable=False),
@@ -54,16 +54,16 @@ compaction_tables = sa.Table(
     sa.Column("refused", EscapedText),
     sa.Column("due_since", UtcTime),
     sa.Column("due_reason", EscapedText),
-    # Counts what made the table due, so that what comes while one looks is not lost.
+    # Counts the events that made it due, so that events during a check are not lost.
     sa.Column("due_number", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_at", UtcTime),
     sa.Column("looked_snapshot_id", sa.BigInteger),
     sa.Column("looked_reason", EscapedText),
-    # What an observer would merge; null: the planner has looked since.
+    # An observer's plan; null: the planner has checked it since.
     sa.Column("observed_at", UtcTime),
     sa.Column("observed_snapshot_id", sa.BigInteger),
     sa.Column("observed_reason", EscapedText),
-    # Counts what makes a plan stale: another plan, a commit of ours.
+    # Counts what makes a plan stale: another plan, a commit of compaction.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("rests_until", UtcTime),
@@ -90,7 +90,7 @@ compaction_tasks = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("table_name", sa.ForeignKey(compaction_tables.c.name), nullable=False),
-    # Not a foreign key: tasks that ended are kept when their queue is deleted.
+    # Not a foreign key: ended tasks outlive their queue.
     sa.Column("queue", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
@@ -121,7 +121,7 @@ compaction_tasks = sa.Table(
     # The attempt that has it, or whose outputs wait for the committer.
     sa.Column("attempt_id", Id),
     sa.Column("snapshot_id", sa.BigInteger),
-    # A person asked for it: plans by thresholds do not replace it while it waits.
+    # Requested by a person: automatic plans do not replace it while it waits.
     sa.Column("forced", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("ended_at", UtcTime),
     sa.Index("ix_arctic_compaction_tasks_claimable", "queue", "rank", "id",
@@ -132,7 +132,7 @@ compaction_tasks = sa.Table(
              sqlite_where=_claimed, postgresql_where=_claimed),
     sa.Index("ix_arctic_compaction_tasks_merged", "table_name", "state_at",
              sqlite_where=_merged, postgresql_where=_merged),
-    # Not by state: Postgres would take it in place of the first, and sort what it finds.
+    # Not by state: Postgres would use it in place of the first, and sort the result.
     sa.Index("ix_arctic_compaction_tasks_live", "queue",
              sqlite_where=_live, postgresql_where=_live),
     sa.Index(None, "table_name", "state"),
@@ -141,13 +141,13 @@ compaction_tasks = sa.Table(
 
 
 def in_state(*states: str) -> sa.ColumnElement[bool]:
-    """That a task is in one of the states, written out as the partial indexes have it."""
+    """Returns the condition that a task is in one of the states, as in the partial indexes."""
     words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
     column = compaction_tasks.c.state
     return column.in_(words) if len(words) > 1 else column == words[0]
 
 
-#: In the words of the partial indexes above.
+#: Literally as in the partial indexes above.
 is_live = compaction_tasks.c.ended_at.is_(None)
 is_waiting = in_state("planned", "failed")
 is_planned = in_state("planned")
@@ -158,7 +158,7 @@ is_merged = in_state("merged")
 compaction_task_files = sa.Table(
     "arctic_compaction_task_files",
     metadata,
-    # The key holds the promise: a file is in one live task. Rows go when a task ends.
+    # The key guarantees that a file is in one live task. Rows are deleted when a task ends.
     sa.Column("table_name", sa.Text, primary_key=True),
     sa.Column("path", sa.Text, primary_key=True),
     sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
@@ -171,7 +171,7 @@ compaction_moves = sa.Table(
     sa.Column("id", Serial, primary_key=True),
     sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("at", UtcTime, nullable=False),
-    # Null: it was made.
+    # Null: it was created.
     sa.Column("from_state", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", EscapedText, nullable=False),
@@ -196,12 +196,12 @@ compaction_attempts = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", EscapedText, nullable=False),
     sa.Column("directory", sa.Text, nullable=False),
-    # Its whole path; null until the worker said where it writes.
+    # Its whole path; null until the worker reports it.
     sa.Column("location", sa.Text),
     sa.Column("claimed_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime, nullable=False),
     sa.Column("ended_at", UtcTime),
-    # What a merge reported; null until it did.
+    # The result of a merge; null until then.
     sa.Column("outputs", sa.Text),
     sa.Column("rows_in", sa.BigInteger),
     sa.Column("rows_deleted", sa.BigInteger),
@@ -209,13 +209,13 @@ compaction_attempts = sa.Table(
     sa.Column("way", sa.Text),
     sa.Column("because", EscapedText),
     sa.Column("sort_order_id", sa.Integer),
-    # Since when nobody counts on what it wrote; null: somebody does.
+    # Since when its outputs are orphaned; null: they are needed.
     sa.Column("over_at", UtcTime),
     sa.Column("cleaned_at", UtcTime),
-    # What could not be removed is tried again then, and why it could not.
+    # When a failed removal is retried, and why it failed.
     sa.Column("clean_after", UtcTime),
     sa.Column("clean_trouble", EscapedText),
-    # A snapshot has a file of it: it stays.
+    # A snapshot contains a file of it: it stays.
     sa.Column("kept_reason", EscapedText),
     sa.Index("uq_arctic_compaction_attempts_live", "task_id", unique=True,
              sqlite_where=_attempt_live, postgresql_where=_attempt_live),
@@ -229,13 +229,13 @@ compaction_attempts = sa.Table(
 
 
 def attempt_in_state(*states: str) -> sa.ColumnElement[bool]:
-    """That an attempt is in one of the states, written out as the partial indexes have it."""
+    """Returns the condition that an attempt is in one of the states, as in the partial indexes."""
     words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
     column = compaction_attempts.c.state
     return column.in_(words) if len(words) > 1 else column == words[0]
 
 
-#: In the words of the partial indexes above.
+#: Literally as in the partial indexes above.
 attempt_is_live = attempt_in_state("live")
 is_uncleaned = (
     compaction_attempts.c.cleaned_at.is_(None)
@@ -249,7 +249,7 @@ compaction_partitions = sa.Table(
     sa.Column(
         "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
     ),
-    # Empty: the table has none.
+    # Empty: the table is unpartitioned.
     sa.Column("partition", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("committed_at", UtcTime, nullable=False),
@@ -261,9 +261,9 @@ compaction_rests = sa.Table(
     sa.Column(
         "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
     ),
-    # Of a data file: the next plan may put it together with other files.
+    # Of a data file: the next plan may combine it with other files.
     sa.Column("path", sa.Text, primary_key=True),
-    # How many tasks that had it went into quarantine.
+    # How many of its tasks were quarantined.
     sa.Column("rests", sa.Integer, nullable=False),
     sa.Column("rests_until", UtcTime, nullable=False),
     sa.Column("reason", EscapedText, nullable=False),
@@ -272,7 +272,7 @@ compaction_rests = sa.Table(
 compaction_catalog = sa.Table(
     "arctic_compaction_catalog",
     metadata,
-    # Always 1: there is one.
+    # Always 1: there is one row.
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("identity", sa.Text, nullable=False),
     sa.Column("since", UtcTime, nullable=False),
@@ -283,7 +283,7 @@ compaction_workers = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    # The names of its queues as JSON; the empty list: all there are.
+    # The names of its queues as JSON; the empty list: all queues.
     sa.Column("queues", sa.Text, nullable=False),
     sa.Column("parallelism", sa.Integer, nullable=False),
     sa.Column("host", sa.Text, nullable=False),
@@ -299,7 +299,7 @@ compaction_records = sa.Table(
     sa.Column("table_name", sa.Text, nullable=False),
     sa.Column("snapshot_id", sa.BigInteger, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
-    # The ids of the tasks, and how often each way was taken, as JSON.
+    # The ids of the tasks, and the number of tasks by way of merging, as JSON.
     sa.Column("tasks", sa.Text, nullable=False),
     sa.Column("ways", sa.Text, nullable=False),
     sa.Column("files_in", sa.Integer, nullable=False),
@@ -312,7 +312,7 @@ compaction_records = sa.Table(
     sa.Column("merge_seconds", sa.Float, nullable=False),
     # From the first task's offer to the commit.
     sa.Column("waited_seconds", sa.Float, nullable=False),
-    # A commit that is recognised again after a crash is not recorded twice.
+    # A commit that is recognized after a crash is not recorded twice.
     sa.UniqueConstraint("table_name", "snapshot_id"),
     sa.Index(None, "at"),
 )

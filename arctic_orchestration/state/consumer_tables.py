@@ -1,15 +1,15 @@
 """The tables of partition consumers in the state database.
 
-A consumer belongs to a cluster: it reads the event log of that Dagster instance. Who locks several
-rows does so in this order: lease, consumer, partitions. Whoever has locked the consumer first
-passes over leases that another one has locked; so nobody waits in a circle.
+A consumer belongs to a cluster: it reads the event log of that Dagster instance. Rows are locked in
+the order lease, consumer, partitions. A transaction that has locked the consumer first skips leases
+that others have locked, which prevents deadlocks.
 
 ==============================  ===========================================================
-``arctic_consumers``            one consumer: how far it has read; its row is the lock under
+``arctic_consumers``            one consumer: its position; its row is the lock under
                                 which its working set changes
-``arctic_consumer_partitions``  one partition it knows: the *working set* are those that are
+``arctic_consumer_partitions``  one known partition; the *working set* are those that are
                                 not acknowledged
-``arctic_consumer_leases``      each taking of partitions: owner, token, until when, outcome
+``arctic_consumer_leases``      each lease of partitions: owner, token, expiry, outcome
 ==============================  ===========================================================
 """
 
@@ -24,29 +24,29 @@ consumers = sa.Table(
     sa.Column("id", Serial, primary_key=True),
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # Empty: the consumer was deleted. Its row stays with the numbers it has reached, so that one
-    # that is made anew under the name gives out no token, and no name of a delivery, once more.
+    # Empty: the consumer was deleted. Its row keeps its counters, so that a new consumer of the
+    # same name reuses neither a token nor a delivery name.
     sa.Column("asset", sa.Text, nullable=False),
     # Where it began, for people: from_beginning, from_now or a moment.
     sa.Column("start", sa.Text, nullable=False),
-    # Arrivals before the one and from the other on are not its own.
+    # Arrivals before the first and from the second on are excluded.
     sa.Column("since", UtcTime),
     sa.Column("until", UtcTime),
     sa.Column("storage_id", sa.Text),
     sa.Column("position", sa.Text),
-    # Counts readings, so that of two that read the same one is taken.
+    # Counts reads, so that one of two concurrent reads is accepted.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
-    # Whether the last reading left nothing, and when that was; null: it never came so far.
+    # Whether the last read reached the end, and when one last did; null: never.
     sa.Column("at_end", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("read_at", UtcTime),
     sa.Column("next_number", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("next_token", sa.BigInteger, nullable=False, server_default="1"),
-    # As the code said last: for commands, which do not have it.
+    # The last declaration of the code: for commands, which do not have it.
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("retry_seconds", sa.Float, nullable=False),
     sa.Column("lease_seconds", sa.Float, nullable=False),
     sa.Column("working_set", sa.Integer, nullable=False),
-    # Arrivals that named no partition, or one that no database can hold, were passed over.
+    # Arrivals without a partition, or with one that no database can store, were skipped.
     sa.Column("passed_over", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("passed_over_reason", EscapedText),
     sa.Column("created_at", UtcTime, nullable=False),
@@ -66,31 +66,31 @@ consumer_partitions = sa.Table(
     sa.Column("state_at", UtcTime, nullable=False),
     # Why its last attempt failed, or what a person did.
     sa.Column("reason", EscapedText, nullable=False),
-    # Its place in the order of delivery, by its first arrival that is not acknowledged.
+    # Its place in the order of delivery, by its first unacknowledged arrival.
     sa.Column("place", sa.BigInteger, nullable=False),
-    # Names what is delivered: the same in each attempt, another one when it arrives again.
+    # Identifies the delivery: the same in each attempt, another one when it arrives again.
     sa.Column("number", sa.BigInteger, nullable=False),
-    # Arrivals that are not acknowledged: how many, the moments of the first and the last.
+    # Unacknowledged arrivals: how many, and the moments of the first and the last.
     sa.Column("arrivals", sa.Integer, nullable=False),
     sa.Column("first_at", UtcTime, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
     # The newest event, as JSON.
     sa.Column("details", sa.Text, nullable=False),
-    # What arrived while it is leased; all null: nothing did.
+    # Arrivals during the lease; all null: none.
     sa.Column("next_number", sa.BigInteger),
     sa.Column("next_arrivals", sa.Integer),
     sa.Column("next_first_at", UtcTime),
     sa.Column("next_at", UtcTime),
     sa.Column("next_details", sa.Text),
-    # The newest event by which it is told whether one is new.
+    # The newest event, which identifies repeated ones.
     sa.Column("event_id", sa.BigInteger, nullable=False),
     sa.Column("event_at", UtcTime, nullable=False),
     sa.Column("token", sa.BigInteger),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("not_before", UtcTime),
-    # Whether Dagster has had it among the asset's partitions: only then it can be deleted there.
+    # Whether the partition existed in Dagster: only then can it be deleted there.
     sa.Column("existed", sa.Boolean, nullable=False, server_default=sa.false()),
-    # Dagster does not have it among the asset's partitions yet: it waits for that.
+    # It does not exist in Dagster yet: it waits for that.
     sa.Column("held", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("acknowledged_at", UtcTime),
     sa.Column("acknowledgements", sa.Integer, nullable=False, server_default="0"),

@@ -17,14 +17,14 @@ from arctic_orchestration.state.tables import schema_upgrades
 
 _PACKAGE = "arctic-orchestration"
 
-#: The revision of ``migrations/versions`` that this version of the package works with.
+#: The revision of ``migrations/versions`` that this version of the package uses.
 SCHEMA_REVISION = "0023"
 
 
 class Database:
     """A connection pool to the state database.
 
-    ``with database.begin() as tx:`` is one transaction: all of the block or nothing of it.
+    ``with database.begin() as tx:`` is one transaction: the whole block or nothing.
     """
 
     def __init__(self, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> None:
@@ -33,23 +33,23 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its URL for people, without what is secret in it."""
+        """Its URL for people, without secrets."""
         return address.shown(self.engine.url)
 
     @classmethod
     def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
-        """Connects, and sees to it that the schema is the one this package works with.
+        """Connects, and checks that the schema has the package's revision.
 
-        SQLite is migrated on the way; Postgres must have been, with ``arctic db upgrade``.
+        SQLite is migrated at once; Postgres requires ``arctic db upgrade`` before.
 
         Args:
-            url: of SQLite or Postgres.
-            busy_seconds: how long a server may take to answer at first, and another writer of
-                SQLite to finish.
+            url: the URL of SQLite or Postgres.
+            busy_seconds: the time limit for a server's first answer, and for another writer of
+                SQLite.
 
         Errors:
-            InvalidInput: not a URL of SQLite or Postgres.
-            SchemaOutdated: Postgres with an older schema; the message has the command.
+            InvalidInput: it is not a URL of SQLite or Postgres.
+            SchemaOutdated: Postgres has an older schema; the message contains the command.
             SchemaTooNew: a newer version of the package upgraded it.
             DatabaseUnavailable: no answer.
         """
@@ -77,7 +77,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
-        """A transaction that may write; committed at the end of the block.
+        """Begins a transaction that may write; committed at the end of the block.
 
         Errors:
             DatabaseUnavailable: the database did not answer, or the connection was lost.
@@ -87,13 +87,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads, and so waits for no writer."""
+        """Begins a read-only transaction, which waits for no writer."""
         engine = self.engine.execution_options(arctic_begin="DEFERRED")
         with _translated(), engine.begin() as tx:
             yield tx
 
     def revision(self) -> str | None:
-        """The schema revision that the database has; none: it has no tables of ours."""
+        """Returns the schema revision of the database; none: it has none of our tables."""
         from arctic_orchestration.state.migrations import VERSION_TABLE
 
         with self.read() as tx:
@@ -102,7 +102,7 @@ class Database:
             return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
 
     def refuse_newer(self, revision: str | None) -> None:
-        """Refuses a schema that this version of the package does not know.
+        """Refuses a schema that is newer than this version of the package.
 
         Errors:
             SchemaTooNew: names the version of the package that upgraded it.
@@ -121,7 +121,7 @@ class Database:
         )
 
     def upgrade(self) -> None:
-        """Brings the schema to :data:`SCHEMA_REVISION`; safe when several processes do.
+        """Upgrades the schema to :data:`SCHEMA_REVISION`; safe for concurrent processes.
 
         Errors:
             SchemaTooNew: a newer version of the package upgraded it.
@@ -137,12 +137,12 @@ class Database:
 
     @staticmethod
     def is_missing(url: str) -> bool:
-        """Whether the URL is of a SQLite file that is not there."""
+        """Returns whether the URL names a missing SQLite file."""
         parsed = address.parse(url)
         return dialect.is_file(parsed) and dialect.file_of(parsed) is None
 
     def is_in_place(self) -> bool:
-        """Whether it is still what was opened: a SQLite file may have been removed, or replaced."""
+        """Returns whether it is still the opened one: a SQLite file may be removed or replaced."""
         return self._file == dialect.file_of(self.engine.url)
 
     def close(self) -> None:
@@ -156,9 +156,9 @@ def _translated() -> Iterator[None]:
         yield
     except sa.exc.DatabaseError as error:
         if isinstance(error, sa.exc.ProgrammingError) and error.statement is None:
-            # Nothing was asked yet: the driver does not take the URL's options.
+            # No statement was sent yet: the driver rejects the URL's options.
             raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
-        # Its subclasses are about statements, but for these; itself it says that a file is none.
+        # Its subclasses concern statements, except for these; SQLite raises it for an invalid file.
         if type(error) not in _ABOUT_THE_SERVER or _is_of_the_statement(error):
             raise
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
@@ -170,12 +170,11 @@ def _translated() -> Iterator[None]:
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
 
 
-#: An internal error is what a server says that may not write any more, as after a failover.
+#: A server that may not write any more, as after a failover, reports an internal error.
 _ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.InternalError)
 
 
 def _is_of_the_statement(error: sa.exc.DatabaseError) -> bool:
-    """Whether the server is well: what it was given is too large for it, or an earlier statement
-    of the transaction had failed."""
+    """Returns whether the server is well: the input was too large, or the transaction failed."""
     code = str(getattr(error.orig, "pgcode", None) or "")
     return code == "25P02" or code.startswith("54")

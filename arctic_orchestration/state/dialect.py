@@ -1,7 +1,7 @@
-"""Every difference between SQLite and Postgres stands here.
+"""All differences between SQLite and Postgres.
 
-SQLite has one writer: each transaction begins as ``IMMEDIATE``, so what Postgres guards with
-row locks is guarded there by the transaction itself, and ``FOR UPDATE`` has nothing to add.
+SQLite has one writer: each transaction begins as ``IMMEDIATE``, so the transaction itself replaces
+the row locks of Postgres, and ``FOR UPDATE`` has no effect.
 """
 
 import io
@@ -24,7 +24,7 @@ from sqlalchemy.engine import Dialect as SqlDialect
 
 from arctic_orchestration import private_files
 
-#: how long a SQLite writer waits for another one, and anybody for a connection to Postgres
+#: how long a SQLite writer waits for another one, and any caller for a connection to Postgres
 BUSY_SECONDS = 60.0
 
 
@@ -54,10 +54,10 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
 
 
 class EscapedText(sa.types.TypeDecorator[str]):
-    """Text that says something to people; what no database holds in a text is replaced.
+    """Text for people; characters that no database can store are replaced.
 
-    Others' errors may have anything in them, and that a reason could not be written must not keep
-    what it is the reason of from being written.
+    Errors of other software may contain anything, and an unstorable reason must not prevent the
+    write of what it explains.
     """
 
     impl = sa.Text
@@ -68,7 +68,7 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
 
 def storable(text: str) -> str:
-    """The text with a mark in place of each NUL and of each half of a surrogate pair."""
+    """Returns the text with a mark in place of each NUL and of each lone surrogate."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
@@ -80,7 +80,7 @@ def _check_aware(value: datetime) -> None:
         raise TypeError(f"a naive datetime cannot be stored: {value!r}")
 
 
-#: characters of a moment as SQLite holds it, without the zone, which is always UTC
+#: the length of a moment in SQLite, without the zone, which is always UTC
 _NAIVE = len("2026-01-01 00:00:00.000000")
 
 
@@ -91,26 +91,26 @@ def _utc_text(value: datetime) -> str:
 
 
 def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
-    """An engine whose transactions mean the same on both databases, of a URL of either."""
+    """Creates an engine whose transactions behave alike on both databases, from a URL of either."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url, busy_seconds)
-    # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres has psycopg2.
+    # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres uses psycopg2.
     url = url.set(drivername="postgresql+psycopg2")
     return sa.create_engine(
         url,
         pool_pre_ping=True,
-        # libpq has no limit of its own: a host that drops packets would be waited for.
+        # libpq has no limit of its own: it would wait for a host that drops packets.
         connect_args=_patience(url, busy_seconds),
         isolation_level="READ COMMITTED",
-        # A thousand updates are ten round trips, not a thousand.
+        # Sends a thousand updates in ten round trips.
         executemany_mode="values_plus_batch",
     )
 
 
 def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
-    """How long a connection to Postgres waits, as far as its URL does not say it.
+    """Returns the time limits of a connection to Postgres, unless its URL sets them.
 
-    Who has less patience than others does not wait for a lock or a lost network either.
+    A shorter limit also applies to waits for a lock or a lost network.
     """
     arguments: dict[str, Any] = {"connect_timeout": max(int(busy_seconds), 2)}
     if busy_seconds < BUSY_SECONDS:
@@ -130,11 +130,11 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
             private_files.make(str(url.database))
 
     def connect(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver's own BEGIN comes too late, after the first SELECT: two readers that both
-        # go on to write would then deadlock. We say BEGIN ourselves.
+        # The driver's own BEGIN comes too late, after the first SELECT: two readers that both go on
+        # to write would then deadlock. So BEGIN is sent explicitly.
         connection.isolation_level = None
         _use_write_ahead_log(connection)
-        # A commit that a power cut takes back would forget a job whose run Dagster has started.
+        # A commit lost by a power failure would forget a job whose run Dagster has started.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
 
@@ -150,13 +150,13 @@ def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
 
 
 def is_file(url: sa.URL) -> bool:
-    """Whether a database is a SQLite file, and named by its path."""
+    """Returns whether a database is a SQLite file that is named by its path."""
     path = url.database or ":memory:"
     return url.get_backend_name() == "sqlite" and not path.startswith((":memory:", "file:"))
 
 
 def file_of(url: sa.URL) -> tuple[int, int] | None:
-    """Which file a SQLite database is, whatever its name; none: it is none, or not there."""
+    """Returns the identity of a SQLite file, whatever its name; none: missing, or no file."""
     if not is_file(url):
         return None
     try:
@@ -167,7 +167,7 @@ def file_of(url: sa.URL) -> tuple[int, int] | None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Lets readers and the writer work at once; kept in the file from then on."""
+    """Lets readers and the writer work concurrently; the mode stays with the file."""
     give_up_at = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -181,22 +181,22 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An ``INSERT`` that knows ``ON CONFLICT``."""
+    """Returns an ``INSERT`` with ``ON CONFLICT``."""
     return insert_for(connection.dialect.name, table)
 
 
 def insert_for(backend: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """As :func:`insert`, for a statement that is built once for each backend."""
+    """Like :func:`insert`, for a statement that is built once for each backend."""
     return sqlite.insert(table) if backend == "sqlite" else postgresql.insert(table)
 
 
 def among(
     connection: sa.Connection, column: sa.ColumnElement[Any], values: Iterable[Any]
 ) -> sa.ColumnElement[bool]:
-    """``column`` is one of ``values``, given as one parameter whatever their number.
+    """Returns that ``column`` is one of ``values``, passed as one parameter whatever their number.
 
-    Postgres scans the table for an ``IN`` of some hundred values, SQLite has a limit on
-    parameters, and a statement of one shape is compiled once.
+    Postgres scans the table for an ``IN`` of some hundred values, SQLite limits parameters, and a
+    statement of one shape is compiled once.
     """
     if connection.dialect.name == "postgresql":
         array = postgresql.ARRAY(column.type)
@@ -206,10 +206,10 @@ def among(
 
 
 def among_given(backend: str, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """As :func:`among`, for a statement that is built once for each backend.
+    """Like :func:`among`, for a statement that is built once for each backend.
 
-    The values are given as the parameter ``name`` at each execution, as :func:`given` has them.
-    To build a statement costs five times what SQLite needs to answer a small one.
+    Each execution passes the values as the parameter ``name``, in the form of :func:`given`.
+    Building a statement costs five times what SQLite needs to answer a small one.
     """
     if backend == "postgresql":
         array = postgresql.ARRAY(column.type)
@@ -219,7 +219,7 @@ def among_given(backend: str, column: sa.ColumnElement[Any], name: str) -> sa.Co
 
 
 def given(connection: sa.Connection, values: Iterable[Any]) -> Any:
-    """Several values as one parameter of a statement that has :func:`among_given`."""
+    """Returns several values as one parameter of a statement with :func:`among_given`."""
     if connection.dialect.name == "postgresql":
         return list(values)
     return to_json(list(values)).decode()
@@ -231,7 +231,7 @@ def insert_rows(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Inserts many rows on the shortest way the driver has: ``COPY``, or its ``executemany``.
+    """Inserts many rows by the driver's fastest way: ``COPY``, or its ``executemany``.
 
     Values are text, numbers, moments or None, in the order of ``columns``.
     """
@@ -256,7 +256,7 @@ def update_rows(
 ) -> None:
     """Updates many rows of a table by their ``id``, in few statements.
 
-    Each row has the values of ``columns`` and then the id.
+    Each row consists of the values of ``columns`` and the id.
     """
     rows = _mended(table, columns, rows)
     if connection.dialect.name == "sqlite":
@@ -284,13 +284,13 @@ def update_rows(
 
 @contextmanager
 def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
-    """A cursor of the driver itself, within the connection's transaction."""
+    """Yields a cursor of the driver itself, within the connection's transaction."""
     cursor = connection.connection.cursor()
     driver: Any = connection.dialect.dbapi
     try:
         yield cursor
     except (driver.OperationalError, driver.InterfaceError) as error:
-        # As SQLAlchemy would have it, so that a lost connection is one error wherever it shows.
+        # As SQLAlchemy wraps it, so that a lost connection raises the same error everywhere.
         raise sa.exc.OperationalError(None, None, error) from error
     except driver.InternalError as error:
         raise sa.exc.InternalError(None, None, error) from error
@@ -301,7 +301,7 @@ def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
 def _plain(
     table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> list[tuple[Any, ...]]:
-    """The rows with values that SQLite's driver knows: moments as text."""
+    """Returns the rows with values for SQLite's driver: moments as text."""
     moments = _moments(table, tuple(columns))
     plain = []
     for row in rows:
@@ -316,7 +316,7 @@ def _plain(
 def _mended(
     table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> Sequence[Sequence[Any]]:
-    """The rows with texts for people as :class:`EscapedText` would have them."""
+    """Returns the rows with texts for people in the form of :class:`EscapedText`."""
     told = _told(table, tuple(columns))
     if not told:
         return rows
@@ -332,13 +332,13 @@ def _mended(
 
 @cache
 def _told(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
-    """The places of the columns that say something to people."""
+    """Returns the indexes of columns with text for people."""
     return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, EscapedText))
 
 
 @cache
 def _moments(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
-    """The places of the columns that hold moments."""
+    """Returns the indexes of columns with moments."""
     return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, UtcTime))
 
 
@@ -355,7 +355,7 @@ def _update_text(table: sa.Table, columns: tuple[str, ...]) -> str:
 
 
 def _copied(value: Any) -> str:
-    """A value in the text format of ``COPY``."""
+    """Formats a value in the text format of ``COPY``."""
     if value is None:
         return "\\N"
     if isinstance(value, datetime):
@@ -375,15 +375,15 @@ def migration_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def migrates_on_first_use(url: sa.URL) -> bool:
-    """SQLite belongs to one machine and follows its package; Postgres is upgraded on purpose."""
+    """Returns true for SQLite, which belongs to one machine; Postgres is upgraded explicitly."""
     return url.get_backend_name() == "sqlite"
 
 
 def database_time(connection: sa.Connection) -> datetime:
-    """The database's own time at this moment, not at the beginning of the transaction.
+    """Returns the database's present time, not that of the beginning of the transaction.
 
-    Leases are given, renewed and ended by it: the clocks of workers may differ, this one decides.
-    To the microsecond on Postgres, to the millisecond on SQLite.
+    It decides about leases: the clocks of workers may differ. To the microsecond on Postgres, to
+    the millisecond on SQLite.
     """
     now: datetime = connection.execute(_TIME[connection.dialect.name]).scalar_one()
     return now
@@ -396,5 +396,5 @@ _TIME = {
 
 
 def has_row_locks(connection: sa.Connection) -> bool:
-    """Whether rows are locked one by one, or the whole database by the transaction."""
+    """Returns whether rows are locked one by one, or the whole database by the transaction."""
     return connection.dialect.name == "postgresql"

@@ -1,4 +1,4 @@
-"""What all tables of the state database share: their register, and types of keys."""
+"""The shared base of all tables of the state database: their metadata, and key types."""
 
 import sqlalchemy as sa
 
@@ -11,7 +11,7 @@ metadata = sa.MetaData(
     }
 )
 
-#: what :func:`arctic_orchestration.identifiers.new_id` makes
+#: the result of :func:`arctic_orchestration.identifiers.new_id`
 Id = sa.String(26)
-#: counted by the database
+#: assigned by the database
 Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -27,7 +27,7 @@ schedule_partitions = sa.Table(
     sa.Column("fired_at", UtcTime, nullable=False),
     # The job that fired last.
     sa.Column("job_id", _Id, nullable=False),
-    # The last of the events about no partition that were counted for it.
+    # The last counted event without a partition.
     sa.Column("common_number", sa.BigInteger, nullable=False),
 )
 

@@ -1,34 +1,34 @@
 """The tables of the state database.
 
-A *location* is one code location of one cluster: its feed position, schedules and jobs belong
-to it, and its row is the lock under which its dispatcher works. Resources, by which
-concurrency is counted, belong to all clusters that share the database.
+A *location* is one code location of one cluster: its feed position, schedules and jobs belong to
+it, and its row is the lock of its dispatcher. Resources, by which concurrency is counted, belong to
+all clusters that share the database.
 
 ===========================  ===============================================================
 ``arctic_locations``         feed position, digest of the deployed definitions
 ``arctic_location_inventories`` the jobs, assets and partitions that each location's code has
 ``arctic_schema_upgrades``   which version of the package upgraded the schema, and when
-``arctic_schedules``         what fires, as data
-``arctic_deleted_schedules`` what the code declares and a person deleted, until it changes there
-``arctic_schedule_history``  what was done to schedules, those that are deleted too
+``arctic_schedules``         the schedules
+``arctic_deleted_schedules`` declared schedules that a person deleted, until the code changes
+``arctic_schedule_history``  changes of schedules, including deleted ones
 ``arctic_schedule_keys``     the reverse index: event key → schedule and leaf of its trigger
 ``arctic_timers``            the next tick of each time leaf of a schedule that takes them
-``arctic_events``            each event that some schedule took, once
+``arctic_events``            each event that a schedule took, once
 ``arctic_unreadable_events`` events of Dagster's log that could not be stored
 ``arctic_jobs``              one firing of a schedule on its way to a run
 ``arctic_job_events``        which events a job has, at which leaf of its trigger
 ``arctic_job_history``       each move of a job, with its reason
-``arctic_runs``              Dagster's active runs that no job of ours asked for
+``arctic_runs``              Dagster's active runs that no job requested
 ``arctic_holders``           which job or run holds which resource
 ``arctic_launches``          when jobs were admitted and other runs begun, by resource
 ``arctic_run_ends``          when the last run of a resource ended in a status
-``arctic_notices``           what people are to be told, until they were
+``arctic_notices``           messages for people, until they are sent
 ``arctic_resources``         one row for each resource that is counted: its lock
 ``arctic_queue_pauses``      queues and groups of the run queue that a person paused or resumed
-``arctic_queue_levels``      levels that a person gave to queued runs, until a pass has written them
-``arctic_queue_waits``       what each queued run was last told that it waits for
-``arctic_queue_passes``      when each cluster's run queue was last gone through, and its trouble
-``arctic_audit``             what people changed, and who it was; histories have the rest
+``arctic_queue_levels``      manual levels of queued runs, until a pass has written them
+``arctic_queue_waits``       the last reported reason of each queued run's wait
+``arctic_queue_passes``      the last pass of each cluster's run queue, and its error
+``arctic_audit``             manual changes and their authors; histories have the rest
 ===========================  ===============================================================
 
 Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``.
@@ -48,12 +48,12 @@ locations = sa.Table(
     sa.Column("cluster", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("position", sa.Text),
-    # Which Dagster storage the position is of: another one under this name is refused.
+    # The Dagster storage of the position: another one under this name is refused.
     sa.Column("storage_id", sa.Text),
     sa.Column("definitions_digest", sa.Text),
     sa.Column("next_event", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("ticked_at", UtcTime),
-    # The code location and repository that deploy under this name; null: the next to tick binds it.
+    # The code location and repository that deploy under this name; null: the next to tick is bound.
     sa.Column("owner", sa.Text),
     sa.UniqueConstraint("cluster", "name"),
 )
@@ -71,7 +71,7 @@ schema_upgrades = sa.Table(
     "arctic_schema_upgrades",
     metadata,
     sa.Column("revision", sa.Text, primary_key=True),
-    # The version of the package that brought the database there.
+    # The version of the package that upgraded the database.
     sa.Column("package", sa.Text, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
 )
@@ -86,12 +86,12 @@ schedules = sa.Table(
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("spec", sa.Text, nullable=False),
-    # Why this version of the package cannot read the spec; such a schedule takes no events.
+    # Why this version of the package cannot read the spec; the schedule then takes no events.
     sa.Column("problem", sa.Text),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("status_at", UtcTime, nullable=False),
-    # Of the definition that the code declared last; null: it was made by hand.
+    # Of the code's last declaration; null: it was created manually.
     sa.Column("declared_digest", sa.Text),
     # Earlier events are not taken. Null: their place in the log decided.
     sa.Column("counts_from", UtcTime),
@@ -111,14 +111,14 @@ schedule_history = sa.Table(
     metadata,
     sa.Column("id", _Serial, primary_key=True),
     sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
-    # Not a foreign key: the history of what was deleted is kept.
+    # Not a foreign key: the history outlives the object.
     sa.Column("schedule_id", _Id, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    # A person, or the code location whose deployment it was; empty: not known.
+    # A person, or the code location that deployed it; empty: unknown.
     sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "location_id", "name", "id"),
 )
@@ -140,7 +140,7 @@ timers = sa.Table(
     sa.Column("leaf", sa.Integer, primary_key=True),
     sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
     sa.Column("due_at", UtcTime, nullable=False),
-    # The newest tick that was delivered: it is not delivered again when a clock is set back.
+    # The newest delivered tick: it is not delivered again when a clock is set back.
     sa.Column("last_at", UtcTime),
     sa.Index(None, "location_id", "due_at"),
 )
@@ -164,7 +164,7 @@ unreadable_events = sa.Table(
     metadata,
     sa.Column("id", _Serial, primary_key=True),
     sa.Column("cluster", sa.Text, nullable=False),
-    # A location or a consumer: each reads the log for itself.
+    # A location or a consumer: each reads the log separately.
     sa.Column("reader", sa.Text, nullable=False),
     sa.Column("event_id", sa.BigInteger, nullable=False),
     sa.Column("event", EscapedText, nullable=False),
@@ -186,11 +186,11 @@ jobs = sa.Table(
     sa.Column("schedule_version", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    # Holds "one waiting job": the empty text on the job that takes events, a partition on a
+    # Guarantees "one waiting job": the empty text on the job that takes events, a partition on a
     # job of one partition, null on a job that shares its schedule with others.
     sa.Column("waiting_for", sa.Text),
     sa.Column("arrivals", sa.Text, nullable=False),
-    # The target partition, or the group of upstream partitions, that the job is for since it began;
+    # The target partition, or the group of upstream partitions, of the job since it was created;
     # null: it takes all events of its schedule.
     sa.Column("scope", sa.Text),
     sa.Column("partition_start", sa.Text),
@@ -202,20 +202,20 @@ jobs = sa.Table(
     sa.Column("deadline_at", UtcTime),
     sa.Column("held_by", sa.Text),
     sa.Column("verdicts", sa.Text),
-    # Target, tags, run configuration and properties as they were when it was admitted.
+    # Target, tags, run configuration and properties at the time of its admission.
     sa.Column("launch", sa.Text),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("requested_at", UtcTime),
     sa.Column("requests", sa.Integer, nullable=False, server_default="0"),
-    # The tick of Dagster's sensor that was given the request, and when its lease is over, by the
-    # database's time.
+    # The tick of Dagster's sensor with the request, and the end of its lease, by the database's
+    # time.
     sa.Column("requested_tick", sa.Text),
     sa.Column("request_expires_at", UtcTime),
     sa.Column("run_id", sa.Text),
-    # The run that claimed the job when it began: the one that counts. Only runs write it.
+    # The run that claimed the job: the one that counts. Only runs write it.
     sa.Column("begun_run_id", sa.Text),
     sa.Column("ended_at", UtcTime),
-    # Why it is launched past its constraints, all but limits on concurrency; usually null.
+    # Why it bypasses its constraints, except limits on concurrency; usually null.
     sa.Column("forced", sa.Text),
     sa.Index("uq_arctic_jobs_one_waiting", "schedule_id", "waiting_for", unique=True,
              sqlite_where=_waiting, postgresql_where=_waiting),
@@ -232,16 +232,16 @@ jobs = sa.Table(
 
 
 def in_state(*states: str) -> sa.ColumnElement[bool]:
-    """That a job is in one of the states, written out in the statement.
+    """Returns the condition that a job is in one of the states, written into the statement.
 
-    SQLite uses a partial index only where a condition stands in the words of the index. And
-    what it compared with these words as a parameter, it prepares anew at each execution.
+    SQLite uses a partial index only if a condition equals the text of the index. And it prepares a
+    statement with a parameter in such a comparison again at each execution.
     """
     words = [sa.literal_column(f"'{state}'", sa.Text) for state in states]
     return jobs.c.state.in_(words) if len(words) > 1 else jobs.c.state == words[0]
 
 
-#: In the words of the partial indexes above.
+#: Literally as in the partial indexes above.
 is_waiting = in_state("waiting_trigger", "waiting_constraints")
 is_active = in_state("launching", "launched")
 is_launching = is_active & in_state("launching")
@@ -254,7 +254,7 @@ job_events = sa.Table(
     sa.Column("leaf", sa.Integer, primary_key=True),
     sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("location_id", sa.BigInteger, nullable=False),
-    # Empty: the event is about no partition.
+    # Empty: the event has no partition.
     sa.Column("partition", sa.Text, nullable=False),
     sa.Index(None, "job_id", "leaf", "partition"),
     sa.Index(None, "location_id", "number"),
@@ -292,7 +292,7 @@ holders = sa.Table(
     "arctic_holders",
     metadata,
     sa.Column("resource", sa.Text, primary_key=True),
-    # A job's id or, for a run that no job asked for, the run's.
+    # A job's id or, for a run without a job, the run's.
     sa.Column("holder", sa.Text, primary_key=True),
     sa.Column("location_id", sa.ForeignKey(locations.c.id), nullable=False),
     sa.Index(None, "holder"),
@@ -302,7 +302,7 @@ launches = sa.Table(
     "arctic_launches",
     metadata,
     sa.Column("resource", sa.Text, primary_key=True),
-    # A job's id or, for a run that no job asked for, the run's.
+    # A job's id or, for a run without a job, the run's.
     sa.Column("holder", sa.Text, primary_key=True),
     sa.Column("at", UtcTime, nullable=False),
     sa.Index(None, "resource", "at"),
@@ -346,7 +346,7 @@ queue_pauses = sa.Table(
     sa.Column("paused", sa.Boolean, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
-    # The person; empty: not known.
+    # The person; empty: unknown.
     sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
 )
 
@@ -364,7 +364,7 @@ queue_waits = sa.Table(
     metadata,
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("run_id", sa.Text, primary_key=True),
-    # What holds the run, so that a change is known; the reason is the text for people.
+    # The reason's key, which detects changes; the reason is the text for people.
     sa.Column("gate", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("since", UtcTime, nullable=False),

@@ -1,4 +1,4 @@
-"""Events of Dagster's log that could not be stored, set aside so that what follows is read."""
+"""Events of Dagster's log that could not be stored, set aside so that later ones are read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ class UnreadableEvent:
     """One event that was set aside.
 
     Attributes:
-        reader: who read it, as ``location flights`` or ``consumer loader``.
+        reader: its reader, such as ``location flights`` or ``consumer loader``.
         event_id: its id in Dagster's event log.
-        event: what it is about.
+        event: a description of it.
         found_at: when it was set aside.
-        reason: the error that storing it ended with.
+        reason: the error of storing it.
     """
 
     reader: str
@@ -32,7 +32,7 @@ def set_aside(
     tx: sa.Connection, cluster: str, reader: str, events: Mapping[int, tuple[str, str]],
     now: datetime,
 ) -> None:  # fmt: skip
-    """Notes events by id, each with what it is about and the reason."""
+    """Records events by id, each with a description and the reason."""
     rows = [
         {
             "cluster": cluster,
@@ -49,7 +49,7 @@ def set_aside(
 
 
 def listed(tx: sa.Connection, cluster: str, *, limit: int) -> Sequence[UnreadableEvent]:
-    """The newest of a cluster, newest first."""
+    """Returns the newest events of a cluster, newest first."""
     here = unreadable_events.c
     query = sa.select(here.reader, here.event_id, here.event, here.found_at, here.reason)
     rows = tx.execute(query.where(here.cluster == cluster).order_by(here.id.desc()).limit(limit))
@@ -57,12 +57,12 @@ def listed(tx: sa.Connection, cluster: str, *, limit: int) -> Sequence[Unreadabl
 
 
 def count(tx: sa.Connection, cluster: str) -> int:
-    """How many a cluster has."""
+    """Returns the number of events of a cluster."""
     query = sa.select(sa.func.count()).where(unreadable_events.c.cluster == cluster)
     return int(tx.execute(query).scalar_one())
 
 
 def prune(tx: sa.Connection, cluster: str, before: datetime) -> None:
-    """Deletes those that were set aside before a moment."""
+    """Deletes events that were set aside before a moment."""
     here = unreadable_events.c
     tx.execute(sa.delete(unreadable_events).where(here.cluster == cluster, here.found_at < before))

@@ -1,1 +1,1 @@
-"""Merging a group of files into fewer: which way, by whose hands, with deletes applied."""
+"""Merging a group of files into fewer: by which strategy and engine, with deletes applied."""

@@ -1,16 +1,15 @@
-"""Decodes plain files with Arrow, in a Python worker of Spark, and writes them as larger ones.
+"""Decodes plain files with Arrow, in a Python worker of Spark, and rewrites them as larger ones.
 
-Where rows stay as they are, Arrow does it in a third of the CPU time that Spark's rows take: values
-stay in columns from file to file. It is a Spark job of one task, so that it runs where Spark's
-tasks run, on a cluster too, and beside other groups.
+For unchanged rows, Arrow needs a third of the CPU time of Spark's rows: values stay in columns from
+file to file. It is a Spark job of one task, so it runs where Spark's tasks run, on a cluster too,
+and in parallel with other groups.
 
 Memory: the worker is a process beside the JVM. It holds one row group that is being filled (128 MiB
-decoded, see :func:`rewrite_files`), a piece of what is read (32 MiB) and the encoded bytes of a
-row group that is read (parts of it, if it is large): with Python itself 450 MB were measured for
-16 files of 14 MB. Executors need as much in ``spark.executor.memoryOverhead`` for each of their
-cores; 1 GB is on the safe side, unless rows become far wider within a row group. They also need
-this package, pyarrow and pyiceberg; without them Spark's own rows are the way, and the reason is
-told.
+decoded, see :func:`rewrite_files`), a piece of the input (32 MiB) and the encoded bytes of an input
+row group (parts of it, if it is large): with Python itself 450 MB were measured for 16 files of 14
+MB. Executors need as much in ``spark.executor.memoryOverhead`` for each of their cores; 1 GB is on
+the safe side, unless rows become far wider within a row group. They also need this package, pyarrow
+and pyiceberg; without them Spark's own rows are used, and the reason is reported.
 """
 
 import contextlib
@@ -40,37 +39,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MIB = 1 << 20
-#: Decoded bytes of a row group, and how many a table's property may ask for at most.
+#: Decoded bytes of a row group, and the maximum for a table's property.
 _ROW_GROUP_BYTES, _MOST_ROW_GROUP_BYTES = 128 * _MIB, 256 * _MIB
 _ROW_GROUP_ROWS = 1_000_000
-#: So much is decoded at a time; the width of the first rows is not known, so they are few.
+#: The maximum decoded at a time; the first piece has few rows, as their width is unknown.
 _PIECE_BYTES, _FIRST_ROWS = 32 * _MIB, 8192
 #: A row group of more encoded bytes is not read as a whole, but through a buffer a column.
 _MOST_HELD, _BUFFER = 64 * _MIB, _MIB
-#: parquet-java's own level, which Spark and Iceberg's other writers have too.
+#: parquet-java's own level, which Spark and Iceberg's other writers share.
 _ZSTD_LEVEL = 3
 
-#: What a worker says that cannot run Python code of this package.
+#: The errors of a worker that cannot run Python code of this package.
 _UNABLE = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH", "Cannot run program")
-#: The reason, by what the files are read with: asked for once in a session.
+#: The reason, by the reader of the files: determined once in a session.
 _unable: "WeakKeyDictionary[SparkSession, dict[type[FileIO], str]]" = WeakKeyDictionary()
 
 
-#: What runs in the worker: given the rows of its task, the paths of the outputs or what went wrong.
+#: The function of the worker: from the rows of its task to the paths of the outputs or an error.
 _Work = Callable[[Iterable[object]], Iterator[list[str] | str]]
 _ANSWER = "paths array<string>, problem string"
 
 
 class WorkersUnable(Exception):
-    """The executors cannot run this; the message says why."""
+    """The executors cannot run this; the message contains the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """How the outputs are written."""
+    """The parameters of the outputs."""
 
     columns: pa.Schema
-    #: the paths of the leaf columns that get them, or whether all do
+    #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int
     row_group_bytes: int = _ROW_GROUP_BYTES
@@ -85,14 +84,14 @@ def rewritten(
     directory: str,
     target_bytes: int,
 ) -> list[str]:
-    """Writes the rows of plain files, in the order of the group, into new files; their paths.
+    """Rewrites the rows of plain files, in group order, into new files; returns their paths.
 
-    All outputs but the last have the same number of rows. What a failed or repeated task left in
-    the directory is for the caller to remove, with the directory or by what is not named here.
+    All outputs but the last have the same number of rows. The caller removes what a failed or
+    repeated task left in the directory: with the directory, or all files that are not returned.
 
     Errors:
         LakeError: a file is missing or broken, or the disk is full.
-        InvalidInput: a property of the table has a bad value.
+        InvalidInput: a property of the table is invalid.
         WorkersUnable: an executor lacks Python, this package or what it needs.
         PySparkException, Py4JError: Spark failed.
     """
@@ -126,15 +125,15 @@ def rewritten(
 def rewrite_files(
     io: FileIO, paths: Sequence[str], directory: str, writing: Writing, *, name: str
 ) -> list[str]:
-    """Reads Parquet files one after the other and writes their rows into new ones.
+    """Reads Parquet files in sequence and writes their rows into new ones.
 
-    The columns are found by name and have the same types in all files. Row groups have at most a
-    million rows and end once they reach ``row_group_bytes`` of decoded values. Nothing is left when
-    it fails: a file that was not finished has no footer, and is removed with the finished ones.
+    Columns are matched by name and have the same types in all files. Row groups have at most a
+    million rows and end once they reach ``row_group_bytes`` of decoded values. A failure leaves
+    nothing: an unfinished file has no footer, and is removed with the finished ones.
 
     Args:
-        directory: in which the outputs are made.
-        name: what the names of the outputs begin with; of this attempt alone.
+        directory: the directory of the outputs.
+        name: the prefix of the outputs' names; of this attempt alone.
 
     Errors:
         OSError, ArrowException: a file cannot be read or written.
@@ -155,14 +154,14 @@ def rewrite_files(
 
 
 def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:
-    """The answer of one task; faster than ``mapInArrow``, most of all the first time."""
+    """Returns the answer of one task; faster than ``mapInArrow``, above all the first time."""
     (answer,) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
     found: list[str] | str = answer
     return found
 
 
 def _run_over_connect(spark: "SparkSession", work: "_Work") -> list[str] | str:
-    """The answer of one task, of a session without RDDs."""
+    """Returns the answer of one task, in a session without RDDs."""
     task = spark.range(0, 1, 1, 1).mapInArrow(partial(_as_batch, work), _ANSWER)
     (answer,) = task.collect()
     return answer.problem if answer.problem is not None else list(answer.paths)
@@ -180,8 +179,8 @@ def _as_batch(work: "_Work", rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 def _in_worker(
     io: FileIO, paths: Sequence[str], directory: str, writing: Writing, rows: Iterable[object]
 ) -> Iterator[list[str] | str]:
-    """The paths of the outputs, or what went wrong: Spark would tell it in a stack of Java's."""
-    # A worker that did not read to the end is not used again, and the next one starts cold.
+    """Returns the outputs' paths, or the error, which Spark would hide in a stack of Java's."""
+    # A worker that did not read to the end is not reused, and the next one starts cold.
     list(rows)
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context is not None else 0
@@ -200,7 +199,7 @@ def _inability(said: str) -> str | None:
 
 
 def _pieces(io: FileIO, path: str, writing: Writing) -> Iterator[pa.Table]:
-    """The rows of a file in pieces of about :data:`_PIECE_BYTES`, as the outputs have them."""
+    """Yields the rows of a file in pieces of about :data:`_PIECE_BYTES`, in the outputs' schema."""
     most = min(_PIECE_BYTES, writing.row_group_bytes)
     # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
     with io.new_input(plain_path(path)).open() as stream:
@@ -233,7 +232,7 @@ def _pieces(io: FileIO, path: str, writing: Writing) -> Iterator[pa.Table]:
 
 
 class _Outputs:
-    """The files that are written, one after the other."""
+    """The output files, written in sequence."""
 
     def __init__(self, io: FileIO, prefix: str, writing: Writing) -> None:
         self.paths: list[str] = []
@@ -241,7 +240,7 @@ class _Outputs:
         self._prefix = prefix
         self._writing = writing
         groups = -(-writing.rows_per_file // _ROW_GROUP_ROWS)
-        #: so that a file does not end in a row group of a few rows
+        #: avoids a file that ends in a row group of a few rows
         self._rows_per_group = -(-writing.rows_per_file // groups)
         self._stream: Any = None
         self._writer: pq.ParquetWriter | None = None
@@ -250,7 +249,7 @@ class _Outputs:
         self._waiting_rows = self._waiting_bytes = 0
 
     def add(self, piece: pa.Table) -> None:
-        """Takes rows, and writes a row group whenever there are enough of them."""
+        """Adds rows, and writes a row group whenever there are enough of them."""
         while len(piece):
             room = min(
                 self._writing.rows_per_file - self._rows,
@@ -272,19 +271,19 @@ class _Outputs:
                 self._close()
 
     def finish(self) -> None:
-        """Writes what waits, and ends the last file."""
+        """Writes the waiting rows, and ends the last file."""
         if self._waiting:
             self._write()
         if self._writer is not None:
             self._close()
 
     def abandon(self) -> None:
-        """Removes all files, as well as it goes; the one that is open gets no footer."""
+        """Removes all files, as far as possible; the open one gets no footer."""
         if self._stream is not None:
             with contextlib.suppress(Exception):
                 self._stream.close()
         if self._writer is not None:
-            # Closed by its end of life, it would write the footer.
+            # Closing it on destruction would write the footer.
             self._writer.is_open = False
         for path in self.paths:
             with contextlib.suppress(Exception):
@@ -309,9 +308,9 @@ class _Outputs:
             compression_level=self._writing.zstd_level,
             write_statistics=self._writing.statistics,
             write_page_index=True,
-            # As the specification of Iceberg has it.
+            # As the specification of Iceberg requires.
             store_decimal_as_integer=True,
-            # Of no use to other readers, and a second truth beside the schema.
+            # Useless to other readers, and redundant beside the schema.
             store_schema=False,
         )
 

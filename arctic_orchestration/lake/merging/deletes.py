@@ -1,16 +1,16 @@
-"""Which rows of data files are gone, as delete files tell it.
+"""Which rows of data files are deleted, by their delete files.
 
-Which delete applies to which file was decided when the files were planned; a delete counts for
-the files that list it, and for no others.
+Planning has determined which delete applies to which file; a delete counts for the files that list
+it, and for no others.
 
 *Position deletes* become one bitmap for each data file, so that millions of them fit into memory:
-an eighth of a byte a row, however often a position is repeated. Their paths are compared letter by
-letter, as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.replacing.path_matching`.
+an eighth of a byte a row, however often a position is repeated. Their paths are compared literally,
+as Iceberg's readers do; see :mod:`~arctic_orchestration.lake.replacing.path_matching`.
 
-*Equality deletes* stay in their files. Those over the same columns are put into chains: in a chain
-each delete reaches all the data files that the deletes before it reach. As deletes apply to what
-is older than they are, there is hardly ever more than one chain, and then a row is gone if the
-farthest-reaching delete with its values reaches its file: one number to keep for each value.
+*Equality deletes* stay in their files. Deletes over the same columns form chains: in a chain, each
+delete applies to all data files of the deletes before it. As deletes apply to older files, there is
+hardly ever more than one chain, and then a row is deleted if the farthest-reaching delete with its
+values reaches its file: one number for each value.
 """
 
 import re
@@ -36,44 +36,43 @@ _LOCAL = re.compile(r"^file:(?://(?:localhost)?)?(?=/)")
 
 
 def plain_path(path: str) -> str:
-    """The path without the scheme if it is a local one: ``file:/a``, ``file:///a`` and ``/a``
-    are one file.
+    """Returns a local path without its scheme: ``file:/a``, ``file:///a`` and ``/a`` are one file.
 
-    Nothing is decoded: in Iceberg a ``%20`` is three letters of a name.
+    Nothing is decoded: in Iceberg, a ``%20`` is three characters of a name.
     """
     return _LOCAL.sub("", path)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeletedPositions:
-    """The positions of a data file at which the rows are gone."""
+    """The positions of the deleted rows of a data file."""
 
     #: position 0 is the lowest bit of the first word
     words: npt.NDArray[np.uint64]
 
     @classmethod
     def none_of(cls, rows: int) -> "DeletedPositions":
-        """Of a file of so many rows, none of them deleted."""
+        """Returns the positions of a file with this number of rows, none of them deleted."""
         return cls(np.zeros((rows + 63) // 64, np.uint64))
 
     def add(self, positions: npt.NDArray[np.int64]) -> None:
-        """Adds positions that the file has."""
+        """Adds positions of the file."""
         bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
         np.bitwise_or.at(self.words, positions >> 6, bits)
 
     def __len__(self) -> int:
-        """How many different positions there are."""
+        """Returns the number of different positions."""
         return int.from_bytes(self.words.tobytes(), "little").bit_count()
 
 
 def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, DeletedPositions]:
-    """The positions that position deletes name, by the paths of the files; only where some are.
+    """Returns the deleted positions by the paths of the files; omits files without any.
 
     Each delete file is read once, in batches. Positions that a file does not have are ignored, as
     readers do.
 
     Errors:
-        UnsupportedFile: a delete file is not Parquet, or has the path of one of the files in
+        UnsupportedFile: a delete file is not Parquet, or contains the path of one of the files in
             another form than the table.
         LakeError: a delete file is missing, broken or not one of position deletes.
     """
@@ -109,10 +108,10 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
 
 
 def _named_positions(io: FileIO, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-    """Paths of data files, each with some positions in it."""
+    """Yields paths of data files, each with some positions in it."""
     try:
         with io.new_input(plain_path(path)).open() as stream:
-            # The paths repeat: as a dictionary they take a number a row.
+            # The paths repeat: in a dictionary, each costs one number a row.
             names = _column_names(pq.ParquetFile(stream).schema_arrow, path)
             stream.seek(0)
             file = pq.ParquetFile(stream, read_dictionary=[names[0]])
@@ -130,7 +129,7 @@ def _column_names(schema: pa.Schema, path: str) -> tuple[str, str]:
         for field in schema
         if field.metadata and b"PARQUET:field_id" in field.metadata
     }
-    # The names are as reserved as the ids are, and some writers leave the ids out.
+    # The names are as reserved as the ids, and some writers omit the ids.
     names = (by_id.get(FILE_PATH_ID, "file_path"), by_id.get(POSITION_ID, "pos"))
     if not set(names) <= set(schema.names):
         raise LakeError(f"{path} has the columns {schema.names}, expected position deletes")
@@ -147,7 +146,7 @@ def _by_path(
     codes = paths.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
     sorted_positions = positions.to_numpy(zero_copy_only=False).astype(np.int64)[order]
-    # Where the sorted codes change, the next path begins.
+    # The next path begins where the sorted codes change.
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     if not len(starts):
         return
@@ -157,9 +156,9 @@ def _by_path(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualityChain:
-    """Equality deletes over the same columns, each reaching all files that a shorter one reaches.
+    """Equality deletes over the same columns, each reaching all files of the shorter ones.
 
-    A row of a data file is gone if a delete with its values has a reach of at least what the file
+    A row of a data file is deleted if a delete with its values has at least the reach that the file
     needs.
     """
 
@@ -167,20 +166,20 @@ class EqualityChain:
     deletes: tuple[DeleteFile, ...]
     #: by the paths of the delete files
     reach: Mapping[str, int]
-    #: by the paths of those data files that any of the deletes applies to
+    #: by the paths of data files to which any of the deletes applies
     need: Mapping[str, int]
 
     @property
     def rows(self) -> int:
-        """How many values there are at most."""
+        """The maximum number of values."""
         return sum(delete.rows for delete in self.deletes)
 
 
 def equality_chains(files: Sequence[LiveFile]) -> list[EqualityChain]:
-    """The equality deletes of the files, in as few chains as a simple way finds.
+    """Returns the equality deletes of the files, in as few chains as a greedy search finds.
 
     Errors:
-        LakeError: an equality delete does not say which columns it compares.
+        LakeError: an equality delete does not name the columns that it compares.
     """
     reached: dict[DeleteFile, set[str]] = defaultdict(set)
     for file in files:

@@ -1,7 +1,7 @@
-"""Refuses files that Spark would read as something else than they are, before it reads them.
+"""Refuses files that Spark would misread, before it reads them.
 
-Where a column has no field id, Spark and other readers find nothing and give nulls, silently. A
-merge would write these down.
+Where a column has no field id, Spark and other readers silently return nulls. A merge would write
+these nulls.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,13 +17,13 @@ from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadabl
 
 
 def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityChain]) -> None:
-    """Looks at the footers of the group's files and of its equality deletes.
+    """Reads the footers of the group's files and of its equality deletes.
 
     Errors:
-        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, or leaves out a
-            column because it is a partition's value.
-        LakeError: a file is missing, is named twice, or has another number of rows than the table
-            says.
+        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, or omits a column
+            because it is a partition's value.
+        LakeError: a file is missing, is listed twice, or has another number of rows than the table
+            records.
     """
     name = ".".join(table.name())
     paths = [file.path for file in group.files]
@@ -77,7 +77,7 @@ def _field_ids(footer: Footer, table: str) -> set[int]:
 
 
 def _fields(parent: pa.Schema | pa.StructType, path: str) -> Iterator[tuple[str, int | None]]:
-    """The columns and the fields of structs; Spark needs no ids of elements, keys and values."""
+    """Yields the columns and the fields of structs; elements, keys and values need no ids."""
     for field in parent:
         here = f"{path}{field.name}"
         found = (field.metadata or {}).get(b"PARQUET:field_id")

@@ -1,11 +1,11 @@
-"""The rows of a group of data files that are not deleted, as a Spark DataFrame.
+"""The live rows of a group of data files, as a Spark DataFrame.
 
-Everything is read by field id with the table's current schema. Columns that only equality deletes
-still ask for, dropped since, are read beside it and left out at the end.
+Everything is read by field id with the table's current schema. Dropped columns that equality
+deletes still need are read in addition and removed at the end.
 
-There is no shuffle: the files are one partition of one task. What differs from file to file (its
-place in the order, its deleted positions, which equality deletes reach it) is a small table that is
-joined by the file's path, and equality deletes are joined as a hash table, or, when there are very
+There is no shuffle: the files are one partition of one task. The facts of each file (its place in
+the order, its deleted positions, the reach of its equality deletes) are a small table that is
+joined by the file's path, and equality deletes are joined as a hash table or, when there are very
 many, by merging.
 """
 
@@ -41,30 +41,30 @@ from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 from arctic_orchestration.lake.table_reader import literal_path
 
-#: So many equality deletes of one chain are held in memory, of the driver too; more are sorted.
+#: The maximum number of equality deletes of one chain in memory (the driver's, too).
 _MOST_HASHED = 1_000_000
-#: Hadoop has one for several, and leaves those after a scheme.
+#: Hadoop uses one slash for several, except after a scheme.
 _SLASHES = re.compile(r"(?<!:)(?<!:/)/+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveRows:
-    """The rows that are left; nothing was read yet but footers and position deletes."""
+    """The live rows; so far only footers and position deletes were read."""
 
     #: the table's columns, one partition
     rows: DataFrame
     rows_in: int
-    #: how many different positions of the files are deleted
+    #: the number of different deleted positions of the files
     deleted_by_position: int
     _counted: Observation | None
 
     def deleted_by_equality(self) -> int:
-        """How many rows equality deletes took away, of those that position deletes had left.
+        """Returns how many rows equality deletes removed, after the position deletes.
 
-        Counted while the rows are computed; waits until they were.
+        Counted while the rows are computed; waits until then.
 
         Errors:
-            LakeError: position deletes took away another number of rows than there are positions.
+            LakeError: position deletes removed another number of rows than there are positions.
         """
         if self._counted is None:
             return 0
@@ -85,21 +85,21 @@ def live_rows(
     *,
     in_order: bool,
 ) -> LiveRows:
-    """The rows of the group's files, with all deletes applied that the files list.
+    """Returns the rows of the group's files, with all listed deletes applied.
 
-    Rows of one file stay together and in their order. Files come by size, the greatest first,
-    since that is how Spark takes them; ``in_order`` puts them in the order of the group, which
-    costs a sort when it is another one.
+    Rows of one file stay together and in their order. Files are ordered by size, greatest first,
+    since Spark reads them so; ``in_order`` uses the order of the group, which costs a sort if it
+    differs.
 
     Equality is that of the specification: nulls are equal, a NaN equals a NaN, zero and minus zero
     differ.
 
     Args:
-        session: of :func:`~arctic_orchestration.lake.merging.sessions.merging_session`.
+        session: from :func:`~arctic_orchestration.lake.merging.sessions.merging_session`.
 
     Errors:
         UnsupportedTable: a file is not Parquet, or lacks field ids.
-        LakeError: a file is missing, broken, or not what the table says of it.
+        LakeError: a file is missing, broken, or differs from the table's record of it.
     """
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
@@ -144,7 +144,7 @@ def live_rows(
 
 
 def _by_number(schema: Schema) -> Schema:
-    """Top-level columns are named by their ids: no name clashes, whatever the table calls them."""
+    """Returns names top-level columns by their ids: no name clashes, whatever the table's names."""
     return Schema(
         *(
             iceberg.NestedField(
@@ -158,20 +158,20 @@ def _by_number(schema: Schema) -> Schema:
 def _read(
     session: SparkSession, schema: Schema, paths: Sequence[str]
 ) -> tuple[DataFrame, Mapping[str, str]]:
-    """The rows of exactly these files, in one partition; and the files' URLs by their paths.
+    """Returns the rows of exactly these files, in one partition; and the URLs by path.
 
-    A URL is what ``_metadata.file_path`` has.
+    A URL is that in ``_metadata.file_path``.
 
     Errors:
-        LakeError: Spark would read other files: it leaves out those whose names begin with an
-            underscore or a dot.
+        LakeError: Spark would read other files: it skips names that begin with an underscore or a
+            dot.
     """
     reader = session.read.schema(spark_schema(schema)).option("recursiveFileLookup", "true")
     if is_over_connect(session):
-        # The server takes the switch below for another one, as it writes its name in small letters.
+        # The server confuses the option below with another one, as it lower-cases its name.
         rows = reader.parquet(*map(literal_path, paths))
     else:
-        # Spark's own switch: an escaped pattern cannot hold a colon.
+        # Spark's own option: an escaped pattern cannot contain a colon.
         rows = reader.option("__globPaths__", "false").parquet(*paths)
     taken = {unquote(plain_path(url)): _as_metadata_has_it(url) for url in rows.inputFiles()}
     wanted = {_SLASHES.sub("/", plain_path(path)): path for path in paths}
@@ -182,7 +182,7 @@ def _read(
 
 
 def _as_metadata_has_it(url: str) -> str:
-    """The URL of an input file as ``_metadata.file_path`` has it: local ones with one slash."""
+    """Returns an input file's URL as in ``_metadata.file_path``: local ones with one slash."""
     local = plain_path(url)
     return url if local == url else f"file:{local}"
 
@@ -195,10 +195,10 @@ def _with_file_facts(
     positions: Mapping[str, DeletedPositions],
     chains: Sequence[EqualityChain],
 ) -> DataFrame:
-    """Adds what is known of the row's file, and the row's position in it.
+    """Adds the facts about the row's file, and the row's position in it.
 
-    The join is an inner one: should a path not be found, rows are missing, and the count of rows
-    tells of it.
+    The join is an inner one: for an unmatched path, rows are missing, and the count of rows detects
+    it.
     """
     paths = [file.path for file in group.files]
     facts = {
@@ -224,7 +224,7 @@ def _joined(
     chain: EqualityChain,
     number: int,
 ) -> DataFrame:
-    """Adds the reach of the farthest delete that has the row's values, or null."""
+    """Adds the reach of the farthest delete with the row's values, or null."""
     narrow = only(columns, set(chain.field_ids))
     paths = [delete.path for delete in chain.deletes]
     deletes, urls = _read(rows.sparkSession, narrow, paths)
@@ -259,7 +259,7 @@ def _joined(
 def _key(schema: Schema, field_id: int) -> Column:
     column = column_at(path_of(schema, field_id))
     if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType):
-        # Spark's equality takes minus zero for zero.
+        # Spark's equality treats minus zero as zero.
         return column.cast("string")
     return column
 
@@ -273,7 +273,7 @@ def _as_the_table_has_it(rows: DataFrame, schema: Schema, read: Schema) -> DataF
         name = f"c{field.field_id}"
         column = F.col(name)
         if kinds[field.field_id] != field.field_type:
-            # A struct with a dropped field in it. The cast gives the ids back.
+            # A struct that contains a dropped field. The cast restores the ids.
             column = ordered(column, found[name].dataType, field.field_type)
             column = column.cast(target[field.name].dataType)
         columns.append(column.alias(field.name, metadata=target[field.name].metadata))

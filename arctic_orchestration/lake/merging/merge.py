@@ -1,11 +1,11 @@
-"""Merges a group of an Iceberg table's data files into fewer files, and commits nothing.
+"""Merges a group of an Iceberg table's data files into fewer files; commits nothing.
 
-Readers find the same rows in the outputs: those of the inputs without the deleted ones, with the
-table's current columns. Where a column that the table requires holds a null, the null stays, as
-readers see it today; refusing it would leave the files small for ever and mend nothing.
+The outputs contain the same rows for readers: those of the inputs without the deleted ones, with
+the table's current columns. If a required column contains a null, the null stays, as readers see it
+today; refusing it would leave the files small forever and fix nothing.
 
-Of the outputs nothing is believed: their footers are read, and there must be as many rows as in the
-inputs without those that the deletes took away, which are counted apart from what was written.
+The outputs are verified: their footers are read, and they must have as many rows as the inputs
+without the deleted ones, which are counted separately from the output.
 """
 
 import math
@@ -46,9 +46,9 @@ _FILES_AT_ONCE = 8
 
 
 class Engine(StrEnum):
-    """What decodes the rows."""
+    """The engine that decodes the rows."""
 
-    #: Arrow, in a Python worker of Spark; for files whose rows stay as they are
+    #: Arrow, in a Python worker of Spark; for files with unchanged rows
     ARROW = "arrow"
     #: Spark's own rows; for all files
     SPARK = "spark"
@@ -56,7 +56,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputFile:
-    """A finished file that belongs to no snapshot yet; its size in bytes."""
+    """A finished file that is in no snapshot yet; its size in bytes."""
 
     path: str
     size: int
@@ -65,14 +65,14 @@ class OutputFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Merged:
-    """What a merge made of its group."""
+    """The result of merging a group."""
 
     outputs: tuple[OutputFile, ...]
     rows_in: int
     rows_deleted: int
     rows_out: int
     way: Way
-    #: why this way was taken; of decoding, by which engine, and why
+    #: why this way was chosen; for decoding, also the engine and its reason
     because: str
     #: the sort order of the table, if the outputs are sorted by it
     sort_order_id: int | None = None
@@ -90,29 +90,29 @@ def merge(
 ) -> Merged:
     """Writes the rows of the group's files into new files below a directory.
 
-    All files of the group have one partition, and so have the outputs. One Spark job writes them,
-    without a shuffle; equality deletes are read by a small one before it, for each set of columns.
+    All files of the group have one partition, and so do the outputs. One Spark job writes them,
+    without a shuffle; before it, a small one reads equality deletes, for each set of columns.
     :func:`~arctic_orchestration.lake.file_sizes.outputs_wanted` gives the number of outputs; as the
-    inputs are encoded otherwise, they may be smaller. They are sorted if the table is.
-    Without one the rows of an input stay together and in order, and so do the inputs, with one
-    exception: where Spark's own rows become one file, inputs follow each other by their size.
+    inputs are encoded otherwise, they may be smaller. They are sorted if the table has a sort
+    order. Without one, the rows of an input stay together and in order, and so do the inputs, with
+    one exception: where Spark's own rows become one file, inputs are ordered by size.
 
-    When it fails, what it wrote is removed, or said to be left.
+    A failure removes its outputs, or reports that they were left.
 
     Args:
-        table: as it was loaded; its current schema, sort order and properties count.
-        directory: of this merge alone, in the form that the table's own file paths have.
-        way: None: the one of :func:`~arctic_orchestration.lake.merging.strategy.choose_way`.
-            Appending is refused where it would write wrong files, and not where it is worth little.
-        engine: of decoding. None: Arrow for plain files, see
-            :func:`~arctic_orchestration.lake.merging.plain_files.plain_files`, otherwise Spark.
+        table: as it was loaded; its current schema, sort order and properties apply.
+        directory: of this merge alone, in the form of the table's own file paths.
+        way: None: chosen by :func:`~arctic_orchestration.lake.merging.strategy.choose_way`.
+            Appending is refused where it would write wrong files, and not where it is of little
+            use.
+        engine: for decoding. None: Arrow for plain files, see
 
     Errors:
         UnsupportedTable: the format version, a type or a file would not survive.
-        InvalidInput: a property of the table has a bad value.
-        LakeError: a file is missing or not what the table says of it, Spark failed, the disk is
-            full, the outputs do not have the rows that they should have, or the engine or the way
-            that was asked for does not fit the group.
+        InvalidInput: a property of the table is invalid.
+        LakeError: a file is missing or differs from the table's record of it, Spark failed, the
+            disk is full, the outputs lack rows or have too many, or the requested engine or way
+            does not fit the group.
         ConfigurationError: the Spark session lacks a setting that the lake needs.
     """
     name = ".".join(table.name())
@@ -173,7 +173,7 @@ def _decoded(
     target_bytes: int,
     engine: Engine | None,
 ) -> tuple[_Written, str]:
-    """What was written, by which engine and why."""
+    """Decodes and rewrites the group; returns the outputs, with the engine and its reason."""
     name = ".".join(table.name())
     require_supported(table.schema(), name)
     reason = "it was asked for"
@@ -219,7 +219,7 @@ def _decoded_by_spark(
 
 
 def _remove_others(table: Table, directory: str, paths: list[str]) -> None:
-    """Removes what an attempt of the task left that was lost and made again."""
+    """Removes the outputs of a lost and repeated attempt of the task."""
     for path in set(files_below(table, directory)) - set(paths):
         table.io.delete(plain_path(path))
 
@@ -238,7 +238,7 @@ def _write(rows: DataFrame, table: Table, directory: str, rows_per_file: int) ->
 
 
 def _sorted(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows in the table's sort order; refuses one that cannot be computed."""
+    """Sorts the rows by the table's sort order; refuses one that cannot be computed."""
     keys = [
         _sort_key(field, transformed(field.transform, field.source_id, table.schema()))
         for field in table.sort_order().fields
@@ -255,7 +255,7 @@ def _sort_key(field: SortField, column: Column) -> Column:
 
 
 def _finished(table: Table, paths: list[str]) -> tuple[OutputFile, ...]:
-    """The outputs by their footers; those without rows are removed."""
+    """Describes the outputs by their footers; removes those without rows."""
     outputs = []
     for path, footer in zip(paths, read_footers(table.io, map(plain_path, paths)), strict=True):
         if footer.metadata.num_rows:
@@ -286,7 +286,7 @@ def _clean_up(table: Table, directory: str, error: BaseException) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What Java said, down to the first cause; without its stack."""
+    """Java's messages, down to the first cause; without its stack."""
     said: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts: list[str] = []
     while said is not None:

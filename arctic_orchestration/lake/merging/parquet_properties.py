@@ -1,4 +1,4 @@
-"""What a table's properties ask of the Parquet files that are written for it."""
+"""The table properties for its Parquet files."""
 
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.utils.properties import property_as_int
@@ -9,20 +9,20 @@ _GREATEST_ZSTD_LEVEL = 22
 
 
 def row_group_bytes(table: Table) -> int | None:
-    """The size of a row group; None: the property is not set.
+    """Returns the size of a row group; None: the property is not set.
 
     Errors:
-        InvalidInput: it is no number above zero.
+        InvalidInput: it is not a positive number.
     """
     key = TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES
     return _number(table, key, "a number of bytes above zero", 1 << 62)
 
 
 def zstd_level(table: Table) -> int | None:
-    """The level of compression; None: the property is not set, or is for another codec.
+    """Returns the compression level; None: the property is not set, or is for another codec.
 
     Errors:
-        InvalidInput: it is no level of zstd.
+        InvalidInput: it is not a zstd level.
     """
     codec = table.properties.get(TableProperties.PARQUET_COMPRESSION, "zstd")
     if codec.lower() != "zstd":

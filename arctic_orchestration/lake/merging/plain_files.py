@@ -1,8 +1,8 @@
-"""Which groups of files Arrow may decode: those whose rows stay as they are.
+"""Groups of files that Arrow may decode: their rows stay unchanged.
 
-Spark reads the others: it applies deletes, sorts, and finds renamed and widened columns by their
-ids. It also refuses what cannot be read, so that nothing is refused here: whatever is unusual about
-a file is a reason for Spark.
+Spark reads the others: it applies deletes, sorts, and matches renamed and widened columns by their
+ids. It also refuses unreadable files, so nothing is refused here: anything unusual about a file is
+a reason to use Spark.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,21 +23,20 @@ from arctic_orchestration.lake.merging.strategy import counts_days_as_julian, mi
 
 @dataclass(frozen=True, kw_only=True)
 class PlainFiles:
-    """Files whose rows are written as they are."""
+    """Files whose rows are written unchanged."""
 
-    #: the table's columns with their ids; nothing is required but the keys of maps, since files
-    #: of other writers need not keep what the table requires
+    #: the table's columns with their ids; only the keys of maps are required, since files of other
+    #: writers need not satisfy the table's requirements
     columns: pa.Schema
-    #: the paths of the leaf columns that get statistics, or whether all do
+    #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str]
 
 
 def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
-    """The group for Arrow, or the reason why Spark must read it. Reads the footers once.
+    """Returns the group for Arrow, or the reason to use Spark. Reads the footers once.
 
-    Columns of floats get statistics only if every input has them: a smallest and a greatest value
-    say nothing of a NaN, and where a writer therefore left them out, a filter that NaN passes
-    would lose rows.
+    Float columns get statistics only if every input has them: bounds do not cover NaN, and where a
+    writer therefore omitted them, a filter that NaN passes would lose rows.
 
     Errors:
         LakeError: a file cannot be read at all.
@@ -108,7 +107,7 @@ def _relaxed(field: pa.Field) -> pa.Field:
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:
-    """The type with everything in it optional, and with offsets of 32 bits."""
+    """Returns the type with all parts optional, and with offsets of 32 bits."""
     if pa.types.is_struct(kind):
         return pa.struct([_relaxed(field) for field in kind])
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
@@ -124,8 +123,8 @@ def _narrow(kind: pa.DataType) -> pa.DataType:
 
 
 def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type are the same values as another; written hints are followed by
-    Arrow when it reads, so that a string may be found as a dictionary's."""
+    """Returns whether values of one type equal those of another."""
+    # Arrow follows written hints when it reads: a string may be a dictionary's.
     if pa.types.is_dictionary(found):
         return _becomes(found.value_type, wanted)
     if pa.types.is_struct(wanted):

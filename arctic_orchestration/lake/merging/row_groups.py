@@ -1,13 +1,13 @@
-"""Merges Parquet files by copying their row groups as they are, without decoding a value.
+"""Merges Parquet files by copying their row groups unchanged, without decoding values.
 
 Parquet's own ``ParquetRewriter``, which is among Spark's jars, copies the pages, writes page
-indexes and Bloom filters anew at their new places, and one footer for all. It costs a thirtieth of
-the CPU time of decoding.
+indexes and Bloom filters at their new places, and one footer for all. It needs a thirtieth of the
+CPU time of decoding.
 
-What it does not do: row groups stay as large and as well compressed as they are, so nothing is
-gained in size; rows are not sorted, and none is left out; it runs in the JVM of Spark's driver, on
-no executor, and not through Spark Connect, which has no JVM to offer. Which files it is right for
-is decided in :mod:`arctic_orchestration.lake.merging.strategy`.
+Limits: row groups keep their size and compression, so the result is not smaller; rows are neither
+sorted nor removed; it runs in the JVM of Spark's driver, on no executor, and not through Spark
+Connect, which offers no JVM. :mod:`arctic_orchestration.lake.merging.strategy` decides which files
+it suits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FOOTERS_AT_ONCE = 16
-#: So much of a file's end is read at first; few footers are longer.
+#: How much of a file's end is read at first; few footers are longer.
 _FIRST_READ = 64 * 1024
-#: What the end of a file with an encrypted footer says in place of ``PAR1``.
+#: The end of a file with an encrypted footer, in place of ``PAR1``.
 _ENCRYPTED = b"PARE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Footer:
-    """What the end of a Parquet file says of it."""
+    """The footer of a Parquet file."""
 
     path: str
     metadata: pq.FileMetaData
     #: the Thrift struct, without length and magic
     thrift: bytes
-    #: the whole schema with field ids, types and what may be null; equal texts, equal schemas
+    #: the whole schema with field ids, types and nullability; equal texts mean equal schemas
     schema: str
     #: rows and uncompressed bytes of each row group
     row_groups: tuple[tuple[int, int], ...]
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether some column is: a footer that can be read is signed then."""
+        """Whether a column is encrypted: a readable footer is then signed."""
         return int(self.metadata.serialized_size) != len(self.thrift)
 
     @property
@@ -61,11 +61,11 @@ class Footer:
 
 
 class FooterUnreadable(LakeError):
-    """A file whose footer says nothing: not Parquet, cut off, or encrypted."""
+    """A file with an unreadable footer: not Parquet, truncated, or encrypted."""
 
 
 def read_footers(io: FileIO, paths: Iterable[str]) -> list[Footer]:
-    """The footers in the order of the paths, several read at once; one read a file, mostly.
+    """Returns the footers in the order of the paths, read in parallel; mostly with one read a file.
 
     Errors:
         FooterUnreadable: a file is not Parquet, or its footer is broken or encrypted.
@@ -78,22 +78,22 @@ def read_footers(io: FileIO, paths: Iterable[str]) -> list[Footer]:
 def append_row_groups(
     spark: "SparkSession", table: Table, group: FileGroup, directory: str, target_bytes: int
 ) -> list[str]:
-    """Writes the files' row groups, in their order, into new files; returns their paths.
+    """Copies the files' row groups, in their order, into new files; returns their paths.
 
-    As many files as come nearest to ``target_bytes`` each, never one below three quarters of it
-    for its number alone: that one would be merged again for ever. What was written is compared
-    with the inputs' footers: schema, field ids, row groups, rows. Entries of the key-value metadata
-    are kept when all inputs have the same.
+    The number of outputs brings each nearest to ``target_bytes``, but never below three quarters of
+    it: such a file would be merged again forever. The result is compared with the inputs' footers:
+    schema, field ids, row groups, rows. Entries of the key-value metadata are kept when all inputs
+    share them.
 
-    When it fails, the output that was being written never got a footer, so that no reader takes it
-    for a whole file, and is removed; the caller removes the directory with the outputs before it.
+    On failure, the output in progress has no footer, so that no reader accepts it as complete, and
+    is removed; the caller removes the directory with earlier outputs.
 
     Args:
-        directory: of this attempt alone, in the form that the table's own paths have.
+        directory: of this attempt alone, in the form of the table's own paths.
 
     Errors:
-        LakeError: the files have deletes or differ in schema, one is encrypted or not as the table
-            says, the disk is full, or what was written is not what was read.
+        LakeError: the files have deletes or different schemas, one is encrypted or differs from the
+            table's record, the disk is full, or the outputs differ from the inputs.
     """
     if group.delete_files:
         raise LakeError("row groups are copied whole, and rows were deleted from some of the files")
@@ -111,7 +111,7 @@ def append_row_groups(
 
 
 def bins(files: Sequence[LiveFile], target_bytes: int) -> list[list[LiveFile]]:
-    """Cuts the files, in their order, where outputs of equal size would begin."""
+    """Splits the files, in their order, where outputs of equal size would begin."""
     total = sum(file.size for file in files)
     count = outputs_wanted(total, target_bytes, files=len(files))
     found: list[list[LiveFile]] = [[] for _ in range(count)]
@@ -151,7 +151,7 @@ def _footer(io: FileIO, path: str) -> Footer:
         path=path,
         metadata=metadata,
         thrift=end[:-TAIL_BYTES],
-        # The first line names the object in memory.
+        # The first line identifies the object in memory.
         schema=str(metadata.schema).split("\n", 1)[1],
         row_groups=tuple((group.num_rows, group.total_byte_size) for group in groups),
     )
@@ -211,7 +211,7 @@ def _rewrite(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> No
         rewriter.processBlocks()
         _keep_common(_private(rewriter, "extraMetaData"), inputs)
     except BaseException:
-        # The rewriter's own close() would make a whole file of what is there.
+        # The rewriter's own close() would complete the file.
         _private(rewriter, "writer").close()
         path(output).getFileSystem(configuration).delete(path(output), False)
         raise
@@ -219,7 +219,7 @@ def _rewrite(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> No
 
 
 def _keep_common(key_values: Any, inputs: Sequence[Footer]) -> None:
-    """Leaves out what is not said by every input: the rewriter takes the last one's word."""
+    """Drops entries that not all inputs share: the rewriter keeps the last one's."""
     first = inputs[0].key_values
     for key in {key for footer in inputs for key in footer.key_values}:
         if any(footer.key_values.get(key) != first.get(key) for footer in inputs):
@@ -233,7 +233,7 @@ def _private(thing: Any, name: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What Java said, down to the first cause; without its stack."""
+    """Java's messages, down to the first cause; without its stack."""
     said = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts = []
     while said is not None:

@@ -1,4 +1,4 @@
-"""The session that merges run in, beside the one that a program works with."""
+"""The session for merges, separate from a program's own session."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_orchestration.lake.connect import beside, is_over_connect, released
 from arctic_orchestration.lake.spark_versions import session_settings, small_frame
 
-#: For a session in which a group's files are one partition, in one job without surprises.
+#: Settings that make a group's files one partition, in one predictable job.
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -20,7 +20,7 @@ _SETTINGS = {
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
     "spark.sql.files.maxRecordsPerFile": "0",
     "spark.sql.files.minPartitionNum": "1",
-    # A struct of which no field that is asked for is in the file is not therefore null.
+    # A struct is not null only because the file lacks all of its requested fields.
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
@@ -32,17 +32,17 @@ _SETTINGS = {
 _lock = threading.Lock()
 #: of classic sessions, which keep theirs as long as they live
 _kept: "WeakKeyDictionary[SparkSession, SparkSession]" = WeakKeyDictionary()
-#: of Connect sessions, those of the merges under way
+#: of Connect sessions: those of merges in progress
 _open: "WeakKeyDictionary[SparkSession, set[SparkSession]]" = WeakKeyDictionary()
 
 
 @contextmanager
 def merging_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session beside the given one, with its settings and those for merging.
+    """Yields a new session with the given one's settings and those for merging.
 
-    What merging needs must not be seen by others that use the session at the same time. On a
-    Connect server the session is released at the end of the block: one that is left keeps memory
-    there for an hour, and the end of this process waiting for a server that is gone.
+    Other users of the given session must not see the settings for merging. On a Connect server the
+    session is released at the end of the block: an unreleased one keeps memory there for an hour,
+    and the end of this process would wait for a server that is gone.
     """
     if is_over_connect(spark):
         with _one_more(spark) as session:
@@ -58,14 +58,14 @@ def merging_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def facts_frame(spark: SparkSession, rows: DataFrame, table: pa.Table) -> DataFrame:
-    """A small table for a join with rows of a merging session of ``spark``."""
-    # Making one makes its session the active one, which is to be the given one. Over Connect it
-    # does not, and frames of two sessions cannot be joined.
+    """Returns a small table for a join with rows of a merging session of ``spark``."""
+    # Creating one activates its session, which must stay the given one. Over Connect it does not,
+    # and frames of two sessions cannot be joined.
     return small_frame(rows.sparkSession if is_over_connect(spark) else spark, table)
 
 
 def cancel_merges(spark: SparkSession) -> None:
-    """Cancels the jobs of merges, which fail by it.
+    """Cancels the jobs of merges, which then fail.
 
     On a classic session, cancels all jobs of this process's Spark.
     """
@@ -94,6 +94,6 @@ def _one_more(spark: SparkSession) -> Iterator[SparkSession]:
 def _configure(session: SparkSession, spark: SparkSession) -> None:
     have = session_settings(session)
     for key, value in {**session_settings(spark), **_SETTINGS}.items():
-        # A session that was there before may have been given settings of the JVM.
+        # An existing session may have been given settings of the JVM.
         if have.get(key) != value and session.conf.isModifiable(key):
             session.conf.set(key, value)

@@ -1,7 +1,7 @@
-"""Which way the files of a group are merged, and why.
+"""The strategy by which the files of a group are merged, with its reason.
 
 Copying row groups is far cheaper than decoding them, and does far less; it is chosen only where
-nothing would be lost by it.
+nothing is lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MB = 1_000_000
-#: Bytes of a row group, on the average, from which on copying is right. Measured once, on a busy
-#: machine, with 11 columns and zstd: beside row groups of 1 MB, scans by DuckDB and pyarrow took
-#: 1.1 and 1.4 times the CPU time with 0.25 MB, 1.6 and 2.6 times with 0.07 MB; with 2 and 6 MB it
-#: was between 0.7 and 1.5 times, without a trend. Size is what stays lost: beside 6 MB a file was
-#: 1.18 times as large with 1 MB, 1.22 times with 0.5 MB, 1.33 times with 0.07 MB.
+#: The average size of a row group from which on copying is right. Measured once, on a busy machine,
+#: with 11 columns and zstd: compared to row groups of 1 MB, scans by DuckDB and pyarrow took 1.1
+#: and 1.4 times the CPU time with 0.25 MB, 1.6 and 2.6 times with 0.07 MB; with 2 and 6 MB it was
+#: between 0.7 and 1.5 times, without a trend. The size stays lost: compared to 6 MB a file was 1.18
+#: times as large with 1 MB, 1.22 times with 0.5 MB, 1.33 times with 0.07 MB.
 SMALLEST_ROW_GROUP = _MB
 
 _UNCOMPRESSED = "UNCOMPRESSED"
@@ -43,15 +43,15 @@ class Way(StrEnum):
 
 
 def choose_way(spark: "SparkSession | None", table: Table, group: FileGroup) -> tuple[Way, str]:
-    """Row groups are appended if that loses nothing; else the reason why they are decoded.
+    """Chooses to append row groups if that loses nothing; else returns why they are decoded.
 
-    Appended are at least two Parquet files, of one physical schema that is the table's current
-    one by names, ids and types, from which no row is deleted, of a table without a sort order,
-    compressed, with row groups of :data:`SMALLEST_ROW_GROUP` bytes on the average. The footers
-    are read only if the rest allows it, several at once.
+    Appending requires at least two Parquet files, of one physical schema that matches the table's
+    current one by names, ids and types, without deleted rows, of a table without a sort order,
+    compressed, with row groups of :data:`SMALLEST_ROW_GROUP` bytes on average. The footers are read
+    only if the rest allows it, in parallel.
 
     Args:
-        spark: where it will run; None asks for the files alone.
+        spark: the session that will run it; None considers the files alone.
 
     Errors:
         LakeError: a file cannot be read at all.
@@ -70,9 +70,9 @@ def choose_way(spark: "SparkSession | None", table: Table, group: FileGroup) -> 
 
 
 def why_not_appended(spark: "SparkSession | None", table: Table, group: FileGroup) -> str | None:
-    """Why appending the row groups would write wrong files; None: it would not.
+    """Returns why appending the row groups would write wrong files; None: it would not.
 
-    Right files may still be worth little: small row groups stay small, and are no hindrance here.
+    Correct files may still be of little use: small row groups stay small, and are allowed here.
 
     Errors:
         LakeError: a file cannot be read at all.
@@ -84,7 +84,7 @@ def why_not_appended(spark: "SparkSession | None", table: Table, group: FileGrou
 def _copyable(
     spark: "SparkSession | None", table: Table, group: FileGroup
 ) -> Sequence[Footer] | str:
-    """The files' footers, or why their row groups cannot be copied as they are."""
+    """Returns the files' footers, or why their row groups cannot be copied unchanged."""
     hindrance = _known_hindrance(spark, table, group)
     if hindrance is not None:
         return hindrance
@@ -96,7 +96,7 @@ def _copyable(
 
 
 def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGroup) -> str | None:
-    """What the plan alone says against copying."""
+    """Returns the reason in the plan against copying."""
     if spark is not None and getattr(spark, "_jvm", None) is None:
         return "Spark Connect has no JVM here to copy row groups in"
     other = next((file for file in group.files if file.file_format.lower() != "parquet"), None)
@@ -111,7 +111,7 @@ def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGrou
 
 
 def _hindrances(footers: Sequence[Footer], schema: Schema) -> Iterator[str]:
-    """What the footers say against copying, the strongest first."""
+    """Yields the reasons in the footers against copying, the strongest first."""
     for footer in footers:
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
@@ -128,7 +128,7 @@ def _hindrances(footers: Sequence[Footer], schema: Schema) -> Iterator[str]:
 
 
 def _loss(footers: Sequence[Footer], group: FileGroup) -> str | None:
-    """What is better about decoded files."""
+    """Returns the advantage of decoded files."""
     for footer in footers:
         if _is_uncompressed(footer):
             return f"{footer.path} is not compressed"
@@ -149,7 +149,7 @@ def _mean_row_group(footers: Sequence[Footer], group: FileGroup) -> float:
 
 
 def require_current_schema(table: Table, group: FileGroup) -> None:
-    """Refuses files whose columns are not as the table has them now.
+    """Refuses files whose columns differ from the table's current ones.
 
     Errors:
         UnsupportedFile: a column was renamed, widened or dropped since the file was written.
@@ -165,7 +165,7 @@ def require_current_schema(table: Table, group: FileGroup) -> None:
 
 
 def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
-    """What of a file's columns is not as the table has them now: names, ids, types."""
+    """How a file's columns differ from the table's current ones: names, ids, types."""
     try:
         if with_ids(footer.thrift, schema) != footer.thrift:
             yield "field ids are missing"
@@ -186,7 +186,7 @@ def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
             yield f"column {column.path} is {kind}, expected {expected}"
 
 
-#: The physical and logical types that the specification has for a type, as pyarrow names them.
+#: The specification's physical and logical types for a type, in pyarrow's names.
 _PHYSICAL: dict[type[iceberg.IcebergType], tuple[str, tuple[str, ...]]] = {
     iceberg.BooleanType: ("BOOLEAN", ("NONE",)),
     iceberg.IntegerType: ("INT32", ("NONE", "INT")),
@@ -235,7 +235,7 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
 
 
 def counts_days_as_julian(footer: Footer) -> bool:
-    """Whether Spark itself would move its oldest dates when it reads them."""
+    """Returns whether Spark would shift the file's oldest dates when it reads them."""
     said = footer.key_values
     version = said.get(b"org.apache.spark.version")
     return (

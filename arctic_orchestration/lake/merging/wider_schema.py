@@ -1,6 +1,6 @@
-"""A table's schema with fields that it no longer has, and parts of a schema.
+"""A table's schema extended by dropped fields, and parts of a schema.
 
-An equality delete goes on to compare a column that was dropped after it was written.
+An equality delete still compares a column that was dropped after it was written.
 """
 
 from collections.abc import Collection
@@ -13,13 +13,13 @@ from arctic_orchestration.errors import LakeError, UnsupportedTable
 
 
 def with_dropped(table: Table, field_ids: Collection[int]) -> Schema:
-    """The current schema, and at its end, or at the end of its structs, the fields that it lacks.
+    """Returns the current schema, with missing fields appended to it or to its structs.
 
-    A dropped field has the type that it had last, and a name that is free.
+    A dropped field has its last type, and an unused name.
 
     Errors:
         LakeError: no schema of the table has such a field.
-        UnsupportedTable: it is not a plain value, or inside a list or a map.
+        UnsupportedTable: it is not a primitive value, or inside a list or a map.
     """
     wide = table.schema().as_struct()
     name = ".".join(table.name())
@@ -49,12 +49,12 @@ def with_dropped(table: Table, field_ids: Collection[int]) -> Schema:
 
 
 def only(schema: Schema, field_ids: Collection[int]) -> Schema:
-    """The fields with these ids, and the structs around them."""
+    """Returns the fields with these ids, and the structs around them."""
     return Schema(*_only(schema.as_struct(), field_ids).fields)
 
 
 def _way(struct: iceberg.StructType, field_id: int) -> list[iceberg.NestedField]:
-    """The fields that lead through structs to a field, itself at the end; or none."""
+    """Returns the fields that lead through structs to a field, with itself at the end; or none."""
     for field in struct.fields:
         if field.field_id == field_id:
             return [field]

@@ -1,1 +1,1 @@
-"""Putting merged files in the place of those that they were merged from, in one snapshot."""
+"""Replaces the inputs of merges by their outputs, in one snapshot."""

@@ -1,12 +1,12 @@
-"""Which replacements are in a table already: after a crash, or a lost answer, nothing is repeated.
+"""Which replacements a table already contains: after a crash or a lost answer, none is repeated.
 
-The summary of a snapshot names the replacements in it. When that snapshot has expired, they are
-recognised by their files: an output is in the head, or in another snapshot that the table still
-has, and no input is in the head. One output is enough, for they came in one snapshot, and whoever
-took others out since has made that change to what they hold.
+The summary of a snapshot names its replacements. When that snapshot has expired, they are
+recognized by their files: an output is in the head, or in another snapshot of the table, and no
+input is in the head. One output is sufficient: all came in one snapshot, and a later removal of the
+others has changed what they contained.
 
-To take such a replacement for one that was never made would do harm: its outputs would be removed
-as leftovers, from under a tag, or from under the head.
+Missing such a replacement would do harm: its outputs would be removed as orphans, from under a tag,
+or from under the head.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,18 @@ TASKS = "arctic.compaction.tasks"
 
 
 class HistoryUnreadable(Exception):
-    """Of some replacements it cannot be told whether they were made; the message says why."""
+    """It is unknown whether some replacements were made; the message contains the reason."""
 
     def __init__(self, found: dict[str, int], unknown: Sequence[str], reason: str) -> None:
         super().__init__(reason)
-        #: what was recognised otherwise
+        #: the replacements that were recognized
         self.found = found
-        #: the ids of those that could not be
+        #: the ids of undecided replacements
         self.unknown = tuple(unknown)
 
 
 def tasks_of(snapshot: Snapshot) -> list[str]:
-    """The replacements that a snapshot says it made."""
+    """Returns the replacements that a snapshot's summary names."""
     if snapshot.summary is None:
         return []
     names = snapshot.summary.additional_properties.get(TASKS, "")
@@ -45,13 +45,13 @@ def tasks_of(snapshot: Snapshot) -> list[str]:
 def made_before(
     table: Table, replacements: Sequence[Replacement], head: Head, read: ReadManifests
 ) -> dict[str, int]:
-    """The replacements that the head, or another snapshot that the table still has, holds.
+    """Returns the replacements in the head, or in another snapshot of the table.
 
     By their ids, with the snapshots that added them, which may have expired. Older snapshots are
-    looked at only where all inputs are gone from the head, and no output is there.
+    read only where the head contains neither inputs nor outputs.
 
     Errors:
-        HistoryUnreadable: an older snapshot that had to be looked at could not be read.
+        HistoryUnreadable: an older snapshot was needed and could not be read.
     """
     recorded = _recorded(head.metadata)
     found = {each.id: recorded[each.id] for each in replacements if each.id in recorded}
@@ -75,7 +75,7 @@ def made_before(
 
 
 def _since(replacements: Sequence[Replacement], metadata: TableMetadata) -> list[Snapshot]:
-    """The snapshots that may hold an output: those that came after the plans."""
+    """Returns the snapshots that may contain an output: those after the plans."""
     planned = min(each.group.sequence_number for each in replacements)
     # In format 1 all snapshots have the number 0.
     return [
@@ -84,7 +84,7 @@ def _since(replacements: Sequence[Replacement], metadata: TableMetadata) -> list
 
 
 def _added_by(each: Replacement, places: Mapping[str, list[Place]]) -> int | None:
-    """The snapshot that added an output, if one is there."""
+    """Returns the snapshot that added an output, if one contains it."""
     for path in each.outputs:
         if path in places:
             return places[path][0].snapshot_id or 0

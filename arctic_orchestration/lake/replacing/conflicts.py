@@ -1,15 +1,15 @@
-"""Whether files can still be replaced: what other writers did since the merge was planned.
+"""Whether files can still be replaced: the changes by other writers since the merge was planned.
 
-The outputs of a merge keep the data sequence number of the snapshot that was planned from. So:
+The outputs of a merge keep the data sequence number of the planned snapshot. So:
 
 - Appends are no conflict, nor are equality deletes that came later: they apply to the outputs.
 - A position delete names a file and would no longer find it. One that came later, and names an
   input, in whatever form, is a conflict.
 - An input that is gone is one. Its rows were deleted, or others merged it.
 
-What came later is told by the sequence number as long as the planned snapshot is an ancestor of the
-head. After a rollback, or when the snapshot expired, it cannot be told that way: then exactly the
-deletes that were planned with must be there, apart from newer equality deletes.
+The sequence number shows what came later as long as the planned snapshot is an ancestor of the
+head. After a rollback, or when the snapshot has expired, it does not: then exactly the planned
+deletes must be present, apart from newer equality deletes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from arctic_orchestration.lake.replacing.table_head import Head, Place
 
 
 def conflict(group: FileGroup, head: Head, reach: Reach) -> str | None:
-    """Why the files of the group cannot be replaced in this head; None: they can."""
+    """Returns why the files of the group cannot be replaced in this head; None: they can."""
     if group.spec_id not in head.metadata.specs():
         return f"partition spec {group.spec_id} is no longer in the table"
     places: dict[str, Place] = {}
@@ -41,7 +41,7 @@ def conflict(group: FileGroup, head: Head, reach: Reach) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The files of a group, by their paths, and the paths by what is compared with deletes."""
+    """The files of a group by their paths, and the paths by their keys for comparison."""
 
     places: Mapping[str, Place]
     by_key: Mapping[str, list[str]]
@@ -75,7 +75,7 @@ def _deletes_conflict(group: FileGroup, inputs: _Inputs, head: Head, reach: Reac
 
 
 def _applying(delete: LiveDelete, group: FileGroup, inputs: _Inputs, reach: Reach) -> Iterator[str]:
-    """The inputs that a delete applies to, unless it will apply to the outputs as well."""
+    """Returns the inputs that a delete applies to, unless it will also apply to the outputs."""
     if delete.is_position:
         for path in _named(delete, inputs, reach):
             if delete.sequence_number >= inputs.places[path].sequence_number:
@@ -87,10 +87,10 @@ def _applying(delete: LiveDelete, group: FileGroup, inputs: _Inputs, reach: Reac
 
 
 def _named(delete: LiveDelete, inputs: _Inputs, reach: Reach) -> Iterator[str]:
-    """The inputs that a position delete is for, as any reader may have it."""
+    """Returns the inputs that a position delete names, by any reader's interpretation."""
     only = reach.only(delete.file)
     if only is not None:
-        # Readers do not ask for the partition then.
+        # Readers ignore the partition then.
         yield from inputs.by_key.get(only, ())
         return
     for path, place in inputs.places.items():

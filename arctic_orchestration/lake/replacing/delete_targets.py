@@ -1,4 +1,4 @@
-"""Which data files the deletes of a delete file are for, in whatever form it has their paths."""
+"""The data files that the deletes of a delete file target, in whichever form it has their paths."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from arctic_orchestration.lake.replacing.manifest_writing import REFERENCED_PLAC
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 
-#: The id that the specification reserves for the column with the paths of data files.
+#: The id that the specification reserves for the column of data file paths.
 _PATH_ID = 2147483546
 
 
@@ -26,7 +26,7 @@ class LiveDelete:
     file: DataFile
     manifest: str
     sequence_number: int
-    #: its spec has no partitions: deletes by value are for the whole table
+    #: its spec has no partitions: deletes by value apply to the whole table
     everywhere: bool
     partition: Hashable
 
@@ -39,26 +39,26 @@ class LiveDelete:
         return self.file.content == DataFileContent.POSITION_DELETES
 
     def may_delete_by_value(self, partition: Hashable, sequence_number: int) -> bool:
-        """Whether an equality delete applies to equal rows of a data file."""
+        """Returns whether an equality delete applies to equal rows of a data file."""
         if sequence_number >= self.sequence_number:
             return False
         return self.everywhere or self.partition == partition
 
 
 def partition_of(file: DataFile) -> Hashable:
-    """Equal for files of one partition, and for these only."""
+    """Returns a key that is equal for files of one partition only."""
     values = file.partition
     return partition_key(file.spec_id, tuple(values[place] for place in range(len(values))))
 
 
 class Reach:
-    """Tells which data files position deletes name; each delete file is read once at most.
+    """Determines the data files that position deletes name; reads each delete file at most once.
 
     A file may be named in any form, see :mod:`~arctic_orchestration.lake.replacing.path_matching`.
     """
 
     def __init__(self, io: FileIO, known: str) -> None:
-        """``known`` is the path of a file that can be read if the storage answers."""
+        """``known`` is the path of a file that is readable if the storage answers."""
         self._io = io
         self._known = known
         self._named: dict[str, frozenset[str] | None] = {}
@@ -66,14 +66,14 @@ class Reach:
         self._keys: dict[str, frozenset[str]] = {}
 
     def only(self, file: DataFile) -> str | None:
-        """The key of the one data file of the deletes, if the manifest says that there is one."""
+        """Returns the key of the one data file of the deletes, if the manifest names only one."""
         if file.file_path not in self._only:
             path = _only_path(file)
             self._only[file.file_path] = None if path is None else file_key(path)
         return self._only[file.file_path]
 
     def names(self, file: DataFile, path: str) -> bool:
-        """Whether the deletes are for a data file, or that cannot be told.
+        """Returns whether the deletes name a data file, or may do so.
 
         Errors:
             LakeError: the storage does not answer.
@@ -90,7 +90,7 @@ class Reach:
         return file_key(path) in self._keys[file.file_path]
 
     def named(self, file: DataFile) -> frozenset[str] | None:
-        """All data files that the deletes are for, as they write them; None: it cannot be told.
+        """Returns all data files that the deletes name, as they write them; None: unknown.
 
         Errors:
             LakeError: the storage does not answer.
@@ -121,7 +121,7 @@ class Reach:
 
 
 def _only_path(file: DataFile) -> str | None:
-    """The one data file of the deletes, if the manifest says that there is one."""
+    """Returns the one data file of the deletes, if the manifest says that there is one."""
     if referenced := file[REFERENCED_PLACE]:
         return str(referenced)
     lower, upper = _bounds(file)
@@ -129,5 +129,5 @@ def _only_path(file: DataFile) -> str | None:
 
 
 def _bounds(file: DataFile) -> tuple[bytes | None, bytes | None]:
-    """The smallest and greatest path, both perhaps cut off, in a way that keeps the order."""
+    """Returns the smallest and greatest path, which may be truncated in an order-preserving way."""
     return (file.lower_bounds or {}).get(_PATH_ID), (file.upper_bounds or {}).get(_PATH_ID)

@@ -1,7 +1,7 @@
-"""Writes manifests of data files and of delete files, with all that their entries hold.
+"""Writes manifests of data files and of delete files, with all fields of their entries.
 
-pyiceberg writes manifests of data files only, leaves ``referenced_data_file`` out, has a list of
-longs for ``equality_ids`` where Java's reader wants ints, and compresses each entry by itself.
+pyiceberg writes manifests of data files only, omits ``referenced_data_file``, has a list of longs
+for ``equality_ids`` where Java's reader requires ints, and compresses entries one by one.
 """
 
 from pyiceberg.avro.file import AvroOutputFile
@@ -31,7 +31,7 @@ _REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=Fa
 
 
 def _complete(schema: Schema) -> Schema:
-    """The schema of entries with the fields that pyiceberg has otherwise, or not at all."""
+    """Returns the schema of entries with the fields that pyiceberg changes or omits."""
     fields = []
     for field in schema.fields:
         if field.field_id == _DATA_FILE:
@@ -50,7 +50,7 @@ REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
 
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema | None:
-    """A schema that has all columns of a partition spec: the current one, else the newest."""
+    """Returns a schema with all columns of a partition spec: the current one, else the newest."""
     wanted = {field.source_id for field in spec.fields}
     older = sorted(metadata.schemas, key=lambda schema: -schema.schema_id)
     for schema in (metadata.schema(), *older):
@@ -78,7 +78,7 @@ def manifest_writer(
 
 
 class _Blocks(AvroOutputFile[ManifestEntry]):
-    """Collects entries into blocks of some hundred, as other writers do."""
+    """Collects entries into blocks of some hundred, like other writers."""
 
     def __enter__(self) -> "_Blocks":
         super().__enter__()
@@ -112,7 +112,7 @@ class _DataWriter(ManifestWriterV2):
 
     def add_entry(self, entry: ManifestEntry) -> ManifestWriter:
         values = entry.data_file._data
-        # What pyiceberg describes has no place for the last field.
+        # The last field is missing in pyiceberg's description.
         values.extend([None] * (REFERENCED_PLACE + 1 - len(values)))
         return super().add_entry(entry)
 

@@ -1,4 +1,4 @@
-"""Which delete files nobody needs once the files that they were for are replaced."""
+"""Delete files that become obsolete once their data files are replaced."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Added:
 
 
 class NeedlessDeletes:
-    """Finds them, and remembers what manifests said of it from one attempt to the next."""
+    """Finds obsolete delete files, with a cache of manifest facts between attempts."""
 
     def __init__(self, io: FileIO, reach: Reach) -> None:
         self._io = io
@@ -33,13 +33,13 @@ class NeedlessDeletes:
     def find(
         self, head: Head, groups: Iterable[FileGroup], added: Sequence[Added]
     ) -> dict[str, str]:
-        """The delete files that apply to no data file once the groups' files are gone.
+        """Returns the delete files that apply to no data file once the groups' files are gone.
 
-        By their paths, with the manifests that have them.
+        By their paths, with their manifests.
 
-        Only deletes that the groups were planned with are looked at. A position delete is needed
-        as long as a live file is named in it, an equality delete as long as there is a live file
-        that is older, in its partition. One of which that cannot be told stays.
+        Only deletes that the groups were planned with are considered. A position delete is needed
+        as long as it names a live file, an equality delete as long as an older live file exists in
+        its partition. An undecidable one stays.
         """
         groups = tuple(groups)
         gone = {file.path for group in groups for file in group.files}
@@ -59,7 +59,7 @@ class NeedlessDeletes:
                     twice.add(delete.path)
                 left[delete.path] = delete
         for path in twice:
-            # Which of the two is meant cannot be told.
+            # It is unknown which of the two is meant.
             del left[path]
         names: dict[str, frozenset[str]] = {}
         for path, delete in list(left.items()):
@@ -68,7 +68,7 @@ class NeedlessDeletes:
                 if named is None:
                     del left[path]
                 else:
-                    # Only what is written like a replaced file is surely that file.
+                    # Only a path in the same form as a replaced file is certainly that file.
                     names[path] = frozenset(map(file_key, named - gone))
         for one in added:
             for path in _needing(left, names, one.file, one.sequence_number):
@@ -83,7 +83,7 @@ class NeedlessDeletes:
         names: Mapping[str, frozenset[str]],
         gone: Collection[str],
     ) -> dict[str, LiveDelete]:
-        # Those whose files are all gone need no look at the others.
+        # Deletes whose files are all gone need no comparison with the others.
         asked = {path: one for path, one in left.items() if not one.is_position or names[path]}
         question = (frozenset(asked), frozenset(gone))
         if question != self._asked:

@@ -1,4 +1,4 @@
-"""Whether the files that a merge wrote are what it was to write."""
+"""Verifies the outputs of a merge."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from arctic_orchestration.lake.replacing.table_head import Place
 
 
 class WrongOutputs(Exception):
-    """The outputs must not take the place of the inputs; the message says why."""
+    """The outputs must not replace the inputs; the message contains the reason."""
 
 
 class UnreadableFile(Exception):
-    """Whether the outputs are right cannot be told now; the message says why."""
+    """The outputs cannot be verified now; the message contains the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +43,13 @@ def checked_outputs(
     """Describes the outputs and counts their rows, by their footers.
 
     Args:
-        places: of the inputs, by their paths.
+        places: the places of the inputs, by their paths.
 
     Errors:
-        WrongOutputs: one is missing, is no whole Parquet file, is outside the table, holds a
-            column that the table cannot read, or their rows are not those of the inputs without
+        WrongOutputs: one is missing, is not a complete Parquet file, is outside the table, contains
+            a column that the table cannot read, or their rows are not those of the inputs without
             the deleted ones.
-        UnreadableFile: one is there and cannot be opened or read, while other files can.
+        UnreadableFile: one exists and cannot be opened or read, while other files can.
         LakeError: the storage did not answer.
     """
     if len({place.partition for place in places.values()}) != 1:
@@ -104,15 +104,15 @@ def _told(table: Table, path: str, error: OSError, group: FileGroup) -> Exceptio
 
 
 def _others(table: Table, *paths: str) -> tuple[str, ...]:
-    """Files that were read, or at least were there, a moment ago."""
+    """Yields files that were read, or at least existed, a moment ago."""
     return (*paths, table.metadata_location)
 
 
 def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place]) -> str | None:
-    """Why readers would see other values by the table's columns of now; None: they would not.
+    """Returns why the table's current columns would change what readers see; None: they would not.
 
-    Columns that were added, dropped, widened or got other names are no conflict. One that the
-    inputs hold and an output does not is: it was dropped before the merge and brought back.
+    Columns that were added, dropped, widened or renamed are no conflict. A column that the inputs
+    contain and an output lacks is: it was dropped before the merge and restored.
 
     Errors:
         UnreadableFile: an input cannot be read, while other files can.

@@ -1,4 +1,4 @@
-"""The snapshot that replaces data files: its manifests, and what its summary says."""
+"""The snapshot that replaces data files: its manifests and its summary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,43 +31,42 @@ from arctic_orchestration.lake.replacing.table_head import Head
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a snapshot takes out of the table and puts in; none of it changes a row."""
+    """The files that a snapshot removes and adds; no row changes."""
 
     added: Sequence[Added]
-    #: paths of data files and of delete files, with the manifests that have them
+    #: paths of data files and of delete files, with their manifests
     removed: Mapping[str, str]
 
     @property
     def numbers(self) -> list[tuple[str, int]]:
-        """The added files with their data sequence numbers."""
+        """Returns the added files with their data sequence numbers."""
         return [(one.file.file_path, one.sequence_number) for one in self.added]
 
     @property
     def touched(self) -> frozenset[str]:
-        """The manifests that have to be written anew."""
+        """Returns the manifests that have to be rewritten."""
         return frozenset(self.removed.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenManifests:
-    """The manifests of a change; an attempt with the same change uses them again."""
+    """The manifests of a change; an attempt with the same change reuses them."""
 
     change: Change
     manifests: tuple[ManifestFile, ...]
     removed: tuple[DataFile, ...]
 
     def fit(self, change: Change) -> bool:
-        """Whether they are what the change asks for."""
+        """Returns whether they belong to the change."""
         return change.removed == self.change.removed and change.numbers == self.change.numbers
 
 
 class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
     """A snapshot of operation ``replace``.
 
-    Manifests that hold no removed file are kept as they are. The others are written anew: what
-    stays is EXISTING, what goes is DELETED, both with the numbers that they had. Small ones are
-    written together. What is added keeps the data sequence number that it is given, which
-    pyiceberg's own producers cannot do.
+    Manifests without removed files are kept. The others are rewritten: remaining files are
+    EXISTING, removed ones DELETED, both with their previous numbers. Small manifests are merged.
+    Added files keep their given data sequence number, which pyiceberg's own producers cannot do.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             transaction._table.io,
             snapshot_properties=properties,
         )
-        # Kept from attempt to attempt, so that manifests of an earlier one can be used again, and
-        # a commit of which the answer was lost can be recognised.
+        # Kept from attempt to attempt, so that manifests of an earlier one can be reused, and a
+        # commit with a lost answer can be recognized.
         self._snapshot_id = snapshot_id
         self._head = head
         self._change = change
@@ -96,11 +95,11 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
 
     @property
     def paths(self) -> list[str]:
-        """The manifests and lists that this attempt wrote."""
+        """Returns the manifests and lists that this attempt wrote."""
         return [*self._written_manifests, *self._written_manifest_lists]
 
     def _validate_concurrency(self) -> None:
-        """Nothing: it was done, from the planned snapshots on, before this was made."""
+        """Does nothing: the caller has validated this, from the planned snapshots on."""
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return []
@@ -153,7 +152,7 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             yield writer.to_manifest_file()
 
     def _bins(self) -> Iterable[list[ManifestFile]]:
-        """The touched manifests that are written as one: neighbours of one spec."""
+        """Yields the touched manifests that are merged: neighbours of one spec."""
         target = property_as_int(
             self._head.metadata.properties,
             TableProperties.MANIFEST_TARGET_SIZE_BYTES,
@@ -199,7 +198,7 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             collected.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
         parent = self._head.snapshot
         summary = update_snapshot_summaries(
-            # pyiceberg adds up the totals of its own operations only.
+            # pyiceberg computes the totals of its own operations only.
             summary=Summary(Operation.OVERWRITE, **collected.build(), **snapshot_properties),
             previous_summary=parent.summary if parent is not None else None,
         )

@@ -1,4 +1,4 @@
-"""Why a file cannot be read: whether it is the file, or the storage."""
+"""Why a file cannot be read: because of the file, or the storage."""
 
 from enum import StrEnum
 
@@ -6,16 +6,16 @@ from pyiceberg.io import FileIO
 
 #: a footer is among the last bytes
 _TAIL_BYTES = 1 << 20
-#: What storage says of one file; it answers for others.
+#: The storage's errors about one file; it answers for others.
 _OF_THE_FILE = (PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class Why(StrEnum):
-    """Why a file cannot be read."""
+    """The cause of a failed read."""
 
-    #: it is not there
+    #: the file does not exist
     MISSING = "missing"
-    #: its bytes are there, and are not what they should be
+    #: its bytes exist, and are invalid
     BROKEN = "broken"
     #: this file cannot be opened or read, and others can
     CLOSED = "closed"
@@ -24,11 +24,11 @@ class Why(StrEnum):
 
 
 def why_unreadable(io: FileIO, path: str, error: OSError, *, others: tuple[str, ...]) -> Why:
-    """Says it after reading some bytes: errors of Parquet and of the storage look alike.
+    """Determines the cause by reading some bytes: errors of Parquet and of the storage look alike.
 
     Args:
-        path: of the file that could not be read, with ``error``.
-        others: paths of files that can be read if the storage answers; one is enough.
+        path: the file that could not be read, with ``error``.
+        others: paths of files that are readable if the storage answers; one is sufficient.
     """
     if isinstance(error, FileNotFoundError):
         return Why.MISSING

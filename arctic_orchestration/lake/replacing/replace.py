@@ -1,13 +1,13 @@
-"""Puts merged files in the place of those that they were merged from; readers see no difference.
+"""Replaces the inputs of merges by their outputs; readers see no difference.
 
-One snapshot of operation ``replace`` takes all replacements that can be made. Each attempt loads
-the table's head and asks of each replacement whether it can still be made, from the snapshot that
-it was planned from (``conflicts``). Those that cannot are dropped, the others are committed on the
-condition that the head is still this one. Another writer that is first leads back to the head; what
-was read and written for the refused attempt is used again.
+One snapshot of operation ``replace`` contains all possible replacements. Each attempt loads the
+table's head and checks whether each replacement is still possible, from its planned snapshot on
+(``conflicts``). Impossible ones are dropped, the others are committed on the condition that the
+head is unchanged. After another writer's commit it starts again at the new head; what was read and
+written for the refused attempt is reused.
 
-The summary names the replacements, so that a commit of which the answer was lost, or after which
-the process was killed, is recognised and not repeated.
+The summary names the replacements, so that a commit with a lost answer, or before the process was
+killed, is recognized and not repeated.
 """
 
 import random
@@ -64,24 +64,23 @@ def replace_files(
     properties: Mapping[str, str] | None = None,
     before_commit: Callable[[], None] | None = None,
 ) -> Replaced:
-    """Commits all replacements that can be made, in one snapshot; ``table`` is refreshed.
+    """Commits all possible replacements in one snapshot; ``table`` is refreshed.
 
-    Deletes that only the replaced files needed are removed in the same snapshot.
+    The same snapshot removes deletes that only the replaced files needed.
 
     Args:
         properties: more entries for the summary of the snapshot.
-        before_commit: called each time a commit is about to be sent, with nothing in between. When
-            it raises, that commit is not sent, and what it raised comes through. An earlier commit
-            of the same call may have landed then, if its answer was lost; calling again with the
-            same replacements finds out.
+        before_commit: called right before each commit is sent. When it raises, that commit is not
+            sent, and its exception is passed on. An earlier commit of the same call may then have
+            succeeded, if its answer was lost; calling again with the same replacements finds out.
 
     Errors:
         UnsupportedTable: its format or a column's type. Nothing was committed.
-        CommitConflict: other writers were first for too long. Nothing was committed; trying again
-            is safe.
+        CommitConflict: other writers were first for too long. Nothing was committed; retrying is
+            safe.
         CommitUnknown: the catalog did not say whether it took the commit. Calling again with the
             same replacements finds out.
-        InvalidInput: ids that are empty, hold a comma or are there twice; a group without files.
+        InvalidInput: ids that are empty, contain a comma or are repeated; a group without files.
         CatalogUnavailable: the catalog is down. Nothing was committed.
         LakeError: the storage does not answer, or manifests cannot be read or written. Nothing was
             committed.
@@ -98,7 +97,7 @@ def replace_files(
 
 
 class _NotSent(Exception):
-    """The caller did not want the commit to be sent; what it raised is the cause."""
+    """The caller prevented the commit; its exception is the cause."""
 
 
 class _Replace:
@@ -129,11 +128,11 @@ class _Replace:
         self._manifests: WrittenManifests | None = None
         self._paths: list[str] = []
         self._landed: Snapshot | None = None
-        #: A commit was sent, and it is not known what became of it.
+        #: A commit was sent, and its result is unknown.
         self._in_doubt = False
 
     def commit(self) -> Replaced:
-        """Commits what can be, however often another writer is first."""
+        """Commits what is possible, and retries after commits of other writers."""
         lost_answers = 0
         doubted_head: int | None = None
         for attempt in range(_ATTEMPTS):
@@ -144,7 +143,7 @@ class _Replace:
                 self._in_doubt = False
                 return self._told()
             if self._table.metadata.current_snapshot_id != doubted_head:
-                # It asked for a head that is gone, so it can no longer be taken.
+                # It required a head that is gone, so it can no longer be accepted.
                 self._in_doubt = False
             head = Head(self._table, self._read)
             self._recognise(head)
@@ -173,7 +172,7 @@ class _Replace:
         raise CommitConflict(f"{self._name}: other writers were first {_ATTEMPTS} times")
 
     def remove_needless_manifests(self) -> None:
-        """Removes what refused attempts wrote, unless a commit may still need it."""
+        """Removes manifests of refused attempts, unless a commit may still need them."""
         if self._in_doubt:
             return
         needed = set()
@@ -185,7 +184,7 @@ class _Replace:
                 try:
                     self._table.io.delete(path)
                 except OSError:
-                    # It stays as an orphan; the replacements are as they are.
+                    # It stays as an orphan; the replacements are unaffected.
                     continue
 
     def _recognise(self, head: Head) -> None:
@@ -226,7 +225,7 @@ class _Replace:
         requirements = (
             *transaction._requirements,
             AssertTableUUID(uuid=self._uuid),
-            # What readers make of the outputs was looked at with these columns.
+            # These columns were used to check how readers see the outputs.
             AssertCurrentSchemaId(**{"current-schema-id": self._table.metadata.current_schema_id}),
         )
         updates = keeping_retention(transaction._updates, self._table.metadata)
@@ -244,7 +243,7 @@ class _Replace:
         self._in_doubt = False
 
     def _possible(self, head: Head) -> list[Replacement]:
-        """The replacements that can be made in this head; the others are noted with the reason."""
+        """Returns the possible replacements in this head; records the others with the reason."""
         inputs: set[str] = set()
         outputs: set[str] = set()
         possible = []
@@ -304,7 +303,7 @@ class _Replace:
         return {file.path: head.places[file.path][0] for file in group.files}
 
     def _refresh(self) -> bool:
-        """Loads the head; False: the table is not the one that was planned from."""
+        """Loads the head; False: the table is not the planned one."""
         gone = "the table was dropped"
         try:
             fresh = answered(lambda: self._table.catalog.load_table(self._table.name()), self._name)
@@ -312,7 +311,7 @@ class _Replace:
                 gone = "the table was dropped and made again"
                 raise NoSuchTableError(self._name)
         except NoSuchTableError:
-            # What was sent to a table that is gone cannot be taken any more.
+            # A commit to a table that is gone can no longer be accepted.
             self._in_doubt = False
             for each in self._pending():
                 self._conflicts[each.id] = gone
@@ -337,7 +336,7 @@ class _Replace:
     def _told(self) -> Replaced:
         committed: tuple[str, ...] = ()
         if self._landed is not None:
-            # By its own word: an attempt before the last one may have landed, with others in it.
+            # By its summary: an attempt before the last one may have succeeded, with others in it.
             named = tasks_of(self._landed)
             committed = tuple(key for key in self._replacements if key in named)
             for key in committed:

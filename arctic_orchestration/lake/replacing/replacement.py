@@ -1,4 +1,4 @@
-"""Files that are to take the place of others, and what became of it, as values."""
+"""The replacement of files by others, and its result, as values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,42 +9,42 @@ from arctic_orchestration.lake.file_groups import FileGroup
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """Files of a table, and those that hold the same rows and are to take their place."""
+    """Files of a table, and the files with the same rows that are to replace them."""
 
-    #: no two replacements of a table ever have the same
+    #: unique among the replacements of a table
     id: str
     group: FileGroup
     #: paths of the new files; none, when all rows were deleted
     outputs: tuple[str, ...]
-    #: so many rows of the group's files the deletes removed
+    #: how many rows of the group's files the deletes removed
     rows_deleted: int
-    #: the order that the rows of the outputs have
+    #: the order of the rows in the outputs
     sort_order_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced:
-    """What became of replacements; each is named exactly once."""
+    """The results of replacements; each is named exactly once."""
 
     #: None: nothing was committed
     snapshot_id: int | None
     committed: tuple[str, ...]
-    #: other writers were in the way; planning again may succeed
+    #: other writers were in conflict; planning again may succeed
     conflicts: dict[str, str]
-    #: the outputs are not what they must be
+    #: the outputs are invalid
     wrong: dict[str, str]
-    #: in the table before, with the snapshot that added them
+    #: already in the table, with the snapshot that added them
     already: dict[str, int]
-    #: A file, or an older snapshot, that had to be looked at could not be read. Nothing was decided
-    #: of these: they may be in the table, and trying again may succeed.
+    #: A needed file, or an older snapshot, could not be read. These are undecided: they may be in
+    #: the table, and a retry may succeed.
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def require_names(replacements: Sequence[Replacement]) -> None:
-    """Refuses replacements that could not be told apart.
+    """Refuses replacements that could not be distinguished.
 
     Errors:
-        InvalidInput: an id is empty, is there twice or holds a comma, or a group has no files.
+        InvalidInput: an id is empty, repeated or contains a comma, or a group has no files.
     """
     seen: set[str] = set()
     for number, each in enumerate(replacements):

@@ -1,7 +1,7 @@
-"""What the head of a table holds of some files, and the deletes that are in it.
+"""What the head of a table contains of some files, and its deletes.
 
-Manifests never change, so what was read of one is kept for the next head: a commit that is tried
-again reads what other writers added meanwhile, and no more.
+Manifests never change, so their contents are cached for the next head: a retried commit reads only
+what other writers added meanwhile.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a data file is in a snapshot."""
+    """The place of a data file in a snapshot."""
 
     manifest: str
     file: DataFile
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """A data file that is looked for; only manifests that can hold it are read."""
+    """A wanted data file; only manifests that can contain it are read."""
 
     path: str
     spec_id: int
@@ -53,7 +53,7 @@ class Sought:
 
 
 class ReadManifests:
-    """What was read of the manifests of a table."""
+    """The cache of a table's manifests."""
 
     def __init__(self, io: FileIO, sought: Iterable[Sought]) -> None:
         self._io = io
@@ -64,16 +64,16 @@ class ReadManifests:
             spec_id: sorted({one.sequence_number for one in wanted if one.spec_id == spec_id})
             for spec_id in {one.spec_id for one in wanted}
         }
-        #: only of those manifests that may hold one of the files
+        #: only of manifests that may contain one of the files
         self._places: dict[str, tuple[Place, ...]] = {}
         self._useless: set[str] = set()
         self._deletes: dict[str, tuple[LiveDelete, ...]] = {}
-        #: of older snapshots: the lists that were read, and the manifests in them
+        #: of older snapshots: their lists, and the manifests in them
         self._lists: set[str] = set()
         self._older: dict[str, ManifestFile] = {}
 
     def places(self, manifests: Iterable[ManifestFile]) -> dict[str, list[Place]]:
-        """Where the files are, by their paths; a file that is nowhere is left out.
+        """Returns where the files are, by their paths; omits missing files.
 
         Errors:
             LakeError: a manifest cannot be read.
@@ -87,7 +87,7 @@ class ReadManifests:
         return found
 
     def places_in_any(self, snapshots: Iterable[Snapshot]) -> dict[str, list[Place]]:
-        """Where the files are in any of the snapshots, or of those that were asked for before.
+        """Returns where the files are in any of the snapshots, or of earlier calls' snapshots.
 
         Errors:
             LakeError: a manifest, or a list of them, cannot be read.
@@ -117,7 +117,7 @@ class ReadManifests:
     def deletes(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
     ) -> Iterator[LiveDelete]:
-        """All delete files of the manifests."""
+        """Returns all delete files of the manifests."""
         wanted = list(manifests)
         everywhere = {
             spec_id
@@ -147,7 +147,7 @@ class ReadManifests:
         known: dict[str, _T],
         read: Callable[[ManifestFile], _T],
     ) -> None:
-        """Reads those manifests that are not known yet, several at once."""
+        """Reads the manifests that are not cached yet, in parallel."""
         new = [manifest for manifest in manifests if manifest.manifest_path not in known]
         if new:
             with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as pool:
@@ -169,18 +169,18 @@ class ReadManifests:
 
 
 class Head:
-    """One snapshot of a table, as far as it was looked at."""
+    """One snapshot of a table, with the facts read so far."""
 
     def __init__(self, table: Table, read: ReadManifests) -> None:
         self.metadata = table.metadata
         self.snapshot = table.metadata.current_snapshot()
         self.read = read
-        #: the head and the snapshots that it came from, as far as they have not expired
+        #: the head and its ancestors that have not expired
         self.ancestors = frozenset(
             one.snapshot_id for one in ancestors(table.metadata, table.metadata.current_snapshot_id)
         )
         every = [] if self.snapshot is None else snapshot_manifests(table.io, self.snapshot)
-        #: Those that hold a live file. The others only tell what an older snapshot removed.
+        #: Manifests with a live file. The others only record what an older snapshot removed.
         self.manifests = [manifest for manifest in every if holds_files(manifest)]
         self.data_manifests = [
             manifest for manifest in self.manifests if manifest.content == ManifestContent.DATA
@@ -191,24 +191,24 @@ class Head:
         self.places = read.places(self.data_manifests)
 
     def deletes(self, after: int = -1) -> Iterator[LiveDelete]:
-        """The delete files in manifests that were written after a sequence number."""
+        """Returns the delete files in manifests that were written after a sequence number."""
         wanted = [one for one in self.delete_manifests if one.sequence_number > after]
         yield from self.read.deletes(wanted, self.metadata)
 
 
 def holds_files(manifest: ManifestFile) -> bool:
-    """Whether it has a live file, and does not only tell what its snapshot removed."""
+    """Returns whether it has a live file, and not only records of removed ones."""
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
 def may_hold(manifest: ManifestFile, sequence_numbers: Sequence[int]) -> bool:
-    """Whether a live file with one of the data sequence numbers can be in the manifest.
+    """Returns whether the manifest can contain a live file with one of the data sequence numbers.
 
     Args:
         sequence_numbers: in ascending order.
 
-    The smallest number is only believed of a manifest without files of earlier snapshots: it was
-    too great for files from before an upgrade to format 2 in what pyiceberg wrote for some time.
+    The smallest number is only trusted of a manifest without files of earlier snapshots: pyiceberg
+    for some time wrote one that was too great for files from before an upgrade to format 2.
     """
     smallest = 0 if manifest.has_existing_files() else manifest.min_sequence_number
     first = bisect_left(sequence_numbers, smallest)

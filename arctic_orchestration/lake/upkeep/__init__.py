@@ -1,1 +1,1 @@
-"""Expiring snapshots and removing orphans, and what has to be known for that."""
+"""Upkeep: expires snapshots and removes orphans."""

@@ -1,6 +1,6 @@
-"""Which snapshots and refs of a table have had their time: rules alone, nothing is changed.
+"""Which snapshots and refs of a table have expired: pure rules.
 
-They are those of Iceberg's own ``expire_snapshots``:
+They are the rules of Iceberg's own ``expire_snapshots``:
 
 - A branch or tag other than ``main`` whose snapshot is older than the ref's ``max-ref-age-ms``,
   or the table's ``history.expire.max-ref-age-ms``, goes.
@@ -28,7 +28,7 @@ _MAX_REF_AGE_MS = "history.expire.max-ref-age-ms"
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What has had its time."""
+    """The expired snapshots and refs."""
 
     snapshot_ids: frozenset[int]
     refs: tuple[str, ...]
@@ -45,7 +45,7 @@ def default_older_than(metadata: TableMetadata, now: datetime) -> datetime:
 
 
 def default_keep_last(metadata: TableMetadata) -> int:
-    """The table's ``history.expire.min-snapshots-to-keep``, one by default."""
+    """Returns the table's ``history.expire.min-snapshots-to-keep``, one by default."""
     count = property_as_int(
         metadata.properties,
         TableProperties.MIN_SNAPSHOTS_TO_KEEP,
@@ -62,10 +62,10 @@ def expiry(
     now: datetime,
     keep: Collection[int] = (),
 ) -> Expiry:
-    """The snapshots and refs that have had their time.
+    """Returns the expired snapshots and refs.
 
     Args:
-        keep: ids of snapshots that stay whatever their age.
+        keep: ids of snapshots that stay regardless of their age.
     """
     limit_ms = _milliseconds(older_than)
     gone = tuple(name for name, ref in metadata.refs.items() if _is_over(metadata, name, ref, now))

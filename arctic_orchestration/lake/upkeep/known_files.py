@@ -1,4 +1,4 @@
-"""Whether a table knows a file below a directory of compaction's, before that is removed."""
+"""Whether a table knows a file below a directory of compaction, before that is removed."""
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -8,20 +8,20 @@ from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
 from arctic_orchestration.lake.tables import answered
 from arctic_orchestration.lake.upkeep.reachable import keys_of, metadata_files
 
-#: How the names of the directories begin that merges are written to.
+#: The prefix of the names of directories of merges.
 DIRECTORY_PREFIX = "compaction-"
 
 
 class KnownFiles:
-    """The directories of merges of which a table knows a file.
+    """The directories of merges with files that a table knows.
 
-    Known is what is live in any snapshot that the table still has, whether a ref leads to it or
-    not, and what its metadata names. A directory is told by its name, which no other attempt's has,
-    so that neither the form of the paths nor a table that has moved can make a known file look
-    unknown. One file is kept in memory for each directory, however many there are.
+    A file is known if it is live in any snapshot of the table, with or without a ref, or named in
+    its metadata. A directory is identified by its name, which is unique to its attempt, so that
+    neither the form of the paths nor a moved table can make a known file look unknown. One file is
+    kept in memory for each directory, however many it has.
 
     Args:
-        table: is loaded anew whenever something is asked; what was read is read once.
+        table: is reloaded on each query; its contents are read once.
     """
 
     def __init__(self, table: Table) -> None:
@@ -33,12 +33,12 @@ class KnownFiles:
         self._read: set[str] = set()
 
     def below(self, location: str) -> str | None:
-        """A file below a directory that the table knows now; None: there is none.
+        """Returns a file below a directory that the table knows now; None: there is none.
 
         Errors:
-            InvalidInput: it is not named as directories of merges are.
-            LakeError: a manifest cannot be read, the catalog does not answer, or it has the table
-                no more, or another one of that name.
+            InvalidInput: its name is not that of a directory of merges.
+            LakeError: a manifest cannot be read, the catalog does not answer, it no longer has the
+                table, or has another one of that name.
         """
         name = location.rstrip("/").rpartition("/")[2]
         if not name.startswith(DIRECTORY_PREFIX):
@@ -83,5 +83,5 @@ class KnownFiles:
 
 
 def snapshot_files_in(table: Table, directory: str) -> str | None:
-    """One file below a directory of a merge that the table knows; see :class:`KnownFiles`."""
+    """Returns a file below a directory of a merge that the table knows; see :class:`KnownFiles`."""
     return KnownFiles(table).below(directory)

@@ -13,22 +13,22 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.upkeep.reachable import literal_key
 
-#: Where fsspec's file systems say when a file was written.
+#: The keys under which fsspec's file systems store the time of a write.
 _WRITTEN_AT = ("mtime", "LastModified", "last_modified", "updated")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as it lies in its store; the size in bytes."""
+    """A file in its store; the size in bytes."""
 
-    #: in the form that the location has
+    #: in the form of the location
     path: str
-    #: with slashes, from the location downwards
+    #: with slashes, relative to the location
     below: str
     size: int
-    #: None: the store does not say when it was written
+    #: None: the store does not record when it was written
     written_at: datetime | None
-    #: as `literal_key` has it
+    #: as `literal_key` returns it
     key: str
 
 
@@ -41,14 +41,14 @@ class Store:
 
     def __init__(self, io: FileIO, location: str) -> None:
         self._location = location.rstrip("/")
-        #: The files' names in the store, sizes and moments; what removes one, and a directory.
+        #: The files' names in the store, sizes and moments; functions to remove a file or a folder.
         self._list: Callable[[], Iterator[tuple[str, int, datetime | None]]]
         self._remove: Callable[[str], None]
         self._remove_tree: Callable[[str], None]
         if isinstance(io, PyArrowFileIO):
             self._use_pyarrow(io)
         elif hasattr(io, "_get_fs_from_uri"):
-            # pyiceberg's other one; to import its class would need fsspec.
+            # pyiceberg's other one; importing its class would need fsspec.
             self._use_fsspec(io)
         else:
             raise LakeError(
@@ -59,9 +59,9 @@ class Store:
         self.key = literal_key(f"{self._location}/file").removesuffix("/file")
 
     def list(self) -> Iterator[ListedFile]:
-        """All files, in no order; a location that is not there has none.
+        """Returns all files, unordered; a missing location has none.
 
-        Files that a link leads to, out of the location, are left out.
+        Omits files that a link outside of the location leads to.
 
         Errors:
             LakeError: the store does not answer, or cannot list.
@@ -78,18 +78,18 @@ class Store:
                 yield ListedFile(path, below, size, written_at, key)
 
     def remove(self, file: ListedFile) -> str | None:
-        """Removes a file; says why it could not. One that is gone already is removed."""
+        """Removes a file; returns why it failed, if so. A missing one counts as removed."""
         try:
             self._remove(f"{self._root}/{file.below}")
         except FileNotFoundError:
             return None
         except Exception as error:
-            # Stores have errors of their own; the other files are to go all the same.
+            # Stores have errors of their own; the other files are still to be removed.
             return str(error) or type(error).__name__
         return None
 
     def remove_all(self) -> None:
-        """Removes the location with all that is in it; one that is not there is no error.
+        """Removes the location with its contents; a missing one is no error.
 
         Errors:
             LakeError: it cannot be removed.

@@ -1,13 +1,13 @@
-"""Takes away what a table no longer needs: old snapshots, and files that nobody knows.
+"""Removes what a table no longer needs: old snapshots, and orphans.
 
 ::
 
     expire_snapshots(table, older_than=now - timedelta(days=3), keep_last=10, dry_run=True)
     remove_orphans(table, older_than=now - timedelta(days=7), protected=of_a_live_task)
 
-A file is removed only after the catalog has taken the commit that forgets it, and after the
-table was read again: what anybody committed up to then is known. A process that ends in between
-leaves files behind that ``remove_orphans`` finds later.
+A file is removed only after the catalog has accepted the commit that drops it, and after the table
+was read again, including all commits up to then. A process that ends in between leaves files that
+``remove_orphans`` finds later.
 """
 
 import random
@@ -69,7 +69,7 @@ _LONGEST_WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
-    """What ``expire_snapshots`` did, or would do."""
+    """The result, or the preview, of ``expire_snapshots``."""
 
     dry_run: bool
     snapshot_ids: tuple[int, ...] = ()
@@ -92,17 +92,17 @@ def expire_snapshots(
     protected: Callable[[str], bool] = nothing,
     now: datetime | None = None,
 ) -> Expired:
-    """Forgets old snapshots, and removes the files that only they knew; refreshes ``table``.
+    """Expires old snapshots, and removes files of theirs alone; refreshes ``table``.
 
-    Which snapshots and refs go is told in :mod:`arctic_orchestration.lake.upkeep.expiry`.
+    :mod:`arctic_orchestration.lake.upkeep.expiry` has the rules for snapshots and refs.
 
     Args:
         older_than: snapshots from this moment on stay. None: the table's
             ``history.expire.max-snapshot-age-ms``.
-        keep_last: so many snapshots of a branch stay, at least one. None: the table's
+        keep_last: how many snapshots of a branch stay, at least one. None: the table's
             ``history.expire.min-snapshots-to-keep``.
-        dry_run: tells what would be done, and does nothing.
-        keep: ids of snapshots that stay, such as those that live tasks were planned from.
+        dry_run: returns what would be done, and changes nothing.
+        keep: ids of snapshots that stay, such as planned snapshots of live tasks.
         protected: paths, as the table has them, of files that stay.
         now: the moment from which ages of refs and tables count.
 
@@ -110,10 +110,9 @@ def expire_snapshots(
         InvalidInput: ``keep_last`` is below one, or ``older_than`` has no zone.
         CommitConflict: other writers were first for too long. Nothing was changed.
         CommitUnknown: the catalog did not say whether it took the commit. No file was removed.
-        CatalogUnavailable: the catalog did not answer, however often it was asked. Nothing was
-            changed.
-        LakeError: the table's ``gc.enabled`` is false, or a manifest cannot be read. When it is
-            one of a snapshot that stays, the others are forgotten already; their files are left.
+        CatalogUnavailable: the catalog did not answer, after several tries. Nothing was changed.
+        LakeError: the table's ``gc.enabled`` is false, or a manifest cannot be read. If it is one
+            of a remaining snapshot, the others are already expired; their files are left.
     """
     now = now or utc_now()
     require_aware(older_than)
@@ -145,11 +144,11 @@ def expire_snapshots(
 
 
 class _SameRefs(AssertTableUUID):
-    """The table has the refs that it had, and no others.
+    """A requirement that the table has exactly its known refs.
 
-    A tag that is made while a snapshot expires would be removed with it: the requirements of the
-    specification name refs that are known. Catalogs that check requirements in this process ask
-    this one; others see the table's id only, and the refs that are asserted one by one.
+    A tag that is created while a snapshot expires would be removed with it: the requirements of the
+    specification cover known refs only. Catalogs that check requirements in this process check this
+    one; others see only the table's id and the single asserted refs.
     """
 
     _refs: dict[str, int] = PrivateAttr(default_factory=dict)
@@ -171,10 +170,10 @@ def _heads(metadata: TableMetadata) -> dict[str, int]:
 
 
 def _forget(table: Table, over: Expiry) -> None:
-    """Commits; returns when it is known that the snapshots are gone, and ``table`` is refreshed."""
+    """Commits; returns when the snapshots are known to be gone, and ``table`` is refreshed."""
     metadata = table.metadata
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in over.refs]
-    # pyiceberg forgets statistics of tables with their snapshots, those of partitions not.
+    # pyiceberg drops a snapshot's table statistics, but not its partition statistics.
     updates += [
         RemovePartitionStatisticsUpdate(snapshot_id=statistics.snapshot_id)
         for statistics in metadata.partition_statistics
@@ -212,7 +211,7 @@ def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
 
 
 def _known_to(table: Table, snapshot_ids: Collection[int]) -> Iterator[RemovedFile]:
-    """The files of some snapshots, of manifests only those that no other snapshot has."""
+    """Returns the files of some snapshots, from manifests that no other snapshot has."""
     metadata, io = table.metadata, table.io
     shared: set[str] = set()
     for snapshot in metadata.snapshots:
@@ -254,7 +253,7 @@ def _expired(
     protected: Callable[[str], bool],
     without: Collection[int] | None = None,
 ) -> Expired:
-    """Removes the files that nobody knows; ``without``: says so only, as if those were gone."""
+    """Removes the unknown files; ``without``: only returns them, as if those were gone."""
     known = Reachable(table.io)
     known.files.add(table.metadata_location)
     known.add(table.metadata, without=without or ())
@@ -284,6 +283,6 @@ def _removal_fails(table: Table, path: str) -> str | None:
         except FileNotFoundError:
             continue
         except Exception as error:
-            # Stores have errors of their own; the other files are to go all the same.
+            # Stores have errors of their own; the other files are still to be removed.
             return str(error) or type(error).__name__
     return None

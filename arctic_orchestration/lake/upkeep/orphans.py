@@ -1,4 +1,4 @@
-"""Removes the files below a table's location that nobody knows."""
+"""Removes orphans: files below a table's location that no metadata knows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ from arctic_orchestration.lake.upkeep.removal import (
     require_garbage_collection,
 )
 
-#: A file that is younger may belong to a commit that is still being made.
+#: A younger file may belong to a commit in progress.
 SAFE_AGE = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orphans:
-    """What ``remove_orphans`` did, or would do."""
+    """The result, or the preview, of ``remove_orphans``."""
 
     dry_run: bool
     files: tuple[RemovedFile, ...] = ()
     failed: tuple[FailedRemoval, ...] = ()
-    #: files that nobody knows, and that stay: too young, or of unknown age
+    #: orphans that stay: too young, or of unknown age
     young: int = 0
-    #: the same, because the caller protects them
+    #: orphans that stay because the caller protects them
     protected: int = 0
 
     @property
@@ -56,27 +56,25 @@ def remove_orphans(
     any_age: bool = False,
     now: datetime | None = None,
 ) -> Orphans:
-    """Removes files below the table's location that nobody knows; refreshes ``table``.
+    """Removes the orphans below the table's location; refreshes ``table``.
 
-    Known are the files of every snapshot that the table has, with or without a ref, its
-    statistics, its metadata file and those in the metadata log, and the same of every other table
-    of the catalog whose location is in this one or around it. Hidden files, those in hidden
-    directories and ``version-hint.text`` stay, as does a directory that looks like a table of its
-    own. Of Hadoop's checksums, those stay whose file stays.
+    Known are the files of every snapshot of the table, with or without a ref, its statistics, its
+    metadata file and those in the metadata log, and the same of every other table of the catalog
+    whose location is in this one or around it. Hidden files, those in hidden directories and
+    ``version-hint.text`` stay, and so does a directory that looks like a separate table. Of
+    Hadoop's checksums, those of remaining files stay.
 
     Args:
         older_than: files written at this moment or later stay. It must be so long ago that no
-            commit can still be under way whose files were written before.
-        dry_run: tells what would be removed, and removes nothing.
-        protected: paths, in the form that the table's location has, of files that stay.
-        any_age: takes an ``older_than`` that is less than a day ago. Only for a table that nobody
-            writes to.
+            commit with files from before can still be in progress.
+        dry_run: returns what would be removed, and removes nothing.
+        protected: paths, in the form of the table's location, of files that stay.
+        any_age: allows an ``older_than`` less than a day ago. Only for a table without writers.
         now: the moment from which a day counts.
 
     Errors:
         InvalidInput: ``older_than`` is less than a day ago, or has no zone.
-        CatalogUnavailable: the catalog did not answer, however often it was asked. Nothing was
-            removed.
+        CatalogUnavailable: the catalog did not answer, after several tries. Nothing was removed.
         LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest or
             another table that may lie in the same place cannot be read. Nothing was removed.
     """
@@ -87,7 +85,7 @@ def remove_orphans(
     read_again(table)
     require_garbage_collection(table)
     store = Store(table.io, table.location())
-    # Files are listed first: what is committed while they are is known afterwards.
+    # Files are listed first: commits during the listing are known afterwards.
     listed = list(store.list())
     known = Reachable(table.io)
     for neighbour in _neighbours(table, store.key):
@@ -121,9 +119,9 @@ def _learn(known: Reachable, table: Table) -> None:
 
 
 def _neighbours(table: Table, key: str) -> Iterator[Table]:
-    """The other tables of the catalog whose location is this one, in it, or around it.
+    """Returns the catalog's other tables with this location, one in it, or one around it.
 
-    A table that was renamed keeps its location, and the next one of the old name gets it too.
+    A renamed table keeps its location, and the next table of the old name gets it too.
     """
     catalog = table.catalog
     for identifier in answered(lambda: _identifiers(catalog), catalog.name):
@@ -161,7 +159,7 @@ def _identifiers(catalog: Catalog) -> set[tuple[str, ...]]:
 
 
 def _subject(file: ListedFile) -> str:
-    """The key of the file that decides: of a checksum of Hadoop's, the file it is for."""
+    """Returns the key of the deciding file: for a checksum of Hadoop's, the file it is for."""
     directory, _, name = file.key.rpartition("/")
     return f"{directory}/{_checked(name) or name}"
 
@@ -172,7 +170,7 @@ def _checked(name: str) -> str | None:
 
 
 def _visible(listed: list[ListedFile], known: Reachable) -> Iterator[ListedFile]:
-    """Without hidden and hint files, and without what is in another table's directory."""
+    """Returns the files without hidden and hint files, and without other tables' directories."""
     others = {
         file.below.rsplit("/", 2)[0] + "/"
         for file in listed

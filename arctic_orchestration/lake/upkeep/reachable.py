@@ -1,7 +1,7 @@
-"""Which files the metadata of a table knows, whatever form their paths have.
+"""The files that the metadata of a table knows, in any form of their paths.
 
-One file may be written ``/a b/c``, ``file:///a b/c`` or ``file:/a%20b/c``. Where it is not clear
-what a path means, all its meanings are known: a file too many stays, none too few.
+One file may be written ``/a b/c``, ``file:///a b/c`` or ``file:/a%20b/c``. If a path is ambiguous,
+all of its meanings are known: rather a file too many stays than one too few.
 """
 
 import os
@@ -17,16 +17,16 @@ from pyiceberg.table.snapshots import Snapshot
 
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
 
-#: A scheme has two letters at least; one letter is a drive.
+#: A scheme has at least two letters; one letter is a drive.
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?://(?P<authority>[^/]*))?(?P<path>.*)")
 _SLASHES = re.compile("/+")
 
 
 def literal_key(path: str) -> str:
-    """The same for all forms of a path that name one file, as long as no letter is encoded.
+    """Returns a key that is equal for all forms of a path to one file, if no character is encoded.
 
-    Neither scheme nor authority are in it: ``s3`` and ``s3a`` are one store. Links and ``..`` in
-    directories of this machine are followed.
+    It contains neither scheme nor authority: ``s3`` and ``s3a`` are one store. Links and ``..`` in
+    local directories are resolved.
     """
     found = _URL.fullmatch(path)
     if found is None or found["scheme"].lower() == "file":
@@ -37,7 +37,7 @@ def literal_key(path: str) -> str:
 
 
 def keys_of(path: str) -> frozenset[str]:
-    """The keys of all files that a path in a table's metadata may mean."""
+    """Returns the keys of all files that a path in a table's metadata may mean."""
     forms = {path}
     if _URL.fullmatch(path):
         # Hadoop encodes some paths, and pyiceberg cuts a URL where a query would begin.
@@ -46,7 +46,7 @@ def keys_of(path: str) -> frozenset[str]:
 
 
 class KnownFiles:
-    """Files by their paths; a path is in it if it may mean one of the files."""
+    """Files by their paths; it contains a path that may mean one of the files."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -62,7 +62,7 @@ class KnownFiles:
 
 
 class Reachable:
-    """All files that tables know; a manifest that several snapshots share is read once."""
+    """All files that tables know; a manifest of several snapshots is read once."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
@@ -71,10 +71,10 @@ class Reachable:
         self._manifests: set[str] = set()
 
     def add(self, metadata: TableMetadata, *, without: Collection[int] = ()) -> None:
-        """Takes in what the snapshots know, whether a ref leads to them or not.
+        """Adds the files of the snapshots, with or without a ref.
 
         Args:
-            without: ids of snapshots that are left out, with their statistics.
+            without: ids of snapshots that are omitted, with their statistics.
 
         Errors:
             LakeError: a manifest cannot be read.
@@ -105,7 +105,7 @@ class Reachable:
 
 
 def metadata_files(metadata: TableMetadata) -> Iterator[str]:
-    """The older metadata files that the metadata still names; its own path is not in it."""
+    """Returns the older metadata files in the metadata; its own path is not included."""
     for entry in metadata.metadata_log:
         yield entry.metadata_file
 

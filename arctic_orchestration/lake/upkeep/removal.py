@@ -1,4 +1,4 @@
-"""What is told of files that were removed, and what is asked before any is."""
+"""The records of removed files, and the checks before a removal."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from arctic_orchestration.lake.tables import answered
 
 
 class FileKind(StrEnum):
-    """What a file was to its table."""
+    """The role of a file in its table."""
 
     DATA = "data"
     DELETES = "deletes"
@@ -26,7 +26,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemovedFile:
-    """A file that was removed, or would be; the size in bytes, None if it was gone already."""
+    """A removed file, or one to remove; the size in bytes, None if it was already gone."""
 
     path: str
     kind: FileKind
@@ -35,7 +35,7 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class FailedRemoval:
-    """A file that should have been removed and is still there."""
+    """A file whose removal failed."""
 
     path: str
     reason: str
@@ -47,7 +47,7 @@ def nothing(_path: str) -> bool:
 
 
 def checksums_of(path: str) -> tuple[str, ...]:
-    """Where Hadoop's local file system keeps the checksum of a file; none in other stores."""
+    """Returns where Hadoop's local file system has the checksum of a file; none in other stores."""
     if not path.startswith(("/", "file:")):
         return ()
     directory, _, name = path.rpartition("/")
@@ -59,10 +59,10 @@ def name_of(table: Table) -> str:
 
 
 def read_again(table: Table) -> None:
-    """Refreshes ``table``; a catalog that does not answer is asked several times.
+    """Refreshes ``table``; retries when the catalog does not answer.
 
     Errors:
-        CatalogUnavailable: it never did.
+        CatalogUnavailable: it never answered.
         LakeError: the table was dropped, or its metadata cannot be read.
     """
     try:

@@ -1,6 +1,6 @@
-"""Removes many snapshots from a table's metadata, at a cost that is linear in their number.
+"""Removes many snapshots from a table's metadata, at linear cost.
 
-pyiceberg applies its own ``RemoveSnapshotsUpdate`` with searches in lists: for 9,900 of 10,000
+pyiceberg applies its own ``RemoveSnapshotsUpdate`` with linear searches: for 9,900 of 10,000
 snapshots that is some 250 million comparisons.
 """
 
@@ -16,7 +16,7 @@ from pyiceberg.table.update import (
 
 
 class RemoveManySnapshots(RemoveSnapshotsUpdate):
-    """pyiceberg's update with the same form on the wire, and the same result."""
+    """pyiceberg's update with the same wire format and the same result."""
 
 
 @_apply_table_update.register(RemoveManySnapshots)

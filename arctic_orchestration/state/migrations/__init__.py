@@ -8,13 +8,13 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from alembic.config import Config
 
-#: Ours alone: Dagster keeps Alembic's usual table when both live in one database.
+#: A table of our own: Dagster keeps Alembic's usual one when both share a database.
 VERSION_TABLE = "arctic_alembic_version"
 
 
 def configuration(connection: sa.Connection) -> "Config":
-    """Alembic's configuration for work on an open transaction."""
-    # Here, since a schema that is up to date, as it nearly always is, needs no Alembic.
+    """Returns Alembic's configuration for an open transaction."""
+    # Imported here: an up-to-date schema, the usual case, needs no Alembic.
     from alembic.config import Config
 
     config = Config()
@@ -24,7 +24,7 @@ def configuration(connection: sa.Connection) -> "Config":
 
 
 def upgrade(connection: sa.Connection) -> None:
-    """Runs the migrations that are missing, inside the caller's transaction."""
+    """Runs the missing migrations, inside the caller's transaction."""
     from alembic import command
 
     command.upgrade(configuration(connection), "head")

@@ -1,4 +1,4 @@
-"""Run by Alembic; the transaction is the caller's."""
+"""Alembic's entry point; the caller owns the transaction."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The run queue: pauses, levels by hand, what runs wait for, when it was gone through."""
+"""The run queue: pauses, manual levels, what runs wait for, and the last pass."""
 
 import sqlalchemy as sa
 from alembic import op

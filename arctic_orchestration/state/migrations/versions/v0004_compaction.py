@@ -346,7 +346,7 @@ def upgrade() -> None:
 
 
 def _add_default_queue() -> None:
-    """It is always there, and cannot be deleted."""
+    """Adds the queue that always exists, and cannot be deleted."""
     queues = sa.table(
         "arctic_compaction_queues",
         sa.column("name", sa.Text()),

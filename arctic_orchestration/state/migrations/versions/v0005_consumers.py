@@ -1,4 +1,4 @@
-"""Partition consumers: how far each has read, what it knows of partitions, its leases."""
+"""Partition consumers: their positions, working sets and leases."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Tasks: runs that fell silent are counted, and a location belongs to one Dagster storage."""
+"""Tasks: silent runs are counted, and a location belongs to one Dagster storage."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Tasks: which ends of submissions were reported to Dagster; those of before never are."""
+"""Tasks: which ends of submissions were reported to Dagster; earlier ends never are."""
 
 import sqlalchemy as sa
 from alembic import op

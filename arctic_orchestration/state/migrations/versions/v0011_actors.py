@@ -1,4 +1,4 @@
-"""Histories of schedules and jobs: who did it."""
+"""Histories of schedules and jobs: the author."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Schedules: which definition the code declared last, and those that a person deleted."""
+"""Schedules: the last declaration of the code, and schedules that a person deleted."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Jobs: which tick of Dagster was given a launch request, and until when it keeps it."""
+"""Jobs: the tick of Dagster that holds a launch request, and until when."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Which version of the package upgraded the schema: an older one says so when it is refused."""
+"""The package version that upgraded the schema, for the message of an older one."""
 
 import sqlalchemy as sa
 from alembic import op

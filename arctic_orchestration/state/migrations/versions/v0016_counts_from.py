@@ -1,4 +1,4 @@
-"""Schedules: the moment from which events count, where their place in the log was not known."""
+"""Schedules: the moment from which events count, if their place in the log was unknown."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Compaction: what an observer of a table would merge."""
+"""Compaction: an observer's plan of a table."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Compaction: how long an attempt at a task of a queue may take."""
+"""Compaction: the execution timeout of a queue's attempts."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Compaction: the place of a task among those of its table; those from before have the first."""
+"""Compaction: the place of a task among those of its table; earlier tasks have the first."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Locations: the jobs, assets and partitions of the code that was loaded last."""
+"""Locations: the jobs, assets and partitions of the last loaded code."""
 
 import sqlalchemy as sa
 from alembic import op

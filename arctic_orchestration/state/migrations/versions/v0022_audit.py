@@ -1,4 +1,4 @@
-"""What people change: who it was."""
+"""The authors of manual changes."""
 
 import sqlalchemy as sa
 from alembic import op
