@@ -1,7 +1,7 @@
 """An event-driven scheduler for data lakes on Dagster and Spark.
 
-The names below are imported when they are first used, so that programs which need only a part,
-as the lake or the command line, do not load Dagster.
+The names below are imported on first use, so that programs which need only a part, such as the lake
+or the command line, do not load Dagster.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`Arctic`: everything of this package that a code location has, as Dagster definitions."""
+"""`Arctic`: all parts of this package in a code location, as Dagster definitions."""
 
 import warnings
 from collections import Counter
@@ -37,25 +37,25 @@ class Arctic:
         defs = dg.Definitions.merge(my_definitions, arctic.definitions())
 
     Args:
-        schedules: what fires. At the first tick after the definitions changed they are created,
-            updated and deleted in the state database to match.
+        schedules: the schedules. The first tick after a change of the definitions creates, updates
+            and deletes them in the state database to match.
         freshness: tasks that run when their parents are fresh enough.
         consumers: sensors that run a target for each new partition of a consumer.
-        compaction: the tables that are compacted from here.
-        interval_seconds: the least time between two ticks of the dispatcher.
-        location: the name under which feed position, schedules and jobs are kept; by default
-            the name of the code location in ``workspace.yaml``. One code location only deploys
-            under a name; the ticks of a second one fail.
-        numbers_every: the least time between two observations of the asset ``arctic/scheduler``
-            by the dispatcher; none: this location has neither them nor the asset. The numbers
-            are those of the whole cluster, so one location that reports them is enough.
+        compaction: the tables that this location compacts.
+        interval_seconds: the minimum interval between two ticks of the dispatcher.
+        location: the name of its feed position, schedules and jobs in the state database; defaults
+            to the name of the code location in ``workspace.yaml``. Only one code location may
+            deploy under a name; the ticks of a second one fail.
+        numbers_every: the minimum interval between two observations of the asset
+            ``arctic/scheduler`` by the dispatcher; none: this location has neither them nor the
+            asset. The numbers cover the whole cluster, so one reporting location is enough.
 
-        update_schedules: whether a deployment makes the state database agree with the code. False
-            changes nothing there, except that schedules whose target is gone are deleted.
+        update_schedules: whether a deployment updates the state database to match the code. False
+            changes nothing there, except that schedules with a missing target are deleted.
 
     Errors:
-        InvalidDefinition: two schedules of one name, schedules whose runs set each other off
-            without a pause, something that is no schedule, or an interval that is not positive.
+        InvalidDefinition: two schedules of one name, schedules whose runs trigger each other
+            without a pause, an object that is no schedule, or an interval that is not positive.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Arctic:
         self._update_schedules = update_schedules
 
     def definitions(self) -> dg.Definitions:
-        """The dispatcher, the ``arctic`` resource, ``arctic/scheduler``, and those of the parts.
+        """Returns the dispatcher, the resource ``arctic``, ``arctic/scheduler``, and the parts.
 
-        Touches no database and starts no Spark. Unknown assets and jobs are refused when Dagster
-        puts the merged definitions together.
+        Opens no database and starts no Spark. Dagster refuses unknown assets and jobs when it
+        merges the definitions.
 
         Errors:
             As :meth:`Freshness.definitions` and :meth:`Compaction.definitions`.
@@ -121,7 +121,7 @@ class Arctic:
 
 
 def _problems(schedules: object) -> list[InvalidInput]:
-    """What is no list of schedules with names of their own."""
+    """Returns the errors of a list of schedules: other values, and duplicate names."""
     if not isinstance(schedules, Sequence) or isinstance(schedules, str):
         return [InvalidInput("schedules", schedules, "a list of schedules")]
     problems = [
@@ -143,8 +143,8 @@ def _problems(schedules: object) -> list[InvalidInput]:
 def _problems_of_parts(
     freshness: object, consumers: object, compaction: object
 ) -> list[InvalidInput]:
-    """What is none of the parts that a code location may have."""
-    # By their method: their modules are imported by those who use them, and may need an extra.
+    """Returns the errors of values that are no parts of a code location."""
+    # By their method: their modules are imported by their users, and may need an extra.
     problems = [
         InvalidInput(field, part, f"{field.capitalize()}(...)")
         for field, part in (("freshness", freshness), ("compaction", compaction))

@@ -1,8 +1,8 @@
-"""The only place that reads the time; everything else is handed ``now``."""
+"""The only place that reads the time; all other code receives ``now``."""
 
 from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """The current moment as an aware UTC datetime."""
+    """Returns the current moment as an aware UTC datetime."""
     return datetime.now(UTC)

@@ -1,41 +1,41 @@
-"""Every error that arctic_orchestration raises on purpose.
+"""All errors that arctic_orchestration raises deliberately.
 
 ::
 
     ArcticError
-    ├── InvalidInput            a value that a person wrote cannot be used
+    ├── InvalidInput            a value that a person wrote is invalid
     │   └── InvalidDefinition   several of them, found while definitions were built
-    ├── NotFound                a name that nothing answers to
-    ├── ConfigurationError      the surroundings are not as they must be
+    ├── NotFound                a name that does not exist
+    ├── ConfigurationError      the environment is misconfigured
     │   ├── JavaNotFound        no Java that can run Spark
-    │   ├── MissingExtra        a package is not installed that an extra brings
+    │   ├── MissingExtra        a package of an extra is not installed
     │   ├── LogWentBack         Dagster's event log is not the one that was read
     │   ├── SchemaOutdated      the state database has an older schema than this version
     │   └── SchemaTooNew        a newer version of the package has upgraded the state database
     ├── DatabaseUnavailable     the state database did not answer
-    ├── TransitionRefused       a state cannot be left that way
-    ├── Refused                 a report of somebody who has lost the right to make it
+    ├── TransitionRefused       a state does not allow the transition
+    ├── Refused                 the reporter has lost its right
     │   └── LeaseLost           its lease was taken over; nothing was changed
     ├── PartitionsGivenUp       a consumer has partitions that failed too often
-    ├── WorkerBroken            what a worker merges with is gone
+    ├── WorkerBroken            a worker's engine for merging is gone
     └── LakeError               a lake table cannot be read or written
-        ├── UnsupportedTable    its format or a column's type would not survive
-        │   └── UnsupportedFile one of its files would not; the others may
+        ├── UnsupportedTable    its format or a column's type is not supported
+        │   └── UnsupportedFile one of its files is not; the others may be
         ├── SchemaMismatch      the rows do not fit the table's columns
         ├── CommitConflict      another writer was first; planning again may succeed
         ├── CommitUnknown       the catalog did not say whether it took the commit
         └── CatalogUnavailable  the catalog does not answer
 
-Messages name the field, the value, what was expected and what to do. Errors of
-drivers and libraries are translated once, where they enter, with the cause kept.
+Messages name the field, the value, what was expected and what to do. Errors of drivers and
+libraries are translated once, where they enter, with the cause kept.
 """
 
 import reprlib
 from collections.abc import Sequence
 
-#: So many letters of a wrong value are shown.
+#: The maximum length of a shown value.
 _LONGEST = 1000
-#: A structure that takes more letters is shown by its outline: what it has at the top.
+#: A longer structure is shown by its outline: its top level.
 _LONGEST_STRUCTURE = 200
 _outline = reprlib.Repr()
 _outline.maxlevel = _outline.maxlist = _outline.maxtuple = 3
@@ -43,31 +43,31 @@ _outline.maxstring = _outline.maxother = 40
 
 
 class ArcticError(Exception):
-    """The root: catch this to catch everything that is raised on purpose."""
+    """The root: catch this to catch everything that is raised deliberately."""
 
 
 def _shown(value: object) -> str:
-    """The value as it is written in Python or YAML, or the beginning or outline of it."""
+    """Formats the value as in Python or YAML, or its beginning or outline."""
     try:
         if hasattr(type(value), "to_form"):
-            # As a person writes it, without the fields that were left out.
+            # As a person writes it, without the omitted fields.
             value = value.to_form()  # type: ignore[attr-defined]
         shown = repr(value)
         if isinstance(value, (dict, list, tuple)) and len(shown) > _LONGEST_STRUCTURE:
             shown = _outline.repr(value)
     except Exception:
-        # A mapping that is nested too deeply, a number of too many digits.
+        # A mapping that is nested too deeply, or a number with too many digits.
         return f"a {type(value).__name__} that cannot be shown"
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
 
 
 class InvalidInput(ArcticError):
-    """A value that a person wrote cannot be used; nothing was changed.
+    """A value that a person wrote is invalid; nothing was changed.
 
     Args:
-        field: where the value stands, as a path (``schedules[0].trigger.partitions.count``).
-        value: what was found there.
-        expected: what would have been accepted.
+        field: the path of the value (``schedules[0].trigger.partitions.count``).
+        value: the invalid value.
+        expected: the valid values.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
@@ -78,7 +78,7 @@ class InvalidInput(ArcticError):
 
 
 class InvalidDefinition(InvalidInput):
-    """Several values of one definition cannot be used; all of them are named."""
+    """Several values of one definition are invalid; all of them are named."""
 
     def __init__(self, problems: Sequence[InvalidInput]) -> None:
         self.problems = tuple(problems)
@@ -88,14 +88,14 @@ class InvalidDefinition(InvalidInput):
 
 
 class NotFound(ArcticError):
-    """A name that nothing answers to."""
+    """A name that does not exist."""
 
 
 class ConfigurationError(ArcticError):
-    """The surroundings are not as they must be; the message says what to change."""
+    """The environment is misconfigured; the message says what to change."""
 
 
-#: The extra of this package that brings each package which is not always installed.
+#: The extra of this package for each optional package.
 _EXTRAS = {
     "pyspark": "spark",
     "grpc": "connect",
@@ -111,11 +111,11 @@ _EXTRAS = {
 
 
 class MissingExtra(ConfigurationError):
-    """A package is not installed that an extra of this one brings."""
+    """A package of an extra is not installed."""
 
     @classmethod
     def of(cls, error: ModuleNotFoundError) -> "MissingExtra | None":
-        """The error for an import that failed; none: no extra brings that package."""
+        """Returns the error for a failed import; none: the package belongs to no extra."""
         package = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(package)
         if extra is None:
@@ -155,23 +155,23 @@ class DatabaseUnavailable(ArcticError):
 
 
 class TransitionRefused(ArcticError):
-    """A state cannot be left that way."""
+    """A state does not allow the transition."""
 
 
 class Refused(ArcticError):
-    """Who reports has lost the right to: its lease is over, or another one holds it."""
+    """The reporter has lost its right: its lease has expired, or another owner has it."""
 
 
 class LeaseLost(Refused):
-    """The lease was taken over by another owner, or could not be renewed; nothing was changed."""
+    """Another owner took over the lease, or it could not be renewed; nothing was changed."""
 
 
 class PartitionsGivenUp(ArcticError):
-    """A consumer has partitions that are delivered no more, since they failed too often."""
+    """A consumer has partitions that are no longer delivered, because they failed too often."""
 
 
 class WorkerBroken(ArcticError):
-    """What a worker merges with is gone; others can do its tasks."""
+    """A worker's engine for merging is gone; other workers can run its tasks."""
 
 
 class LakeError(ArcticError):
@@ -179,24 +179,24 @@ class LakeError(ArcticError):
 
 
 class UnsupportedTable(LakeError):
-    """The table's format, or the type of one of its columns, would not survive."""
+    """The table's format, or the type of one of its columns, is not supported."""
 
 
 class UnsupportedFile(UnsupportedTable):
-    """A file of the table would not survive: its format, or what it leaves out; others may."""
+    """A file of the table is not supported: its format, or what it omits; others may be."""
 
 
 class SchemaMismatch(LakeError):
-    """The rows do not fit the table's columns; each column that does not is named."""
+    """The rows do not fit the table's columns; names each wrong column."""
 
 
 class CommitConflict(LakeError):
-    """Another writer was first, and what was planned no longer fits; plan again."""
+    """Another writer was first, and the plan no longer fits; plan again."""
 
 
 class CommitUnknown(LakeError):
-    """The catalog did not say whether it took the commit; the files were left where they are."""
+    """The catalog did not say whether it took the commit; the files were left in place."""
 
 
 class CatalogUnavailable(LakeError):
-    """The catalog did not answer, however often it was asked; nothing was changed."""
+    """The catalog did not answer, after several tries; nothing was changed."""

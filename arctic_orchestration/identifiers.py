@@ -1,10 +1,10 @@
-"""Identifiers that are unique without asking a database, and sort in the order they were made."""
+"""Identifiers that are unique without a database, and sort in the order of their creation."""
 
 import secrets
 import threading
 from datetime import datetime
 
-#: Crockford's base 32: no letter that reads like another.
+#: Crockford's base 32: without ambiguous letters.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BITS = 80
 
@@ -13,13 +13,13 @@ _last = 0
 
 
 def new_id(now: datetime) -> str:
-    """A new ULID: 26 characters, 48 bits of milliseconds and 80 random bits.
+    """Returns a new ULID: 26 characters, 48 bits of milliseconds and 80 random bits.
 
-    Within one process and one millisecond the random part counts upwards, so that what was
-    made first also sorts first.
+    Within one process and one millisecond the random part counts upwards, so that ids sort in the
+    order of their creation.
 
-    A counter of a database would begin again with a new database, and Dagster refuses a
-    ``run_key`` that it has seen for ever: a job that reuses an old number would never run.
+    A database's counter would start again with a new database, and Dagster refuses a ``run_key``
+    that it has seen forever: a job with a reused number would never run.
 
     Source: the ULID specification, https://github.com/ulid/spec.
     """

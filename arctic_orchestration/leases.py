@@ -1,14 +1,13 @@
-"""Rights that expire: what an owner holds, and what keeps it alive while the owner works.
+"""Leases: exclusive rights that expire, and their renewal while the owner works.
 
-A *lease* is an exclusive right that ends by itself when its owner falls silent. Its *token* is one
-higher than the last owner's: whoever writes under the lease says the token in the same
-transaction, so an owner that was stopped and goes on writes nothing once another one has taken
-over. The database's time decides when a lease is over. The owner's machine keeps only
-``trusted_until``: a moment of its own steady clock, counted from *before* the question was sent,
-until which the lease holds for certain, whatever the clocks say and whoever does not answer.
+A *lease* is an exclusive right that expires when its owner falls silent. Its *token* is one higher
+than the previous owner's: each write under the lease checks the token in the same transaction, so a
+paused owner that resumes writes nothing once another one has taken over. The database's time
+decides when a lease has expired. The owner's machine keeps only ``trusted_until``: a moment of its
+own steady clock, counted from *before* the request was sent, until which the lease is certainly
+valid, whatever the clocks show and even without answers.
 
-Only the token in a transaction is a guarantee. What is here tells the owner in time that going on
-is in vain.
+Only the token in a transaction is a guarantee. This module tells the owner early that it must stop.
 """
 
 import logging
@@ -23,9 +22,9 @@ from arctic_orchestration.errors import InvalidInput, LeaseLost
 
 _log = logging.getLogger("arctic.leases")
 
-#: A lease is renewed so many times in its life.
+#: How often a lease is renewed in its life.
 RENEWALS = 3
-#: After a renewal that got no answer it is asked again so much sooner.
+#: After a renewal without an answer, the next one comes this much sooner.
 _SOONER = 4
 
 
@@ -34,8 +33,8 @@ class Lease:
     """A right that its owner may trust until a moment of its own steady clock.
 
     Attributes:
-        owner: who holds it.
-        token: one higher than that of the owner before.
+        owner: the owner.
+        token: one higher than that of the previous owner.
         trusted_until: a moment of ``time.monotonic`` in the owner's process.
     """
 
@@ -45,23 +44,23 @@ class Lease:
 
     @classmethod
     def taken(cls, *, owner: str, token: int, asked: float, life: timedelta) -> "Lease":
-        """The lease that the database gave.
+        """Returns the lease that the database granted.
 
         Args:
-            owner: who asked.
-            token: what the database answered.
+            owner: the owner.
+            token: the token that the database returned.
             asked: ``time.monotonic()`` from before the statement was sent.
-            life: for how long the database gave it.
+            life: the duration that the database granted.
         """
         return cls(owner=owner, token=token, trusted_until=asked + life.total_seconds())
 
     def renewed(self, *, asked: float, life: timedelta) -> "Lease":
-        """The same right after a renewal that was sent at ``asked``."""
+        """Returns the same lease after a renewal that was sent at ``asked``."""
         return replace(self, trusted_until=asked + life.total_seconds())
 
     @property
     def trusted(self) -> bool:
-        """Whether it holds for certain."""
+        """Whether it is certainly valid."""
         return time.monotonic() < self.trusted_until
 
 
@@ -75,11 +74,11 @@ class Renewal:
                 renewal.check()     # LeaseLost, if another one has taken over
                 ...
 
-    ``renew`` is called in that thread, with a connection of its own. It says whether the lease
-    still is the owner's; ``False`` is the end of it. When it raises, as with the database away,
-    it is asked again, sooner, until the lease cannot be trusted any more.
+    ``renew`` is called in that thread, with a connection of its own. It returns whether the owner
+    still has the lease; ``False`` ends it. When it raises, as for an unavailable database, it is
+    retried, sooner, until the lease cannot be trusted any more.
 
-    Leaving the block ends the thread and nothing else: giving the right back is the owner's.
+    Leaving the block only ends the thread: the owner releases the lease itself.
     """
 
     def __init__(
@@ -88,17 +87,17 @@ class Renewal:
         """Prepares it; the block starts the thread.
 
         Args:
-            lease: what is renewed.
-            renew: asks the database for another life; whether it was given.
-            life: for how long a renewal holds.
-            what: names it in messages.
+            lease: the lease to renew.
+            renew: renews it in the database; returns whether it did.
+            life: the duration of a renewal.
+            what: its name in messages.
 
         Errors:
-            InvalidInput: a life that is not positive.
+            InvalidInput: ``life`` is not positive.
         """
         if life <= timedelta(0):
             raise InvalidInput("life", life, "more than no time")
-        #: set when the lease is another one's, or nobody has answered for the whole of its life
+        #: set when the lease was taken over, or no renewal succeeded for the whole of its life
         self.lost = threading.Event()
         self._lease = lease
         self._renew = renew
@@ -110,7 +109,7 @@ class Renewal:
 
     @property
     def lease(self) -> Lease:
-        """The lease as it was renewed last."""
+        """The lease after its last renewal."""
         return self._lease
 
     @property
@@ -122,10 +121,10 @@ class Renewal:
         """Returns while the lease may be trusted.
 
         Errors:
-            LeaseLost: it is another one's, or nobody has answered for the whole of its life.
+            LeaseLost: it was taken over, or no renewal succeeded for the whole of its life.
         """
         if not self.lost.is_set() and not self._lease.trusted:
-            # This thread may have been stopped for longer than the other one has noticed.
+            # This thread may have been paused for longer than the other one has noticed.
             self._lose(self._silence())
         if self.lost.is_set():
             raise LeaseLost(f"{self._what}: {self._reason}")
@@ -141,7 +140,7 @@ class Renewal:
         trace: TracebackType | None,
     ) -> None:
         self._end.set()
-        # One under way is not waited for longer: after the right was given back it changes nothing.
+        # Does not wait longer for a renewal in progress: after the release it changes nothing.
         self._thread.join(self._life.total_seconds())
 
     def _run(self) -> None:

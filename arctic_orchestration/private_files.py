@@ -1,6 +1,6 @@
 """Files that only their owner may read and write, whatever the umask: state, logs and locks.
 
-Run configuration, metadata and addresses are in them.
+They contain run configuration, metadata and addresses.
 """
 
 import os
@@ -13,32 +13,32 @@ _OF_OTHERS = 0o066
 
 
 def make(path: str | Path) -> None:
-    """Makes an empty file with mode 0600; one that is there is left as it is.
+    """Creates an empty file with mode 0600; leaves an existing one unchanged.
 
     Errors:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
-    # Of a link that leads nowhere, the file is made where it leads.
+    # For a dangling link, the file is created at its target.
     file = Path(path).resolve()
     try:
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE)
     except FileExistsError:
         return
     try:
-        # The umask may have taken away from the owner, too.
+        # The umask may also restrict the owner.
         os.fchmod(descriptor, _MODE)
     finally:
         os.close(descriptor)
 
 
 def opened(path: Path, mode: str) -> IO[Any]:
-    """Opens a file to write or append, made with mode 0600 where there is none."""
+    """Opens a file to write or append; a missing one is created with mode 0600."""
     make(path)
     return path.open(mode)
 
 
 def exposed(paths: "list[Path]") -> list[Path]:
-    """Those of some files that others than their owner may read or write."""
+    """Returns the files among some that others than their owner may read or write."""
     found = []
     for path in paths:
         with suppress(OSError):

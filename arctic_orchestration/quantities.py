@@ -1,6 +1,6 @@
 """Durations and sizes as people write and read them: ``90s``, ``1h30m``, ``1.5 MB``.
 
-Bare numbers are refused: nobody remembers whether 5 meant seconds or minutes.
+Bare numbers are refused: it is unclear whether 5 means seconds or minutes.
 """
 
 import re
@@ -14,27 +14,27 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|d|h|m|s)")
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|d|h|m|s))+")
-#: What is longer could not be added to a moment of today: the calendar ends with the year 9999.
+#: A longer duration could not be added to a present moment: the calendar ends with the year 9999.
 _LONGEST = timedelta(days=36_500)
 
 _BYTES = {
     **{f"{prefix}B": 1000**power for power, prefix in enumerate(("", "K", "M", "G", "T", "P"))},
     **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTP", start=1)},
 }
-#: Of two texts of the same length, the one with the larger unit is read more easily.
+#: Of two texts of the same length, the one with the larger unit is easier to read.
 _UNITS = sorted(_BYTES.items(), key=lambda unit: -unit[1])
-#: A size of 19 digits divided by 2**50 ends within so many.
+#: A size of 19 digits divided by 2**50 has at most this many decimals.
 _EXACT = Context(prec=70)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,15})?)([KMGTP]?B|[KMGTP]iB)")
 _LARGEST = 1000 * 1000**5
 
 
 def parse_duration(value: object) -> timedelta:
-    """A duration from ``timedelta`` or text such as ``5m`` or ``1h30m``.
+    """Parses a duration from ``timedelta`` or text such as ``5m`` or ``1h30m``.
 
     Errors:
-        ValueError: anything else, a bare number too, and what is negative, above 100 years,
-            or finer than a millisecond.
+        ValueError: other values, including bare numbers, and durations that are negative, above 100
+            years, or finer than a millisecond.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
@@ -54,7 +54,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The shortest text that :func:`parse_duration` reads back as ``value``."""
+    """Returns the shortest text that :func:`parse_duration` parses as ``value``."""
     whole, text = value // timedelta(milliseconds=1), ""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
         count, whole = divmod(whole, size)
@@ -64,10 +64,10 @@ def format_duration(value: timedelta) -> str:
 
 
 def parse_size(value: object) -> int:
-    """A number of bytes from text such as ``500KB`` (decimal), ``64MiB`` (binary) or ``512B``.
+    """Parses a size in bytes: ``500KB`` (decimal), ``64MiB`` (binary) or ``512B``.
 
     Errors:
-        ValueError: anything else, a bare number too, and what is above 1000 PB or no whole
+        ValueError: other values, including bare numbers, and sizes above 1000 PB or not of a whole
             number of bytes.
     """
     parts = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -82,7 +82,7 @@ def parse_size(value: object) -> int:
 
 
 def format_size(value: int) -> str:
-    """The shortest text that :func:`parse_size` reads back as ``value``."""
+    """Returns the shortest text that :func:`parse_size` parses as ``value``."""
     texts = [
         f"{_EXACT.divide(Decimal(value), size).normalize(_EXACT):f}{unit}"
         for unit, size in _UNITS
@@ -92,7 +92,7 @@ def format_size(value: int) -> str:
 
 
 def format_bytes(value: int) -> str:
-    """A size for people: ``0 B``, ``1.5 MB``."""
+    """Formats a size for people: ``0 B``, ``1.5 MB``."""
     number, units = float(value), ["B", "KB", "MB", "GB", "TB"]
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]
@@ -100,7 +100,7 @@ def format_bytes(value: int) -> str:
 
 
 def format_moment(value: datetime) -> str:
-    """A moment for people, to the second: ``2026-01-01 04:00:00Z``."""
+    """Formats a moment for people, to the second: ``2026-01-01 04:00:00Z``."""
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
@@ -130,5 +130,5 @@ def iso(at: datetime) -> str: ...
 @overload
 def iso(at: None) -> None: ...
 def iso(at: datetime | None) -> str | None:
-    """A moment in UTC as programs read it: ``2026-01-01T00:00:00Z``."""
+    """Formats a moment in UTC for programs: ``2026-01-01T00:00:00Z``."""
     return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")

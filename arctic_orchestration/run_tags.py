@@ -1,6 +1,6 @@
-"""Tags of Dagster's runs that more than one part of this package reads."""
+"""Tags of Dagster's runs that several parts of this package read."""
 
-#: the id of the job that asked for the run
+#: the id of the job that requested the run
 JOB_TAG = "arctic/job"
-#: Dagster's: the key of the request that a run was made of
+#: Dagster's: the run key of the request of a run
 RUN_KEY_TAG = "dagster/run_key"

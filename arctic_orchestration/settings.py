@@ -1,4 +1,4 @@
-"""What is configured from outside, read once from the environment.
+"""The configuration from outside, read once from the environment.
 
 ==========================  ===========================================================
 ``ARCTIC_DATABASE_URL``     state database; default: SQLite in ``$DAGSTER_HOME/arctic.db``
@@ -38,13 +38,13 @@ _WEB_PAGE = re.compile(r"https?://[^/\s][^\s]*")
 class Settings:
     """The configuration of one process."""
 
-    #: may hold a password
+    #: may contain a password
     database_url: str = field(repr=False)
     cluster: str
     catalog: str
     lake: Path
     spark_master: str
-    #: may hold a token
+    #: may contain a token
     spark_remote: str | None = field(default=None, repr=False)
     spark_ui: str | None = None
     metrics_port: int | None = None
@@ -56,7 +56,7 @@ class Settings:
         """Reads the settings.
 
         Errors:
-            InvalidInput: a variable has a value that cannot be used.
+            InvalidInput: a variable has an invalid value.
         """
         env = os.environ if environment is None else environment
         home = Path(env.get("DAGSTER_HOME") or ".").resolve()
@@ -90,7 +90,7 @@ class Settings:
 
 
 def without_parameters(remote: str) -> str:
-    """The address of a Spark Connect server as people may read it: without its token."""
+    """Returns the address of a Spark Connect server for people: without its token."""
     return remote.partition(";")[0].removesuffix("/")
 
 
@@ -109,10 +109,10 @@ def _spark_remote(env: Mapping[str, str]) -> str | None:
 
 
 def default_timezone(environment: Mapping[str, str] | None = None) -> str:
-    """The zone of ``ARCTIC_TIMEZONE``, else UTC, without reading the other settings.
+    """Returns the zone of ``ARCTIC_TIMEZONE``, else UTC, without reading the other settings.
 
     Errors:
-        InvalidInput: there is no such zone.
+        InvalidInput: the zone does not exist.
     """
     env = os.environ if environment is None else environment
     timezone = env.get("ARCTIC_TIMEZONE") or "UTC"

@@ -1,4 +1,4 @@
-"""What a user writes: frozen models whose YAML, JSON and Python forms are one definition."""
+"""The base of users' models: frozen, with one definition for their YAML, JSON and Python forms."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
-#: What Postgres, or UTF-8, cannot hold.
+#: Characters that Postgres or UTF-8 cannot store.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _STORABLE = "text that a database can hold: no character 0, no half of a surrogate pair"
-#: Deeper than anybody writes, and not too deep to be stored and read back.
+#: Deeper than any real specification, and not too deep to be stored and parsed.
 DEEPEST = 80
 
-#: pydantic's words for what went wrong, in the words of our messages.
+#: The text of our messages for pydantic's errors.
 _EXPECTATIONS = {
     "missing": "a value: the field is required",
     "extra_forbidden": "no such field",
@@ -44,17 +44,17 @@ _EXPECTATIONS = {
 
 
 class Specification(BaseModel):
-    """The base of everything that is written by people and stored as JSON."""
+    """The base of all models that people write and that are stored as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @classmethod
     def parse(cls, form: object, *, field: str = "") -> Self:
-        """Reads the YAML or JSON form (already loaded into dicts and lists).
+        """Parses the YAML or JSON form (already loaded into dicts and lists).
 
         Args:
             form: the loaded form, or an instance.
-            field: the path under which problems are named.
+            field: the path under which errors are named.
 
         Errors:
             InvalidDefinition: names every field, its value and what was expected.
@@ -69,12 +69,12 @@ class Specification(BaseModel):
 
 
 class Tagged(Specification):
-    """A specification that is one of several kinds, written ``{kind: {fields}}``."""
+    """A specification of one of several kinds, written ``{kind: {fields}}``."""
 
     kind: str
 
     def to_form(self) -> dict[str, Any]:
-        """``{kind: {fields}}`` with the fields that differ from their defaults."""
+        """Returns ``{kind: {fields}}`` with the fields that differ from their defaults."""
         defaults = {name: info.default for name, info in type(self).model_fields.items()}
         body = {
             name: value
@@ -85,12 +85,12 @@ class Tagged(Specification):
 
 
 def untag(form: object, kinds: Sequence[str], what: str) -> object:
-    """Turns ``{kind: {fields}}`` into the flat form by which pydantic finds the class.
+    """Converts ``{kind: {fields}}`` to the flat form by which pydantic finds the class.
 
-    A list is taken for the field ``of`` of kinds that end so: ``any_of``, ``all_of``.
+    A list becomes the field ``of`` of kinds with this suffix: ``any_of``, ``all_of``.
 
     Errors:
-        ValueError: no mapping, not exactly one key, or one that is not in ``kinds``.
+        ValueError: not a mapping, not exactly one key, or a key that is not in ``kinds``.
     """
     if isinstance(form, Tagged) and form.kind in kinds:
         return form
@@ -109,11 +109,11 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
 
 
 def unwritable(form: object, field: str) -> list[InvalidInput]:
-    """What no YAML or JSON could say, and would be taken for something else, with its path.
+    """Returns a value that YAML or JSON cannot represent unchanged, with its path.
 
-    Sets have no order, iterators are empty the second time, and a database cannot hold all
-    texts. Looks into lists, mappings and specifications, but not into ``properties`` and
-    ``run_config``, which hold what JSON can.
+    Sets have no order, iterators are empty the second time, and a database cannot store all texts.
+    Examines lists, mappings and specifications, but not ``properties`` and ``run_config``, which
+    contain JSON values.
     """
     return list(_unwritable(form, field, 0))
 
@@ -145,12 +145,12 @@ def _unwritable(form: object, path: str, depth: int) -> Iterator[InvalidInput]:
 
 
 def problems_of(error: ValidationError, field: str) -> list[InvalidInput]:
-    """Each problem pydantic found, with its path as it stands in the YAML form."""
+    """Converts pydantic's errors, with the paths of the YAML form."""
     problems = []
     for detail in error.errors(include_url=False):
         path = field
         keyed = detail["loc"][-1:] == ("[key]",)
-        # A key that is not text itself is shown as the value that was found.
+        # A key that is not text itself is shown as the invalid value.
         for step in detail["loc"][:-2] if keyed else detail["loc"]:
             if step == "of":
                 continue

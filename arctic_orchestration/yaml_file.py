@@ -1,8 +1,8 @@
 """Reads YAML and JSON strictly, with errors that name the line.
 
-YAML is read with the plain scalars of its version 1.2: ``22:00`` is text and not 1320, ``on``
-is text and not true, a date is text. What would be overlooked is refused: a key that occurs
-twice, a second document.
+YAML is read with the plain scalars of its version 1.2: ``22:00`` is text and not 1320, ``on`` is
+text and not true, a date is text. Easily overlooked errors are refused: a duplicate key, a second
+document.
 """
 
 import json
@@ -21,10 +21,10 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(text: str, *, name: str) -> object:
-    """What a YAML or JSON text holds, in dicts, lists and scalars.
+    """Parses a YAML or JSON text into dicts, lists and scalars.
 
     Errors:
-        InvalidInput: neither; names the line.
+        InvalidInput: it is neither; names the line.
     """
     begin = text.lstrip("\ufeff \t\r\n")[:1]
     if name.lower().endswith(".json") or begin in ("{", "["):
@@ -41,7 +41,7 @@ def load(text: str, *, name: str) -> object:
                     f"{name}:{error.lineno}:{error.colno}", _line(text, error.lineno), "JSON"
                 ) from None
         except ValueError as error:
-            # A number of thousands of digits.
+            # A number with thousands of digits.
             raise InvalidInput(name, "...", f"JSON ({error})") from None
         except RecursionError:
             raise InvalidInput(name, "...", f"at most {_DEEPEST} levels") from None
@@ -63,7 +63,7 @@ def _load_yaml(text: str, name: str) -> object:
     loader = _StrictLoader(text)
     try:
         node = loader.get_single_node()
-        # Before anything is made of it: to merge a mapping copies it.
+        # Before construction, because merging a mapping copies it.
         _measure(node, name)
         return None if node is None else loader.construct_document(node)
     finally:
@@ -71,7 +71,7 @@ def _load_yaml(text: str, name: str) -> object:
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
-    """YAML's safe loader with the plain scalars of version 1.2, and no key twice."""
+    """YAML's safe loader with the plain scalars of version 1.2, and without duplicate keys."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (as PyYAML declares it)
 
@@ -79,7 +79,7 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, KeyError, AttributeError):
-            # PyYAML lets them through: !!int abc, !!bool maybe, a number of thousands of digits.
+            # PyYAML accepts them: !!int abc, !!bool maybe, a number of thousands of digits.
             problem = f"not a value of {node.tag.replace('tag:yaml.org,2002:', '!!')}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
@@ -125,12 +125,12 @@ def _once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _measure(root: object, name: str) -> None:
-    """Refuses what aliases make too large or too deep to be worked with.
+    """Refuses documents that aliases make too large or too deep.
 
-    Takes time for what is written, and not for what the aliases make of it.
+    Takes time for the text, and not for its expanded aliases.
     """
     expected = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
-    #: of each node that was measured, by its identity: values, levels
+    #: of each measured node, by its identity: values, levels
     measured: dict[int, tuple[int, int]] = {}
     begun: set[int] = set()
     waiting = [root]
@@ -146,7 +146,7 @@ def _measure(root: object, name: str) -> None:
             waiting.pop()
             continue
         if new:
-            # It is inside of itself.
+            # It contains itself.
             raise InvalidInput(name, "more", expected)
         values = 1 + sum(measured[id(one)][0] for one in inner)
         levels = 1 + max((measured[id(one)][1] for one in inner), default=0)
@@ -157,7 +157,7 @@ def _measure(root: object, name: str) -> None:
 
 
 def _inside(node: object) -> list[Any]:
-    """The values in a node of YAML, or in a mapping or list of JSON."""
+    """Yields the values in a node of YAML, or in a mapping or list of JSON."""
     if isinstance(node, yaml.MappingNode):
         return [value for _, value in node.value]
     if isinstance(node, yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""Time zones: the moment that a wall time of a zone stands for, on days of change too."""
+"""Time zones: the moment of a wall time in a zone, on days of clock changes too."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -10,12 +10,12 @@ from pydantic import AfterValidator
 
 @cache
 def _zones() -> frozenset[str]:
-    """The names of all zones; to look for them takes milliseconds."""
+    """Returns the names of all zones; finding them takes milliseconds."""
     return frozenset(available_timezones())
 
 
 def known_zone(name: str) -> str:
-    """The name itself, if it is one of the IANA database.
+    """Returns the name itself, if it is one of the IANA database.
 
     Errors:
         ValueError: it is not.
@@ -31,10 +31,10 @@ ZoneName = Annotated[str, AfterValidator(known_zone)]
 
 @lru_cache(maxsize=16_384)
 def first_shown(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment, in UTC, at which the zone's clock shows ``wall`` or, in a gap, later.
+    """Returns the first moment, in UTC, when the zone's clock shows ``wall`` or, in a gap, later.
 
-    A wall time that does not exist gives the first moment after the gap, one that occurs twice
-    its first occurrence. Of two wall times the later one never gives an earlier moment.
+    A wall time that does not exist gives the first moment after the gap, an ambiguous one its first
+    occurrence. Of two wall times the later one never gives an earlier moment.
     """
     first, second = (wall_to_utc(wall, zone, fold=fold) for fold in (0, 1))
     if first.astimezone(zone).replace(tzinfo=None) == wall:
@@ -43,12 +43,12 @@ def first_shown(wall: datetime, zone: ZoneInfo) -> datetime:
 
 
 def wall_to_utc(wall: datetime, zone: ZoneInfo, *, fold: int) -> datetime:
-    """The moment of a naive wall time; ``fold`` 1 is the second of two."""
+    """Returns the moment of a naive wall time; ``fold`` 1 is the second of two."""
     return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
 
 
 def end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The moment between two in UTC at which the zone's offset changes, to the second."""
+    """Returns the moment between two in UTC at which the zone's offset changes, to the second."""
     old = before.astimezone(zone).utcoffset()
     while after - before > timedelta(seconds=1):
         middle = before + (after - before) // 2

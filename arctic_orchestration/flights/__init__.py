@@ -7,7 +7,7 @@
     raw/weather (hour)   ->  weather (day)  -------------------^
     nightly_summary (day of arrival)
 
-Why the partitions are cut so:
+The reasons for the partitions:
 
 - A **file of flights** is a day and an origin, so ``raw/flights`` is partitioned by both; a key
   reads ``2013-01-01|EWR``. A **file of weather** is an hour at all three origins:

@@ -1,4 +1,4 @@
-"""The assets of the flights lake. The package's docstring says why the partitions are cut so."""
+"""The assets of the flights lake. The package's docstring explains their partitions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from arctic_orchestration.flights.tables import (
 )
 from arctic_orchestration.settings import Settings
 
-# Without an end, the days from 2014 to today would wait for files for ever.
+# Without an end, the days from 2014 to today would wait for files forever.
 _END = LAST_DAY.replace(year=LAST_DAY.year + 1, month=1, day=1)
 
 days = dg.DailyPartitionsDefinition(
@@ -91,7 +91,7 @@ raw_weather = _file_set(
 def flights(
     context: dg.AssetExecutionContext, arctic: ArcticResource, pyspark: LazyPySparkResource
 ) -> dg.MaterializeResult[Any]:
-    """The flights of a day: the rows of its files that have landed replace those of the day."""
+    """The flights of a day: the rows of its landed files replace those of the day."""
     files = _landed(context, arctic, "flights")
     return _ingested(context, pyspark.spark_session, files, FLIGHTS)
 
@@ -107,7 +107,7 @@ def flights(
 def weather(
     context: dg.AssetExecutionContext, arctic: ArcticResource, pyspark: LazyPySparkResource
 ) -> dg.MaterializeResult[Any]:
-    """The weather of a day: the rows of its hours that have landed replace those of the day.
+    """The weather of a day: the rows of its landed hours replace those of the day.
 
     Hours belong to days by Dagster's `TimeWindowPartitionMapping`, its default for the two.
     """
@@ -126,7 +126,7 @@ def weather(
 def delays_by_route(
     context: dg.AssetExecutionContext, pyspark: LazyPySparkResource
 ) -> dg.MaterializeResult[Any]:
-    """Flights, cancellations and delays of each route on a day, computed anew as a whole."""
+    """Flights, cancellations and delays of each route on a day, recomputed as a whole."""
     spark, of_days = pyspark.spark_session, rows_of_days(_days(context))
     rows = rollups.delays_by_route(lake.read(spark, _table(FLIGHTS), row_filter=of_days))
     return _replaced(context, spark, rows, DELAYS_BY_ROUTE)
@@ -153,7 +153,7 @@ def delay_summary(
 
 
 def _days(context: dg.AssetExecutionContext) -> list[date]:
-    """The days that a run is for: one, or those of a range."""
+    """Returns the days that a run is for: one, or those of a range."""
     return [date.fromisoformat(key) for key in context.partition_keys]
 
 
@@ -171,11 +171,11 @@ def _table(spec: TableSpec) -> Table:
 def _landed(
     context: dg.AssetExecutionContext, arctic: ArcticResource, feed: Feed
 ) -> list[LandedFile]:
-    """The files of a run's days that have landed.
+    """Returns the landed files of a run's days.
 
     Errors:
-        NotFound: a file that was announced to the run's schedule has not landed.
-        Failure: no file of one of the days has.
+        NotFound: a file that was reported to the run's schedule has not landed.
+        Failure: no file of one of the days has landed.
     """
     landing = Landing.of(Settings.from_environment())
     for key in arctic.upstream_partitions.get(asset_of(feed), ()):
@@ -211,9 +211,9 @@ def _replaced(
     spec: TableSpec,
     expected: Counter[date] | None = None,
 ) -> dg.MaterializeResult[Any]:
-    """Replaces the rows of a run's days in one commit, and tells Dagster of each day."""
+    """Replaces the rows of a run's days in one commit, and reports each day to Dagster."""
     table, wanted = _table(spec), _days(context)
-    # A table without partitions would get a file for each of Spark's, and its rows are few.
+    # An unpartitioned table would get a file for each of Spark's partitions, and its rows are few.
     few = rows if table.spec().fields else rows.coalesce(1)
     appended = lake.append(spark, few, table, replacing=rows_of_days(wanted))
     if expected is not None and appended.rows != expected.total():

@@ -1,4 +1,4 @@
-"""An asset that takes what is new by a partition consumer: each carrier's days."""
+"""An asset that reads new files by a partition consumer: each carrier's days."""
 
 from contextlib import ExitStack, closing
 from functools import cache
@@ -15,8 +15,8 @@ from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.tables import CARRIER_DAYS, FLIGHTS, rows_of
 from arctic_orchestration.settings import Settings
 
-#: Landed files that ``carrier_days`` has not seen yet. Files land once, so trying again at once
-#: helps only where the machine was at fault.
+#: Landed files that ``carrier_days`` has not read yet. Files land once, so an immediate retry only
+#: helps against errors of the machine.
 new_files = PartitionConsumer(raw_flights, name="carrier_days")
 
 
@@ -30,8 +30,8 @@ def carrier_days(
 ) -> dg.MaterializeResult[Any]:
     """Flights, cancellations and delays of each carrier, day and origin.
 
-    A run brings in the files that have landed since the last one that succeeded, and no other;
-    runs that overlap divide them among themselves. Files that failed come one by one.
+    A run reads the files that have landed since the last successful run, and no others; concurrent
+    runs divide them among themselves. Failed files come one by one.
     """
     files: list[OriginFile] = []
     metadata: dict[str, Any] = {"rows": 0}
@@ -46,7 +46,7 @@ def carrier_days(
 def _bring_in(
     consumer: PartitionConsumer, pyspark: LazyPySparkResource, metadata: dict[str, Any]
 ) -> list[OriginFile]:
-    """Brings in one block of files; none: nothing is new."""
+    """Reads one block of files; none: nothing is new."""
     settings = Settings.from_environment()
     landing = Landing.of(settings)
     with consumer.consume() as partitions, ExitStack() as held:
@@ -62,10 +62,10 @@ def _bring_in(
         )
         rows = rollups.carrier_days(landed).coalesce(1)
         # Once Spark has written its files, and not before, since others wait for it: from here on
-        # nobody can take over, and the commit comes before the acknowledgement.
+        # no other run can take over, and the commit comes before the acknowledgement.
         acknowledging = cache(lambda: held.enter_context(partitions.acknowledging()))
-        # The rows of exactly these files are replaced: a process that dies between the two has
-        # them delivered again, and to write them twice changes nothing.
+        # The rows of exactly these files are replaced: after a crash between the two they are
+        # delivered again, and a second write changes nothing.
         appended = lake.append(
             spark, rows, table, replacing=rows_of(files), before_commit=acknowledging
         )

@@ -21,9 +21,9 @@ from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_
 
 
 def flights_definitions() -> dg.Definitions:
-    """Assets, the Spark resource and the executor; opens no file, table or session.
+    """Returns assets, the Spark resource and the executor; opens no file, table or session.
 
-    To be merged with ``Arctic(...).definitions()``, which bring the ``arctic`` resource.
+    Merge them with ``Arctic(...).definitions()``, which contain the ``arctic`` resource.
 
     Steps of a run share its process, and so its Spark session: a cold one costs more than the work.
     """
@@ -44,16 +44,16 @@ def flights_definitions() -> dg.Definitions:
 
 
 def flights_compaction() -> Compaction:
-    """Lets the tables that are fed day by day compact themselves meanwhile; opens nothing.
+    """Returns the compaction of the tables that grow day by day; opens nothing.
 
-    A worker ends soon when nothing is left to merge, as it takes a place in the run queue.
+    An idle worker ends soon, because it takes a slot in the run queue.
     """
     return Compaction(
         tables=[spec.identifier for spec in (FLIGHTS, DELAYS_BY_ROUTE, WEATHER, DELAY_SUMMARY)],
         mode="run",
         interval_seconds=5,
         until_idle=timedelta(seconds=8),
-        # Of the same properties, so that a JVM that was started for one run suits all of them.
+        # With the same properties, so that a JVM that was started for one run suits all of them.
         spark=_spark(),
     )
 
@@ -64,5 +64,5 @@ def _spark() -> LakeSparkResource:
 
 
 def flights_freshness() -> Freshness:
-    """The batch ``punctuality``, which needs tasks of the location ``reports``; opens nothing."""
+    """Returns the batch ``punctuality``, which needs tasks of ``reports``; opens nothing."""
     return Freshness(batches=[PUNCTUALITY], elsewhere=[NETWORK])

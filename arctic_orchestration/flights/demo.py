@@ -49,9 +49,9 @@ from arctic_orchestration.state.database import Database
 _POLL_SECONDS = 0.5
 #: A third of a day: eight hours of weather, and the flights from one airport.
 _FILES_AT_ONCE = 9
-#: After so long without a change the screen says how long it has been.
+#: After this long without a change the screen shows how long it has been.
 _QUIET_SECONDS = 30
-#: A worker that fails is started again; after so many the demo gives up.
+#: A failed worker is restarted; after this many failures the demo gives up.
 _FAILED_WORKERS = 3
 
 
@@ -67,7 +67,7 @@ class Demo:
         self._began = time.monotonic()
 
     def run(self) -> bool:
-        """Everything; returns whether the tables agree with the totals and compaction has ended."""
+        """Runs all of it; returns whether the tables match the totals and compaction has ended."""
         finished = self._place.home / "finished"
         if finished.exists():
             shutil.rmtree(self._place.home)
@@ -86,7 +86,7 @@ class Demo:
             with self._daemon() as daemon:
                 differences = self._watch(instance, daemon, totals)
                 restless = "" if differences else self._compact(instance, daemon)
-            # What was compacted since is the same as before.
+            # Compaction since then has not changed the rows.
             differences = differences or compare(
                 open_catalog(Settings.from_environment()), totals, TABLES
             )
@@ -128,7 +128,7 @@ class Demo:
                 with database.read() as tx:
                     seen = overview(tx, settings.cluster, LOCATION)
                 if seen.following:
-                    # What lands before anybody follows concerns nobody.
+                    # Files that land before the dispatcher follows the log are ignored.
                     deque(islice(feeding, _FILES_AT_ONCE), maxlen=0)
                     self._landed = self._count(settings)
                     bar.update(task, completed=self._landed)
@@ -147,7 +147,7 @@ class Demo:
                     time.sleep(_POLL_SECONDS)
 
     def _compact(self, instance: dg.DagsterInstance, daemon: "subprocess.Popen[bytes]") -> str:
-        """Waits until nothing is left to merge; returns why it was given up, or nothing."""
+        """Waits until nothing is left to merge; returns why it gave up, or nothing."""
         settings = Settings.from_environment()
         database = Database.open(settings.database_url)
         catalog = open_catalog(settings)
@@ -267,7 +267,7 @@ class Demo:
         )
 
     def _compaction(self, catalog: Catalog) -> Table:
-        """The tables' files as they were written, and as compaction left them."""
+        """Returns the tables' files as they were written, and as compaction left them."""
         table = Table(title="What compaction made of it", title_justify="left")
         table.add_column("table")
         for column in ("commits", "files written", "files now", "scan before", "scan now"):
@@ -291,7 +291,7 @@ class Demo:
 
 
 def main() -> None:
-    """The command; exit code 0 only when everything agrees."""
+    """Runs the command; exit code 0 only when everything agrees."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".demo"), help="folder of the demo")
     parser.add_argument("--days", type=int, default=7, help="days of 2013 to land")

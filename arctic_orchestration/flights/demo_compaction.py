@@ -1,4 +1,4 @@
-"""What compaction does in the demo: whether it has come to rest, and what it was good for."""
+"""Compaction in the demo: whether it is at rest, and its effect."""
 
 import statistics
 import time
@@ -30,22 +30,22 @@ _ENDED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far compaction has come."""
+    """The progress of compaction."""
 
     commits: int
-    #: tasks that wait, are worked on, or wait for the commit
+    #: tasks that wait, are claimed, or wait for the commit
     tasks: int
-    #: runs of the worker that have not ended
+    #: live runs of the worker
     runs: int
     #: why it is not at rest; empty: it is
     restless: str = ""
-    #: runs of the worker that have failed
+    #: failed runs of the worker
     failed_runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """Reading all rows of some files."""
+    """The cost of reading all rows of some files."""
 
     files: int
     rows: int
@@ -55,11 +55,11 @@ class Scan:
 
 @dataclass(frozen=True, kw_only=True)
 class Compacted:
-    """A table as it was written and as it lies now; both have the same rows."""
+    """A table as it was written and as it is now; both have the same rows."""
 
     #: commits of compaction
     commits: int
-    #: the files that writers have added: what the table would consist of without compaction
+    #: the files that writers have added: the table's files without compaction
     before: Scan
     after: Scan
 
@@ -67,7 +67,7 @@ class Compacted:
 def progress(
     tx: sa.Connection, catalog: Catalog, instance: dg.DagsterInstance, names: Sequence[str]
 ) -> Progress:
-    """How far compaction of these tables has come; reads the metadata of each."""
+    """Returns the progress of compaction of these tables; reads the metadata of each."""
     known = {table.name: table for table in tables.all_tables(tx)}
     live = [task for name in names for task in task_store.tasks(tx, table=name, states=LIVE)]
     failed = instance.get_runs_count(
@@ -97,9 +97,9 @@ def progress(
 
 
 def compacted(table: Table) -> Compacted | None:
-    """Measures a table of data files without deletes; none: its files as written are not known.
+    """Measures a table of data files without deletes; none: its files as written are unknown.
 
-    They are not, when something else has rewritten rows that were compacted before.
+    They are unknown if another process has rewritten rows that were compacted before.
     """
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0)
     live: dict[str, FileScanTask] = {}
@@ -136,13 +136,13 @@ def _rows(tasks: dict[str, FileScanTask]) -> int:
 
 
 def _read(table: Table, tasks: Sequence[FileScanTask]) -> None:
-    """Reads all columns of all rows, as a scan of pyiceberg's does."""
+    """Reads all columns of all rows, like a scan of pyiceberg."""
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     scan.to_table(tasks)
 
 
 def _medians(*work: Callable[[], None]) -> list[float]:
-    """The median seconds of each, measured in turns, after one turn that does not count."""
+    """Returns the median seconds of each, measured in turns, after one turn that does not count."""
     measured: list[list[float]] = [[] for _ in work]
     for turn in range(_MEASUREMENTS + 1):
         for one, seconds in zip(work, measured, strict=True):

@@ -1,6 +1,6 @@
-"""When the demo ends: the scheduler is at rest, or something has failed; never by the clock.
+"""The end of the demo: the scheduler is at rest, or a job has failed; never a time limit.
 
-On a busy machine a Spark session alone may take minutes to start, so that time says nothing.
+On a busy machine a Spark session alone may take minutes to start, so that time means nothing.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from arctic_orchestration.arctic import DISPATCHER
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.views.overview import Overview, ScheduleView
 
-#: The tick that runs when the last job ends may have read the log before, the next one has not.
+#: The tick that runs when the last job ends may have read the log before; the next one has not.
 _TICKS_AT_REST = 2
 _NOT_ENDED = [
     status
@@ -30,11 +30,11 @@ _NOT_ENDED = [
 
 @dataclass
 class Rest:
-    """Finds the moment from which on nothing happens without new files.
+    """Detects that nothing happens any more without new files.
 
     Args:
-        last_tick: when the dispatcher's last tick that ended was begun, in seconds; none: none has.
-        runs: how many runs of schedules have not ended.
+        last_tick: when the dispatcher's last completed tick was begun, in seconds; none: none was.
+        runs: how many live runs schedules have.
     """
 
     last_tick: Callable[[], float | None]
@@ -42,10 +42,10 @@ class Rest:
     _ticks: set[float] = field(default_factory=set)
 
     def reached(self, seen: Overview) -> bool:
-        """Whether two ticks have ended while no job waited to start and no run was active.
+        """Returns whether two ticks have ended while no job waited to start and no run was active.
 
-        A job that still waits for its trigger then waits for a file or an hour that does not come:
-        one side of a join arrived once more, as a run that was killed is made again.
+        A job that then still waits for its trigger waits for a file or an hour that does not come:
+        one side of a join arrived once more, as after a killed run is repeated.
         """
         if any(_going_on(schedule) for schedule in seen.schedules) or self.runs():
             self._ticks.clear()
@@ -58,7 +58,7 @@ class Rest:
 
 
 def seconds_at_work(instance: dg.DagsterInstance) -> float:
-    """Seconds in which a step of a run was executed; steps beside each other count once."""
+    """Returns the seconds in which steps of runs were executed; parallel steps count once."""
     spans = sorted(
         (step.start_time, step.end_time)
         for run in instance.get_runs()
@@ -78,12 +78,12 @@ def _going_on(schedule: ScheduleView) -> bool:
 
 
 def failed_jobs(seen: Overview) -> int:
-    """How many jobs have failed: Dagster has retried their runs as often as it may."""
+    """Returns how many jobs have failed: Dagster has used up the retries of their runs."""
     return sum(schedule.jobs.get(JobState.FAILED, 0) for schedule in seen.schedules)
 
 
 def last_tick(instance: dg.DagsterInstance) -> float | None:
-    """When the dispatcher's last tick that has ended was begun, in seconds since 1970."""
+    """Returns when the dispatcher's last completed tick was begun, in seconds since 1970."""
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
         if state.name == DISPATCHER and isinstance(state.instigator_data, SensorInstigatorData):
             return state.instigator_data.last_tick_timestamp
@@ -91,7 +91,7 @@ def last_tick(instance: dg.DagsterInstance) -> float | None:
 
 
 def runs_of_schedules(instance: dg.DagsterInstance, schedules: Overview) -> int:
-    """How many runs that a schedule asked for have not ended."""
+    """Returns how many live runs were requested by schedules."""
     names = [schedule.name for schedule in schedules.schedules]
     if not names:
         return 0

@@ -1,4 +1,4 @@
-"""The Dagster instance of the demo: its folder, its daemon, and what a killed demo left behind."""
+"""The Dagster instance of the demo: its folder, its daemon, and leftovers of a killed demo."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ from arctic_orchestration.compaction.dagster.worker_demand import QUEUE_TAG
 
 LOCATION = "flights"
 
-#: JVMs of the demo live for a minute, and have little to do: what they compile well takes longer
-#: than it saves.
+#: JVMs of the demo live for a minute and do little: optimized compilation takes longer than it
+#: saves.
 _SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 #: set in the environment of the demo's own processes, to the demo's folder
@@ -34,19 +34,19 @@ _DAGSTER_YAML = {
             "max_concurrent_runs": 2,
             "queues": {
                 "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
-                # One of the two is enough for merging; it may not wait for the others for ever.
+                # One of the two is enough for merging; it must not wait for the others forever.
                 "compaction": {"share": 1, "match": {"tags": {QUEUE_TAG: "*"}}},
                 "default": {"share": 1},
             },
         },
     },
-    # A run whose daemon died while starting it is given up, and asked for again.
+    # A run whose daemon died while starting it is given up, and requested again.
     "run_monitoring": {"enabled": True},
-    # A run whose process was killed with the demo is run again; its tables are the same after.
+    # A run whose process was killed with the demo is run again, with the same tables afterwards.
     "run_retries": {"enabled": True, "max_retries": 3},
 }
 _OURS = {"module": "arctic_orchestration.run_launcher", "class": "ArcticRunLauncher"}
-#: how runs begin: on warm JVMs, with a JVM each, or as Dagster's launcher begins them
+#: the start of runs: on warm JVMs, with a JVM each, or by Dagster's launcher
 LAUNCHERS: Mapping[str, Mapping[str, Any]] = {
     "warm": _OURS,
     "cold-spark": {**_OURS, "config": {"spark": {"sessions": 0}}},
@@ -71,7 +71,7 @@ _UNDERWAY = [
 
 @dataclass(frozen=True)
 class DemoInstance:
-    """A folder with everything the demo makes: storage, state database, lake and logs."""
+    """A folder with all files of the demo: storage, state database, lake and logs."""
 
     home: Path
     launcher: str = "warm"
@@ -95,11 +95,11 @@ class DemoInstance:
 
     @property
     def log(self) -> Path:
-        """Where the daemon writes."""
+        """The daemon's log file."""
         return self.home / "daemon.log"
 
     def prepare(self) -> None:
-        """Makes the folder, or what of it is missing."""
+        """Creates the folder, or its missing parts."""
         self.home.mkdir(parents=True, exist_ok=True)
         config = {**_DAGSTER_YAML, "run_launcher": dict(LAUNCHERS[self.launcher])}
         (self.home / "dagster.yaml").write_text(yaml.safe_dump(config))
@@ -108,8 +108,8 @@ class DemoInstance:
     def end_leftovers(self) -> int:
         """Ends the processes of an earlier demo in this folder; returns how many there were.
 
-        Only what a demo started: never this process or one that it descends from, nor what only
-        has the folder as its ``DAGSTER_HOME``, as the shell of somebody who looks at it.
+        Only processes of a demo: never this process or its ancestors, nor processes that only have
+        the folder as their ``DAGSTER_HOME``, such as a person's shell.
         """
         spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
         found = []
@@ -124,7 +124,7 @@ class DemoInstance:
         return len(found)
 
     def fail_lost_runs(self, instance: dg.DagsterInstance) -> int:
-        """Tells Dagster of runs whose process is gone, so that it retries them."""
+        """Fails runs in Dagster whose process is gone, so that it retries them."""
         lost = instance.get_runs(dg.RunsFilter(statuses=_UNDERWAY))
         for run in lost:
             instance.report_run_failed(run, "Its process was ended together with the demo.")
@@ -149,7 +149,7 @@ class DemoInstance:
             )
 
     def stop(self, daemon: "subprocess.Popen[bytes]") -> None:
-        """Ends the daemon, and then whatever it started."""
+        """Ends the daemon, and then its other processes."""
         daemon.send_signal(signal.SIGINT)
         try:
             daemon.wait(timeout=15)

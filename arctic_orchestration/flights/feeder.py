@@ -31,16 +31,16 @@ _LOOK_EVERY_SECONDS = 1.0
 
 
 class Ending:
-    """Whether it is time to end: SIGTERM or SIGINT came, or the process beside is gone.
+    """Whether it is time to end: after SIGTERM or SIGINT, or after the end of the given process.
 
-    A file that is landing when a signal comes still lands, and is announced.
+    A file that is landing when a signal comes still lands, and is reported.
     """
 
     def __init__(self, beside: int | None = None) -> None:
-        """From now on signals end nothing but pauses.
+        """From now on, signals only end pauses.
 
         Args:
-            beside: the id of the process that started this one, if it is to end with it.
+            beside: the id of the process with which this one ends, if any.
         """
         self._beside = beside
         self._signals, self._signalled = os.pipe()
@@ -61,10 +61,10 @@ class Ending:
 
 
 def feed(settings: Settings, every: float, ending: Ending) -> None:
-    """Lands and announces a third of a day every ``every`` seconds, until the year is over.
+    """Lands and reports a third of a day every ``every`` seconds, until the year is over.
 
     That is eight hours of weather, and then the flights of the day from one airport. It returns
-    earlier when the process is to end.
+    earlier when the process has to end.
 
     Errors:
         ConfigurationError: another feeder feeds this lake.
@@ -78,8 +78,8 @@ def feed(settings: Settings, every: float, ending: Ending) -> None:
 
 def _feed(landing: Landing, every: float, ending: Ending) -> None:
     files = len(files_of(first_days(_DAYS)))
-    # Not before the dispatcher has ticked: two processes that make one instance's storage at
-    # once break it.
+    # Not before the first tick of the dispatcher: creating one instance's storage in two processes
+    # at once breaks it.
     with dg.DagsterInstance.get() as instance:
         feeding = feed_days(
             FlightsSource.installed(), landing, DagsterAnnouncements(instance), first_days(_DAYS)
@@ -102,7 +102,7 @@ def _followed(settings: Settings, ending: Ending) -> bool:
     database = Database(settings.database_url)
     try:
         while True:
-            # The dispatcher makes the tables.
+            # The dispatcher creates the tables.
             if database.revision() is not None:
                 with database.read() as tx:
                     if overview(tx, settings.cluster, LOCATION).following:
@@ -116,7 +116,7 @@ def _followed(settings: Settings, ending: Ending) -> bool:
 @contextmanager
 def _alone(landing: Landing) -> Iterator[None]:
     landing.root.mkdir(parents=True, exist_ok=True)
-    # The kernel lets go of the lock when its holder dies, however it dies.
+    # The kernel releases the lock when its holder dies.
     with private_files.opened(landing.root / ".feeder", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,14 +131,14 @@ def _name(landed: LandedFile) -> str:
 
 def _say(what: str) -> None:
     if sys.stdout.isatty():
-        # The cursor stays at the beginning, so that Dagster's lines do not go on behind ours.
+        # The cursor stays at the beginning, so that Dagster's lines do not follow ours.
         print(f"feeder: {what}\x1b[K", end="\r", flush=True)
     else:
         print(f"feeder: {what}", flush=True)
 
 
 def main() -> None:
-    """The command; exit code 0 when the year is over or the feeder was told to end."""
+    """Runs the command; exit code 0 when the year is over or the feeder was stopped."""
     parser = argparse.ArgumentParser(prog="feeder", description=__doc__)
     parser.add_argument("--every", type=float, default=20, help="seconds for a third of a day")
     parser.add_argument("--beside", type=int, help="id of the parent process, to end with it")

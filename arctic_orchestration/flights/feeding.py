@@ -1,10 +1,10 @@
-"""Landing and announcing: files arrive one after the other, and Dagster is told of each.
+"""Landing and reporting: files arrive one after the other, and each is reported to Dagster.
 
-What has been announced is not written down a second time: Dagster's event log is the ledger. A
-feeder that was killed between landing and announcing finds the file landed and not in the log, and
-announces it; one killed right after announcing finds it in the log, and does not. So each file
-is announced once, which a trigger that counts arrivals is thankful for, and none is lost. A fresh
-Dagster instance on an old landing directory is told of all its files.
+Dagster's event log is the only record of reported files. A feeder that was killed between landing
+and reporting finds the file landed and not in the log, and reports it; one killed right after
+reporting finds it in the log, and does not. So each file is reported once, as a trigger that counts
+arrivals requires, and none is lost. A fresh Dagster instance on an old landing directory receives
+all its files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,23 +20,23 @@ from arctic_orchestration.flights.source import FlightsSource
 
 
 class Announcements(Protocol):
-    """Where arrivals are announced, and what it knows already."""
+    """The receiver of arrivals, with the earlier ones."""
 
     def announced(self, asset: str) -> set[str]:
-        """The partition keys of ``asset`` that were announced before."""
+        """Returns the partition keys of ``asset`` that were reported before."""
 
     def announce(self, asset: str, partition: str, metadata: Mapping[str, str | int]) -> None:
-        """Announces one arrival; when it returns, the announcement is durable."""
+        """Reports one arrival; when it returns, the report is durable."""
 
 
 @dataclass(frozen=True)
 class DagsterAnnouncements:
-    """Announcements as materializations outside of a run, in an instance's event log."""
+    """Reports arrivals as materializations outside of a run, in an instance's event log."""
 
     instance: dg.DagsterInstance
 
     def announced(self, asset: str) -> set[str]:
-        """The partition keys of ``asset`` that have a materialization."""
+        """Returns the partition keys of ``asset`` that have a materialization."""
         key = dg.AssetKey.from_user_string(asset)
         return self.instance.get_materialized_partitions(key)
 
@@ -52,13 +52,13 @@ class DagsterAnnouncements:
 
 
 def _partition_key(key: str) -> str:
-    """As a multi-partition key it also gets the tags by which Dagster's pages find it."""
+    """Returns a multi-partition key, which adds the tags by which Dagster's pages find it."""
     day, found, origin = key.partition("|")
     return dg.MultiPartitionKey({"date": day, "origin": origin}) if found else key
 
 
 def metadata_of(landed: LandedFile) -> dict[str, str | int]:
-    """What an announcement says of a file: ``path``, ``bytes`` and ``rows``."""
+    """Returns the metadata of a reported file: ``path``, ``bytes`` and ``rows``."""
     return {"path": str(landed.path), "bytes": landed.bytes, "rows": landed.rows}
 
 
@@ -69,12 +69,11 @@ def feed_days(
     days: Iterable[date],
     feeds: Sequence[Feed] = FEEDS,
 ) -> Iterator[LandedFile]:
-    """Lands and announces the files of ``days``, and yields each after it was announced.
+    """Lands and reports the files of ``days``, and yields each after it was reported.
 
-    In the order of `files_of`. The caller sets the pace by asking for the next. Before the first
-    one, files that landed earlier and were never announced are announced and yielded; files that
-    are landed and announced are passed over. One feeder at a time: two at once would announce a
-    file twice.
+    In the order of `files_of`. The caller sets the pace by requesting the next. First, landed files
+    that were never reported are reported and yielded; files that are landed and reported are
+    skipped. Only one feeder may run: two at once would report a file twice.
     """
     known = {feed: set(announcements.announced(asset_of(feed))) for feed in feeds}
 

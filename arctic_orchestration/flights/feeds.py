@@ -1,4 +1,4 @@
-"""Feeds and their files: what lands, and under which partition key."""
+"""Feeds and their files: the content, and its partition key."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _HOUR_KEY = re.compile(r"(\d{4}-\d{2}-\d{2})-(\d{2}):00([+-]\d{4})?")
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class OriginFile:
-    """A file of flights: those of one day from one airport."""
+    """A file of flights: one day from one airport."""
 
     feed: ClassVar[Feed] = "flights"
 
@@ -49,7 +49,7 @@ class OriginFile:
 
     @classmethod
     def from_key(cls, key: str) -> "OriginFile":
-        """The file of a partition key.
+        """Returns the file of a partition key.
 
         Errors:
             InvalidInput: it is not a day of 2013 and one of the three origins.
@@ -65,7 +65,7 @@ class OriginFile:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class HourFile:
-    """A file of weather: that of one hour at all airports; ``begins_at`` is in UTC."""
+    """A file of weather: one hour at all airports; ``begins_at`` is in UTC."""
 
     feed: ClassVar[Feed] = "weather"
 
@@ -73,7 +73,7 @@ class HourFile:
 
     @property
     def day(self) -> date:
-        """The day in New York that the hour is part of."""
+        """The day in New York that contains the hour."""
         return self.begins_at.astimezone(_ZONE).date()
 
     @property
@@ -88,7 +88,7 @@ class HourFile:
     @property
     def name(self) -> str:
         """The name of the file among those of its day, without a suffix: ``05``."""
-        # Hadoop takes no colon in a path.
+        # Hadoop allows no colon in a path.
         return self.key.removeprefix(f"{self.day.isoformat()}-").replace(":00", "", 1)
 
     @classmethod
@@ -98,7 +98,7 @@ class HourFile:
 
     @classmethod
     def from_key(cls, key: str) -> "HourFile":
-        """The file of a partition key.
+        """Returns the file of a partition key.
 
         Errors:
             InvalidInput: it is not an hour of 2013 in New York.
@@ -110,7 +110,7 @@ class HourFile:
                 day.year, day.month, day.day, int(match[2]), tzinfo=_ZONE, fold=bool(match[3])
             )
             file = cls(begins_at=local.astimezone(UTC))
-            # An hour that was left out in spring has the key of another one.
+            # An hour that was skipped in spring has the key of another one.
             if file.key == key:
                 return file
         raise InvalidInput("partition", key, "an hour of 2013, as in 2013-01-01-05:00")
@@ -128,7 +128,7 @@ def _day_of_2013(text: str) -> date | None:
 
 
 def file_of(feed: Feed, key: str) -> FeedFile:
-    """The file of a feed with this partition key.
+    """Returns the file of a feed with this partition key.
 
     Errors:
         InvalidInput: the feed has no such file.
@@ -137,19 +137,19 @@ def file_of(feed: Feed, key: str) -> FeedFile:
 
 
 def asset_of(feed: Feed) -> str:
-    """The asset key of a feed's file set, with slashes."""
+    """Returns the asset key of a feed's file set, with slashes."""
     return f"raw/{feed}"
 
 
 def hours_of(day: date) -> list[HourFile]:
-    """The files of weather of a day: 24, or 23 or 25 where clocks change."""
+    """Returns the files of weather of a day: 24, or 23 or 25 where clocks change."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=_ZONE).astimezone(UTC)
     hours = [HourFile(begins_at=midnight + timedelta(hours=number)) for number in range(25)]
     return [file for file in hours if file.day == day]
 
 
 def files_of(days: Iterable[date], feeds: Sequence[Feed] = FEEDS) -> list[FeedFile]:
-    """The files of each day in the order in which they land.
+    """Yields the files of each day in the order in which they land.
 
     A third of the day's weather, and then the flights from one airport, three times.
     """
@@ -163,10 +163,10 @@ def files_of(days: Iterable[date], feeds: Sequence[Feed] = FEEDS) -> list[FeedFi
 
 
 def first_days(count: int) -> list[date]:
-    """The first ``count`` days of 2013.
+    """Returns the first ``count`` days of 2013.
 
     Errors:
-        InvalidInput: the year has not that many.
+        InvalidInput: the year has fewer days.
     """
     if not 0 <= count <= 365:
         raise InvalidInput("days", count, "0 to 365")

@@ -6,9 +6,9 @@
     <root>/flights/2013-01-01/EWR.csv.complete    {"bytes": 28191, "rows": 305}
     <root>/weather/2013-01-01/05.csv              the rows of an hour
 
-A file is written under another name, flushed to disk, renamed, and only then marked; the marker
-comes about in the same way. So whatever is marked is whole, wherever the writer was killed, and
-landing again ends with the same bytes.
+A file is written under another name, flushed to disk, renamed, and only then marked; the marker is
+written in the same way. So a marked file is complete, wherever the writer was killed, and landing
+again ends with the same bytes.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ _MARKER = ".complete"
 
 @dataclass(frozen=True, kw_only=True)
 class LandedFile:
-    """A complete file in the landing directory; ``bytes`` and ``rows`` count its content."""
+    """A complete file in the landing directory; ``bytes`` and ``rows`` measure its content."""
 
     file: FeedFile
     path: Path
@@ -47,15 +47,15 @@ class Landing:
 
     @classmethod
     def of(cls, settings: Settings) -> "Landing":
-        """The landing directory of the configured lake, ``$ARCTIC_LAKE/landing``."""
+        """Returns the landing directory of the configured lake, ``$ARCTIC_LAKE/landing``."""
         return cls(settings.lake.resolve() / "landing")
 
     def path(self, file: FeedFile) -> Path:
-        """Where the file lands."""
+        """Returns the path of the file."""
         return self.root / file.feed / file.day.isoformat() / f"{file.name}.csv"
 
     def find(self, file: FeedFile) -> LandedFile | None:
-        """The file, when it is complete."""
+        """Returns the file, if it is complete; else none."""
         path = self.path(file)
         try:
             marker = json.loads(_marker(path).read_text())
@@ -68,7 +68,7 @@ class Landing:
         return LandedFile(file=file, path=path, bytes=size, rows=rows)
 
     def get(self, file: FeedFile) -> LandedFile:
-        """The file.
+        """Returns the file.
 
         Errors:
             NotFound: it has not landed, or not completely.
@@ -83,7 +83,7 @@ class Landing:
         return landed
 
     def landed(self, feed: Feed, days: Iterable[date] | None = None) -> list[LandedFile]:
-        """All complete files of a feed in their order, or those of some days."""
+        """Returns all complete files of a feed in their order, or those of some days."""
         kind = OriginFile if feed == "flights" else HourFile
         folders = ["*"] if days is None else sorted({day.isoformat() for day in days})
         found = []
@@ -97,13 +97,13 @@ class Landing:
         return [file for file in found if file is not None]
 
     def count(self) -> int:
-        """How many files are marked as complete, of all feeds; reads none of them."""
+        """Returns how many files of all feeds are marked as complete; reads none of them."""
         return sum(1 for feed in FEEDS for _ in (self.root / feed).glob(f"*/*.csv{_MARKER}"))
 
     def land(self, file: FeedFile, content: FileContent) -> LandedFile:
-        """Lands the file; one that is complete already is left alone.
+        """Lands the file; leaves a complete one unchanged.
 
-        Writers of the same directory take turns, so they may be several processes.
+        Writers of the same directory take turns, even across processes.
         """
         path = self.path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class Landing:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        # The kernel lets go of the lock when its holder dies, however it dies.
+        # The kernel releases the lock when its holder dies.
         with private_files.opened(self.root / ".lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -129,8 +129,8 @@ def _marker(path: Path) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Writes the file so that it is there with all of its content or not at all."""
-    # One fixed name: what a killed writer left is overwritten, never collected.
+    """Writes the file atomically: with all of its content or not at all."""
+    # One fixed name: leftovers of a killed writer are overwritten, and do not accumulate.
     part = path.with_name(path.name + ".part")
     with part.open("wb") as stream:
         stream.write(content)

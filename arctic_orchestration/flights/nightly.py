@@ -24,7 +24,7 @@ def nightly_summary(context: dg.AssetExecutionContext) -> dg.MaterializeResult[A
 
 
 def arrived(instance: dg.DagsterInstance, window: dg.TimeWindow) -> dict[str, Any]:
-    """How many files arrived in a window, and the files, rows and bytes of each feed."""
+    """Returns how many files arrived in a window, and the files, rows and bytes of each feed."""
     found: dict[str, Any] = {}
     for source in (raw_flights, raw_weather):
         wanted = dg.AssetRecordsFilter(

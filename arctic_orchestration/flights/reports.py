@@ -1,4 +1,4 @@
-"""The second code location of ``workspace.yaml``: a batch that lives from the lake of the first.
+"""The second code location of ``workspace.yaml``: a batch that depends on the first one's lake.
 
 It has no assets of the lake and no schedules of its own. Its batch needs tasks of the location
 ``flights``, and tasks there need some of its own, though each is loaded without the other.

@@ -1,4 +1,4 @@
-"""What Spark computes: rows of landed files, delays of a route, the summary of a day."""
+"""Spark's computations: rows of landed files, delays of a route, the summary of a day."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from arctic_orchestration.lake.schema import spark_schema
 def landed_rows(
     spark: SparkSession, paths: Sequence[Path], schema: Schema, header: Sequence[str]
 ) -> DataFrame:
-    """The rows of CSV files that have the columns ``header``, in the columns of ``schema``.
+    """Returns the rows of CSV files with the columns ``header``, in the columns of ``schema``.
 
-    ``flight_date`` is made from year, month and day. A file with other columns, or a cell that is
-    not of its type, fails when the rows are read.
+    ``flight_date`` is made from year, month and day. A file with other columns, or a cell of
+    another type, fails when the rows are read.
     """
     kinds = spark_schema(schema)
     columns = StructType([kinds[name] for name in header])
@@ -35,7 +35,7 @@ def landed_rows(
 
 
 def delays_by_route(flights: DataFrame) -> DataFrame:
-    """One row a day, origin and destination. A flight that never departed was cancelled."""
+    """Returns one row a day, origin and destination. A flight that never departed was cancelled."""
     return flights.groupBy("flight_date", "origin", "dest").agg(
         F.count("*").alias("flights"),
         F.count(F.when(F.col("dep_time").isNull(), 1)).alias("cancelled"),
@@ -49,7 +49,7 @@ def delays_by_route(flights: DataFrame) -> DataFrame:
 
 
 def carrier_days(flights: DataFrame) -> DataFrame:
-    """One row a day, origin and carrier. A flight that never departed was cancelled."""
+    """Returns one row a day, origin and carrier. A flight that never departed was cancelled."""
     return flights.groupBy("flight_date", "origin", "carrier").agg(
         F.count("*").alias("flights"),
         F.count(F.when(F.col("dep_time").isNull(), 1)).alias("cancelled"),
@@ -58,12 +58,12 @@ def carrier_days(flights: DataFrame) -> DataFrame:
 
 
 def delay_summary(routes: DataFrame, weather: DataFrame) -> DataFrame:
-    """One row a day and origin that has flights; weather that is not known is null."""
+    """Returns one row a day and origin with flights; unknown weather is null."""
     delays = routes.groupBy("flight_date", "origin").agg(
         F.count("*").alias("routes"),
         F.sum("flights").alias("flights"),
         F.sum("cancelled").alias("cancelled"),
-        # Null where nothing departed, as everywhere else, whatever Spark's ANSI mode says.
+        # Null where nothing departed, as everywhere else, in any of Spark's ANSI modes.
         F.try_divide(F.sum("total_dep_delay"), F.sum("departed")).alias("mean_dep_delay"),
         F.try_divide(F.sum("total_arr_delay"), F.sum("arrived")).alias("mean_arr_delay"),
     )
@@ -76,5 +76,5 @@ def delay_summary(routes: DataFrame, weather: DataFrame) -> DataFrame:
 
 
 def _literal(path: Path) -> str:
-    # Spark takes a path for a pattern.
+    # For Spark, a path is a pattern.
     return "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in str(path))

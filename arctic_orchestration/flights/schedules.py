@@ -1,4 +1,4 @@
-"""The schedules of the flights lake, each of which says one sentence about days."""
+"""The schedules of the flights lake, each with one rule about days."""
 
 import dagster as dg
 
@@ -6,19 +6,19 @@ from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.flights.feeds import TIMEZONE
 from arctic_orchestration.schedules.triggers import AnyTrigger
 
-#: A run that is killed after its last step has nothing that Dagster would retry from its failure;
-#: and every run here may be repeated as a whole.
+#: A run that is killed after its last step has no failed step for Dagster to retry from; and every
+#: run here may be repeated as a whole.
 _RETRIED_AS_A_WHOLE = {"dagster/retry_strategy": "ALL_STEPS"}
-#: How long after the last file of a day, or after one side of a join, what is missing is waited
-#: for. In a lake of today `partition_end` would say until when; the days of 2013 ended long ago.
+#: How long after the last file of a day, or after one side of a join, missing files are waited for.
+#: For present days `partition_end` would determine the end; the days of 2013 ended long ago.
 _PATIENCE = "6h"
 
 
 def flights_schedules() -> list[Schedule]:
     """Files of a day → its ``flights`` → its ``delays_by_route``, joined with its ``weather``.
 
-    Days that may start at once share a run. A file that comes later, or once more, makes a run of
-    its day again.
+    Days that may start at once share a run. A file that comes later, or again, triggers another run
+    of its day.
     """
     return [
         _of_days(

@@ -1,4 +1,4 @@
-"""The functions of the batches: what is easier said in Python than in SQL."""
+"""The functions of the batches: tasks that are simpler in Python than in SQL."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def scorecard(run: TaskRun) -> "DataFrame":
-    """One row a figure: its name, and its value as text."""
+    """Returns one row a figure: its name, and its value as text."""
     ranking = _newest(run, "punctuality.ranking")
     hours = _newest(run, "punctuality.hours")
     worst = _newest(run, "punctuality.worst_routes")
@@ -28,7 +28,7 @@ def scorecard(run: TaskRun) -> "DataFrame":
 
 
 def tell_overview(run: TaskRun) -> dict[str, str]:
-    """A line a hub, in the log and as metadata."""
+    """Writes a line a hub, in the log and as metadata."""
     lines = {
         row["origin"]: (
             f"{row['destinations']} destinations, {row['flights']} flights; "
@@ -42,6 +42,6 @@ def tell_overview(run: TaskRun) -> dict[str, str]:
 
 
 def _newest(run: TaskRun, table: str) -> "DataFrame":
-    """The rows of the newest partition of a task's table."""
+    """Returns the rows of the newest partition of a task's table."""
     rows = run.read(table)
     return rows.where(F.col("as_of") == rows.agg(F.max("as_of")).first()[0])  # type: ignore[index]

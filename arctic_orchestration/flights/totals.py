@@ -1,8 +1,8 @@
-"""What the tables must hold, computed from the source's CSV by DuckDB alone.
+"""The expected contents of the tables, computed from the source's CSV by DuckDB alone.
 
-Nothing here shares code with the pipeline: the CSV comes from the installed package, not from the
-landing directory, the sums from DuckDB's SQL and not from Spark, and the tables are read by
-pyiceberg's own scan.
+No code is shared with the pipeline: the CSV comes from the installed package, not from the landing
+directory, the sums from DuckDB's SQL and not from Spark, and the tables are read by pyiceberg's own
+scan.
 """
 
 import math
@@ -63,7 +63,7 @@ _WEATHER = """
     from {weather} where make_date(year, month, day) in (select unnest($days)) group by all
 """
 
-#: Table → the columns that name a row of its totals, and the SQL over the CSV.
+#: Table → the columns that identify a row of its totals, and the SQL over the CSV.
 _TOTALS = {
     "flights": (("flight_date", "origin"), _FLIGHTS),
     "delays_by_route": (("flight_date", "origin", "dest"), _ROUTES),
@@ -82,13 +82,13 @@ class Totals:
     tables: Mapping[str, Mapping[tuple[str, ...], Row]]
 
     def rows(self, table: str) -> int:
-        """How many rows the table has for the days together."""
+        """Returns the number of rows of the table for all days."""
         expected = self.tables[table].values()
         return sum(int(str(row["rows"])) for row in expected) if table in FEEDS else len(expected)
 
     @property
     def flights_by_day(self) -> dict[date, int]:
-        """How many flights each day has."""
+        """Returns the number of flights of each day."""
         counts = dict.fromkeys(self.days, 0)
         for (day, _), row in self.tables["flights"].items():
             counts[date.fromisoformat(day)] += int(str(row["rows"]))
@@ -97,7 +97,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One thing that is not as expected; ``column`` is empty when the whole row is."""
+    """One difference from the expectation; ``column`` is empty if the whole row differs."""
 
     table: str
     key: str
@@ -111,7 +111,7 @@ class Difference:
 
 
 def totals_of(days: Sequence[date], source: FlightsSource | None = None) -> Totals:
-    """The totals of these days, straight from the CSV.
+    """Returns the totals of these days, straight from the CSV.
 
     Errors:
         ConfigurationError: the extra ``flights`` is not installed.
@@ -139,10 +139,10 @@ def totals_of(days: Sequence[date], source: FlightsSource | None = None) -> Tota
 def compare(
     catalog: Catalog, totals: Totals, tables: Sequence[str] = TABLES, namespace: str = "nyc"
 ) -> list[Difference]:
-    """Where the Iceberg tables differ from the totals; empty when they agree.
+    """Returns where the Iceberg tables differ from the totals; empty when they agree.
 
-    A table that is missing or holds rows of other days differs too. Sums of decimals may differ
-    in the last digits, since they depend on the order of adding.
+    A table that is missing or contains rows of other days differs too. Sums of decimals may differ
+    in the last digits, since they depend on the order of addition.
     """
     found: list[Difference] = []
     for table in tables:
@@ -167,7 +167,7 @@ def compare(
 
 
 def _summed(held: pa.Table, table: str, sql: str) -> list[Row]:
-    """The same sums over the table's rows, whatever days they are of."""
+    """Returns the same sums over the table's rows, for any days."""
     with duckdb.connect() as database:
         database.register("held", held)
         days = database.execute("select distinct make_date(year, month, day) from held").fetchall()

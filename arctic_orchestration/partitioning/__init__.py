@@ -1,5 +1,5 @@
 """Dagster's partitions: their written forms, their keys, the maps between them, their windows.
 
-What is private in Dagster's partitions stands in the modules of this package. The package imports
-no Dagster; each of its modules does.
+The modules of this package contain all uses of private parts of Dagster's partitions. The package
+imports no Dagster; each of its modules does.
 """

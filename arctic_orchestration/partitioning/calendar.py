@@ -1,4 +1,4 @@
-"""Lists the keys of a definition page by page: windows of time newest first, others in order."""
+"""Lists the keys of a definition page by page: time windows newest first, others in order."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ _DAY = timedelta(days=1)
 
 
 class Calendar:
-    """The keys of ``space`` between two of them; windows that begin after ``at`` are not listed.
+    """The keys of ``space`` between two of them; windows that begin after ``at`` are omitted.
 
     Args:
-        space: of static keys, windows of time, or two dimensions of these.
-        at: the present.
+        space: static keys, time windows, or two dimensions of these.
+        at: the present moment.
         first: the first key, or the first day or moment of windows; None: no limit.
         last: the last key, day or moment, which is included; None: no limit.
 
     Errors:
-        InvalidInput: ``--from`` or ``--to`` is no key and no date.
+        InvalidInput: ``--from`` or ``--to`` is neither a key nor a date.
     """
 
     def __init__(self, space: KeySpace, at: datetime, first: str | None, last: str | None) -> None:
@@ -45,7 +45,7 @@ class Calendar:
 
     @staticmethod
     def lists(space: KeySpace) -> bool:
-        """Whether all keys are known without Dagster's storage."""
+        """Returns whether all keys are known without Dagster's storage."""
         kinds = (dg.StaticPartitionsDefinition, dg.TimeWindowPartitionsDefinition)
         parts = space.dimensions.values() if space.dimensions else [space]
         return all(isinstance(part.definition, kinds) for part in parts)
@@ -58,11 +58,11 @@ class Calendar:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it lists the keys between limits only."""
+        """Whether it has limits."""
         return self._first is not None or self._last is not None
 
     def has(self, key: str) -> bool:
-        """Whether a key is one of the definition, between the limits."""
+        """Returns whether a key belongs to the definition, between the limits."""
         if not self._space.has(key):
             return False
         of_time = self._windows
@@ -78,7 +78,7 @@ class Calendar:
         )
 
     def rank(self, key: str) -> Any:
-        """By what keys are sorted as they are listed."""
+        """Returns the sort key of the listing."""
         if self._windows is None:
             return self._space.order(key)
         window = window_of(self._windows, self._time_part(key))
@@ -93,7 +93,7 @@ class Calendar:
         return [newest, *others]
 
     def keys(self, after: str | None, limit: int) -> list[str]:
-        """The first ``limit`` keys after one; costs time for these alone."""
+        """Returns the first ``limit`` keys after one; takes time for these alone."""
         begin = None if after is None else self.rank(after)
         found = (key for key in self._listed(after) if begin is None or self.rank(key) > begin)
         return list(itertools.islice(found, limit))
@@ -114,7 +114,7 @@ class Calendar:
             yield from self._joined(key)
 
     def _joined(self, key: str) -> Iterable[str]:
-        """The keys of a window."""
+        """Returns the keys of a window."""
         if self._time is None:
             return [key]
         parts = (
@@ -131,7 +131,7 @@ class Calendar:
         return parts[place] if parts is not None else key
 
     def _limit(self, field: str, text: str | None, *, is_last: bool) -> Any:
-        """A moment, of windows of time; else a place in the order of keys."""
+        """Returns a moment, for time windows; else an index in the order of keys."""
         if text is None:
             return None
         of_time = self._windows
@@ -155,6 +155,6 @@ class Calendar:
 
 
 def _next_day(midnight: datetime, zone: str) -> datetime:
-    """The midnight after one, on the clock of a zone."""
+    """Returns the next midnight, on the clock of a zone."""
     wall = midnight.replace(tzinfo=None) + _DAY
     return wall.replace(tzinfo=get_timezone(zone))

@@ -6,17 +6,17 @@ from dagster._core.definitions.partitions.utils.mapping import infer_partition_m
 
 from arctic_orchestration.partitioning.key_space import FAR, Definition, KeySpace, store_of
 
-#: So many keys of a static definition are shown.
+#: The maximum number of shown keys of a static definition.
 _SHOWN = 5
 
 
 def check(
     upstream: Definition, target: Definition, mapping: dg.PartitionMapping | None = None
 ) -> str | None:
-    """Why no partition of ``target`` can depend on ``upstream`` by the mapping; None: one can.
+    """Returns why no partition of ``target`` can depend on ``upstream``; None: one can.
 
-    ``mapping`` None: Dagster's default for the two. What Dagster refuses is refused, and so is a
-    mapping by which no two partitions belong together. The text describes both definitions.
+    ``mapping`` None: Dagster's default for the two. A mapping is refused if Dagster refuses it, or
+    if it relates no two partitions. The text describes both definitions.
     """
     why = _why(upstream, target, infer_partition_mapping(mapping, target, upstream))
     if why is None:
@@ -25,7 +25,7 @@ def check(
 
 
 def described(definition: Definition) -> str:
-    """The definition for people: ``daily partitions from 2026-01-01 (Europe/Berlin)``."""
+    """Formats the definition for people: ``daily partitions from 2026-01-01 (Europe/Berlin)``."""
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         kind = definition.schedule_type
         rhythm = kind.value.lower() if kind else f"cron {definition.cron_schedule!r}"
@@ -90,7 +90,7 @@ def _why(upstream: Definition, target: Definition, mapping: dg.PartitionMapping)
 
 
 def _no_common_key(upstream: Definition, target: Definition) -> str | None:
-    """Why no key of the one is a key of the other, as far as that can be seen."""
+    """Returns why the definitions have no common key, as far as that is known."""
     spaces = KeySpace(upstream, store_of(None)), KeySpace(target, store_of(None))
     if upstream == target:
         return None

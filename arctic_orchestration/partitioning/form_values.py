@@ -1,4 +1,4 @@
-"""Reads the values of forms; what is wrong is named by field, value and expectation."""
+"""Parses the values of forms; errors name the field, the value and what was expected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -11,7 +11,7 @@ Made = TypeVar("Made")
 
 
 def made(field: str, value: object, make: Callable[..., Made], *args: Any, **given: Any) -> Made:
-    """What Dagster makes of the values; its refusal names the field."""
+    """Returns Dagster's object for the values; a refusal names the field."""
     try:
         with disable_dagster_warnings():
             return make(*args, **given)
@@ -26,7 +26,7 @@ def refuse(field: str, value: object, expected: str) -> NoReturn:
 
 
 def only_key(form: object, field: str, kinds: Sequence[str]) -> tuple[str, Any]:
-    """The one key of a form, and what stands under it."""
+    """Returns the one key of a form, and its value."""
     expected = f"a mapping with one key, one of {', '.join(kinds)}"
     if not isinstance(form, Mapping) or len(form) != 1:
         refuse(field, form, expected)

@@ -45,18 +45,18 @@ _WINDOWS: dict[str, tuple[type[dg.TimeWindowPartitionsDefinition], tuple[str, ..
 }
 _COMMON = ("start", "end", "timezone", "format", "end_offset", "exclusions")
 _KINDS = (*_WINDOWS, "cron", "static", "dynamic", "multi")
-#: The fields of Dagster's classes that our forms name otherwise.
+#: Dagster's fields with other names in our forms.
 _FORMATS = {"hourly": "%Y-%m-%d-%H:%M"}
 _FORMAT = "%Y-%m-%d"
-#: One of so many windows must not be excluded.
+#: One of this many windows must not be excluded.
 _FIRST_WINDOWS = 1000
 
 
 def definition_of(form: object, *, field: str) -> Definition:
-    """Makes the partitions definition of a form.
+    """Creates the partitions definition of a form.
 
     Errors:
-        InvalidDefinition: names the place under ``field``, the value and what was expected.
+        InvalidDefinition: names the path under ``field``, the value and what was expected.
     """
     kind, body = only_key(form, field, _KINDS)
     field = f"{field}.{kind}"
@@ -76,9 +76,9 @@ def definition_of(form: object, *, field: str) -> Definition:
 
 
 def form_of(definition: Definition) -> Form | None:
-    """The form of which :func:`definition_of` makes an equal definition; None: there is none.
+    """Returns the form for which :func:`definition_of` creates an equal definition; None: none.
 
-    A custom class has none, nor have dynamic partitions that a function lists.
+    Custom classes have none, and neither have dynamic partitions that a function lists.
     """
     form = _form_of(definition)
     if form is None:
@@ -91,7 +91,7 @@ def form_of(definition: Definition) -> Form | None:
 
 
 def dynamic_keys_of(form: object, *, field: str) -> dict[str, tuple[str, ...]]:
-    """The keys that a form gives its dynamic partitions, by the name of the definition.
+    """Returns the keys that a form gives its dynamic partitions, by the name of the definition.
 
     Errors:
         InvalidDefinition: as :func:`definition_of`.
@@ -138,13 +138,13 @@ def _windows(kind: str, body: Mapping[Any, Any], field: str) -> Definition:
     definition = made(field, dict(body), make, **given)
     if definition.exclusions and _excludes_everything(definition):
         refuse(f"{field}.exclusions", body["exclusions"], "exclusions that leave windows")
-    # Dagster asks for this when an asset is defined.
+    # Dagster checks this when an asset is defined.
     made(field, dict(body), definition.validate_partition_definition)
     return definition
 
 
 def _excludes_everything(definition: dg.TimeWindowPartitionsDefinition) -> bool:
-    """Whether none of the first windows is left; Dagster would search without end."""
+    """Returns whether all of the first windows are excluded; Dagster would search forever."""
     windows = definition._iterate_time_windows(definition.start_timestamp, ignore_exclusions=True)
     return all(
         definition.is_window_start_excluded(window.start)
@@ -195,7 +195,7 @@ def _wall(moment: datetime) -> str:
 
 
 def _moment(value: object, pattern: str, field: str) -> datetime:
-    """A wall time of the definition's zone, from a date, ISO text or text in its format."""
+    """Parses a wall time of the definition's zone, from a date, ISO text or text in its format."""
     if isinstance(value, str):
         value = _read(value, pattern)
     if isinstance(value, date) and not isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""The keys of one partitions definition, those of windows that have not ended yet included."""
+"""The keys of one partitions definition, including those of windows that have not ended yet."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,20 +13,20 @@ from dagster._core.types.pagination import PaginatedResults
 from dagster._time import dst_safe_strftime, get_timezone
 
 Definition = dg.PartitionsDefinition[Any]
-#: the keys that a dynamic partitions definition has at present, by its name
+#: the present keys of a dynamic partitions definition, by its name
 DynamicKeys = Callable[[str], Collection[str]]
 
-#: Dagster has a partition for a time window once the window has ended. All windows are mapped as
-#: of this moment; a definition with an end keeps its end.
+#: Dagster has a partition for a time window once the window has ended. All windows are mapped as of
+#: this moment; a definition with an end keeps its end.
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 
 _DELIMITER = "|"
-#: the windows of so many keys are remembered
+#: the number of keys with cached windows
 _REMEMBERED = 16_384
 
 
 class _Store(DynamicPartitionsStore):
-    """Dynamic partitions as Dagster asks for them; any key may still be added, so all exist."""
+    """Dynamic partitions for Dagster; any key may still be added, so all exist."""
 
     def __init__(self, keys: DynamicKeys) -> None:
         self._keys = keys
@@ -54,7 +54,7 @@ class _Store(DynamicPartitionsStore):
 
 
 def store_of(dynamic_keys: DynamicPartitionsStore | DynamicKeys | None) -> DynamicPartitionsStore:
-    """A store in which every dynamic key exists, and which lists those of ``dynamic_keys``."""
+    """Returns a store in which all dynamic keys exist; it lists those of ``dynamic_keys``."""
     if isinstance(dynamic_keys, _Store):
         return dynamic_keys
     if dynamic_keys is None:
@@ -65,7 +65,7 @@ def store_of(dynamic_keys: DynamicPartitionsStore | DynamicKeys | None) -> Dynam
 
 
 class KeySpace:
-    """The keys of ``definition``: which are keys, which exist, and their order."""
+    """The keys of ``definition``: their validity, existence and order."""
 
     def __init__(self, definition: Definition, store: DynamicPartitionsStore) -> None:
         self.definition = definition
@@ -73,19 +73,19 @@ class KeySpace:
 
     @contextmanager
     def existing_at(self, at: datetime | None) -> Iterator[datetime]:
-        """Dagster's partitions as of the moment ``at``; None: at present, by Dagster's clock."""
+        """Returns Dagster's partitions at the moment ``at``; None: now, by Dagster's clock."""
         with partition_loading_context(at, self._store) as context:
             yield context.effective_dt
 
     @cached_property
     def _static(self) -> dict[str, int]:
-        """The place of each key of a static definition."""
+        """Returns the index of each key of a static definition."""
         assert isinstance(self.definition, dg.StaticPartitionsDefinition)
         return {key: place for place, key in enumerate(self.definition.get_partition_keys())}
 
     @cached_property
     def dimensions(self) -> dict[str, "KeySpace"]:
-        """The dimensions of a multi-partitions definition, as its keys have them; else none."""
+        """The dimensions of a multi-partitions definition, in the order of its keys; else none."""
         if not isinstance(self.definition, dg.MultiPartitionsDefinition):
             return {}
         return {
@@ -101,7 +101,7 @@ class KeySpace:
         return not isinstance(self.definition, dg.StaticPartitionsDefinition)
 
     def has(self, key: str) -> bool:
-        """Whether ``key`` is one of the definition's keys, or will be when its window has ended.
+        """Returns whether ``key`` is a key of the definition, or will be when its window has ended.
 
         A dynamic definition has every key, since any may be added.
         """
@@ -122,7 +122,7 @@ class KeySpace:
             return definition.has_partition_key(key)
 
     def those_of(self, keys: Iterable[str]) -> set[str]:
-        """Which of ``keys`` the definition has; the same part of many keys is read once."""
+        """Returns those of ``keys`` that the definition has; parses shared parts once."""
         if not self.dimensions:
             return {key for key in keys if self.has(key)}
         parts = {key: found for key in keys if (found := self.parts(key)) is not None}
@@ -137,26 +137,26 @@ class KeySpace:
         }
 
     def parts(self, key: str) -> list[str] | None:
-        """The key's part in each of :attr:`dimensions`; None: not so many parts."""
+        """Returns the key's part in each of :attr:`dimensions`; None: wrong number of parts."""
         parts = key.split(_DELIMITER)
         return parts if len(parts) == len(self.dimensions) else None
 
     def existing(self, at: datetime | None) -> tuple[str, ...]:
-        """All keys that Dagster has at the moment ``at``, in order; None: at present."""
+        """Returns all keys that Dagster has at the moment ``at``, in order; None: now."""
         with self.existing_at(at):
             return tuple(str(key) for key in self.definition.get_partition_keys())
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """The keys of a contiguous range, those of windows that have not ended included."""
+        """Returns the keys of a contiguous range, including windows that have not ended."""
         with self.existing_at(FAR):
             return self.definition.get_partition_keys_in_range(dg.PartitionKeyRange(start, end))
 
     def in_order(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """The different ``keys``, all of them of the definition, in its order."""
+        """Returns the distinct ``keys``, all of them of the definition, in its order."""
         return tuple(sorted(map(str, set(keys)), key=self.order))
 
     def order(self, key: str) -> Any:
-        """By what keys of the definition are sorted."""
+        """Returns the sort key for keys of the definition."""
         if isinstance(self.definition, dg.StaticPartitionsDefinition):
             return self._static[key]
         if self.dimensions:
@@ -172,24 +172,24 @@ class KeySpace:
 
 
 def join(parts: Iterable[str]) -> str:
-    """The key of a multi-partitions definition from its parts, in the order of the dimensions."""
+    """Joins parts, in the order of the dimensions, to the key of a multi-partitions definition."""
     return _DELIMITER.join(parts)
 
 
 def utc(window: dg.TimeWindow) -> dg.TimeWindow:
-    """The window in UTC: moments of one zone are compared by their wall times."""
+    """Returns the window in UTC: moments of one zone are compared by their wall times."""
     return dg.TimeWindow(window.start.astimezone(UTC), window.end.astimezone(UTC))
 
 
 def key_at(definition: dg.TimeWindowPartitionsDefinition, start: datetime) -> str:
-    """The key of the window that begins at ``start``."""
+    """Returns the key of the window that begins at ``start``."""
     wall = start.astimezone(get_timezone(definition.timezone))
     return dst_safe_strftime(wall, definition.timezone, definition.fmt, definition.cron_schedule)
 
 
 @lru_cache(maxsize=1024)
 def bounds(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | None:
-    """From the start of the first window to the end of the last; None: there is no window."""
+    """Returns the start of the first window and the end of the last; None: there is no window."""
     with partition_loading_context(FAR):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
@@ -198,14 +198,14 @@ def bounds(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | Non
 
 @lru_cache(maxsize=_REMEMBERED)
 def window_of(definition: dg.TimeWindowPartitionsDefinition, key: str) -> dg.TimeWindow | None:
-    """The window of a key in UTC, ended or not; None: the definition has no such key."""
+    """Returns the window of a key in UTC, ended or not; None: the definition has no such key."""
     try:
         window = definition.time_window_for_partition_key(key)
     except Exception:
-        # No such text as the format has it, or a date that the calendar or the cron has not.
+        # Text in another format, or a date that the calendar or the cron does not have.
         return None
     whole = bounds(definition)
-    # Dagster reads other texts, too: the hour 03:30 of an hourly definition, the day 2026-1-5.
+    # Dagster parses other texts, too: the hour 03:30 of an hourly definition, the day 2026-1-5.
     if whole is None or key_at(definition, window.start) != key:
         return None
     window = utc(window)

@@ -37,10 +37,10 @@ _ALLOW = "allow_nonexistent_upstream_partitions"
 
 
 def mapping_of(form: object, *, field: str) -> dg.PartitionMapping:
-    """Makes the partition mapping of a form.
+    """Creates the partition mapping of a form.
 
     Errors:
-        InvalidDefinition: names the place under ``field``, the value and what was expected.
+        InvalidDefinition: names the path under ``field``, the value and what was expected.
     """
     if isinstance(form, str):
         if form not in _WORDS:
@@ -76,7 +76,7 @@ def mapping_of(form: object, *, field: str) -> dg.PartitionMapping:
 
 
 def form_of_mapping(mapping: dg.PartitionMapping) -> Any | None:
-    """The form of which :func:`mapping_of` makes an equal mapping; None: a custom class."""
+    """Returns the form for which :func:`mapping_of` makes an equal mapping; None: a custom one."""
     for word, kind in _WORDS.items():
         if type(mapping) is kind:
             return word

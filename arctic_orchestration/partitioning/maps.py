@@ -1,8 +1,8 @@
 """Which partitions of a target depend on which partitions of an asset: Dagster's own answer.
 
-Dagster maps onto partitions that exist at the moment, and a day exists when it has ended; its
-hours arrive before. So windows are mapped as of a moment at which all of them have ended. What
-depends on which partitions exist (*all* of them, the *last* one) is answered as of ``at``.
+Dagster maps to partitions that exist at the moment, and a day exists when it has ended; its hours
+arrive before. So windows are mapped as of a moment at which all of them have ended. Mappings that
+depend on existing partitions (*all*, *last*) are evaluated as of ``at``.
 """
 
 import itertools
@@ -26,12 +26,12 @@ from arctic_orchestration.partitioning.relations import Identity, Relation, rela
 
 __all__ = ["DimensionMap", "PartitionMap", "PartitionsMap", "check"]
 
-#: The answers of so many keys are remembered, where they do not change.
+#: The number of keys with cached answers, where these do not change.
 _REMEMBERED = 16_384
 
 
 class PartitionsMap(Protocol):
-    """What :class:`PartitionMap` and :class:`DimensionMap` answer."""
+    """The common interface of :class:`PartitionMap` and :class:`DimensionMap`."""
 
     def targets_of(
         self, keys: Collection[str], at: datetime | None = None
@@ -46,13 +46,13 @@ class PartitionMap:
     """The dependency of the partitions of ``target`` on those of ``upstream``.
 
     Args:
-        upstream: how the asset is partitioned; None: it is not defined in this code location,
-            and the target's keys stand for themselves.
-        target: how the target is partitioned.
+        upstream: the asset's partitions; None: it is not defined in this code location, and the
+            target's keys stand for themselves.
+        target: the target's partitions.
         mapping: Dagster's mapping of the dependency; None: Dagster's default for the two.
-        dynamic_keys: lists the keys of dynamic partitions definitions that exist, where a
-            mapping is about all or the last of them: a store such as the Dagster instance, or a
-            function of the definition's name.
+        dynamic_keys: lists the existing keys of dynamic partitions definitions, for mappings to all
+            or the last of them: a store such as the Dagster instance, or a function of the
+            definition's name.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class PartitionMap:
     def targets_of(
         self, keys: Collection[str], at: datetime | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """The target partitions of each upstream key, in order; they need not exist yet.
+        """Returns the target partitions of each upstream key, in order; they need not exist yet.
 
-        A key that is left out is no partition of the asset. An empty tuple: the key maps to
-        nothing. ``at``: the moment whose partitions are meant by *all* and *last*; None: now.
+        A missing key is no partition of the asset. An empty tuple: the key maps to nothing. ``at``:
+        the moment of the partitions for *all* and *last*; None: now.
         """
         if self._relation.moves:
             return self._relation.targets_of(set(keys), at)
@@ -92,18 +92,18 @@ class PartitionMap:
             self._known.update((key, found.get(key)) for key in unknown)
         targets = {key: names for key, names in answers.items() if names is not None}
         if self._upstream is None:
-            # Whether such an asset has the key is not known; it maps to nothing.
+            # It is unknown whether such an asset has the key; it maps to nothing.
             targets.update((key, ()) for key in keys if key not in targets)
         return targets
 
     def sources_of(self, target_key: str, at: datetime | None = None) -> tuple[str, ...]:
-        """All upstream keys that map to the target partition, in order; ``at`` as above."""
+        """Returns all upstream keys that map to the target partition, in order; ``at`` as above."""
         if not self._target.has(target_key):
             return ()
         return self._relation.sources_of(target_key, at)
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """The upstream keys of a contiguous range."""
+        """Returns the upstream keys of a contiguous range."""
         return (self._upstream or self._target).between(start, end)
 
 
@@ -111,7 +111,7 @@ class DimensionMap:
     """The keys of one dimension of a multi-partitions definition, as if a target had them.
 
     Errors:
-        InvalidInput: ``dimension`` is none of the definition's.
+        InvalidInput: ``dimension`` is not one of the definition's.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class DimensionMap:
     def targets_of(
         self, keys: Collection[str], at: datetime | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """The dimension's part of each key; what is no partition of the asset is left out."""
+        """Returns the dimension's part of each key; omits keys that are no partition."""
         parts = {key: self._multi.parts(key) for key in self._multi.those_of(set(keys))}
         return {key: (part[self._place],) for key, part in parts.items() if part is not None}
 
     def sources_of(self, target_key: str, at: datetime | None = None) -> tuple[str, ...]:
-        """All keys with that part that exist at the moment ``at``, in order; None: now."""
+        """Returns all keys with that part that exist at the moment ``at``, in order; None: now."""
         spaces = list(self._multi.dimensions.values())
         if not spaces[self._place].has(target_key):
             return ()
@@ -145,5 +145,5 @@ class DimensionMap:
         return tuple(join(combination) for combination in itertools.product(*parts))
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """The keys of a contiguous range."""
+        """Returns the keys of a contiguous range."""
         return self._multi.between(start, end)

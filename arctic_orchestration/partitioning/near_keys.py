@@ -1,4 +1,4 @@
-"""Finds the key of a definition that is most like a text that is none."""
+"""Suggests the key of a definition that is most similar to an invalid text."""
 
 from datetime import datetime
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from arctic_orchestration.partitioning.key_space import KeySpace, bounds, join, 
 
 
 def nearest(space: KeySpace, text: str) -> str | None:
-    """The key that is most like a text; None: none is like it, or not all keys are listed."""
+    """Returns the key most similar to a text; None: none is similar, or not all keys are known."""
     definition = space.definition
     if isinstance(definition, dg.StaticPartitionsDefinition):
         return next(iter(get_close_matches(text, definition.get_partition_keys(), n=1)), None)
@@ -28,7 +28,7 @@ def nearest(space: KeySpace, text: str) -> str | None:
 
 
 def moment_of(definition: dg.TimeWindowPartitionsDefinition, text: str) -> datetime | None:
-    """The moment that a text names in the zone of the definition; None: it names none.
+    """Returns the moment that a text names in the zone of the definition; None: it names none.
 
     The text is a date, a moment in ISO format, or has the format of the keys.
     """

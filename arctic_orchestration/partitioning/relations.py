@@ -47,7 +47,7 @@ def relation_of(
 
 
 class Identity:
-    """Each key stands for the same key."""
+    """Each key maps to the same key."""
 
     moves = False
 
@@ -66,7 +66,7 @@ class Identity:
 
 
 class _Windows:
-    """Time windows onto time windows."""
+    """Time windows to time windows."""
 
     moves = False
 
@@ -84,7 +84,7 @@ class _Windows:
 
 
 class _Chosen:
-    """Some upstream keys (all, the last, specific ones), of which every target key depends."""
+    """Some upstream keys (all, the last, specific ones), on which every target key depends."""
 
     def __init__(
         self, upstream: KeySpace, target: KeySpace, mapping: dg.PartitionMapping | None
@@ -118,7 +118,7 @@ class _Chosen:
 
 
 class _Dimensions:
-    """Dimensions onto dimensions; a dimension that no other stands for takes all of its keys."""
+    """Dimensions to dimensions; an unmapped dimension takes all of its keys."""
 
     def __init__(self, upstream: KeySpace, target: KeySpace, mapping: Any) -> None:
         assert isinstance(mapping, BaseMultiPartitionMapping)
@@ -190,7 +190,7 @@ def _product(parts: Any) -> tuple[str, ...]:
 
 
 class _EachKey:
-    """A static mapping, or a custom class: one call for a key."""
+    """A static mapping, or a custom class: one call for each key."""
 
     def __init__(self, upstream: KeySpace, target: KeySpace, mapping: dg.PartitionMapping) -> None:
         self._upstream = upstream
@@ -222,7 +222,7 @@ class _EachKey:
 
 
 def _all_ended(space: KeySpace, other: KeySpace, key: str, at: datetime | None) -> datetime | None:
-    """The moment, ``at`` or later, when the key and what is near it in ``other`` exist.
+    """Returns the moment, ``at`` or later, when the key and its neighbours in ``other`` exist.
 
     A custom class may list all keys, so the moment is not later than necessary.
     """
@@ -242,7 +242,7 @@ def _all_ended(space: KeySpace, other: KeySpace, key: str, at: datetime | None) 
 
 
 def _ends(space: KeySpace, key: str) -> Iterator[datetime]:
-    """The ends of the windows that a key names."""
+    """Yields the ends of the windows that a key names."""
     if space.dimensions:
         for part, dimension in zip(_parts(space, key), space.dimensions.values(), strict=True):
             yield from _ends(dimension, part)
@@ -253,7 +253,7 @@ def _ends(space: KeySpace, key: str) -> Iterator[datetime]:
 
 
 def _time_definitions(space: KeySpace) -> list[dg.TimeWindowPartitionsDefinition]:
-    """The definition, or its dimensions, as far as they are of time windows."""
+    """Yields the definition, or its dimensions, with time windows."""
     spaces = space.dimensions.values() if space.dimensions else (space,)
     return [
         each.definition

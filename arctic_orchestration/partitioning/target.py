@@ -1,4 +1,4 @@
-"""The partitions of one target, and how those of assets belong to them."""
+"""The partitions of one target, and the mapping of assets' partitions to them."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -19,19 +19,19 @@ from arctic_orchestration.partitioning.key_space import (
 from arctic_orchestration.partitioning.mapping_forms import mapping_of
 from arctic_orchestration.partitioning.maps import DimensionMap, PartitionMap
 
-#: the most windows whose end is made up for at once
+#: the maximum number of ended windows that are made up at once
 _ENDS_AT_ONCE = 1_000
 
 
 class Source(Protocol):
-    """What a trigger says about the partitions of its asset."""
+    """A trigger's settings for the partitions of its asset."""
 
     @property
     def mapping(self) -> Any: ...
 
 
 class Clock(Protocol):
-    """Which partitions a moment names."""
+    """The partitions that a moment names."""
 
     @property
     def partition(self) -> str | tuple[str, ...]: ...
@@ -42,7 +42,7 @@ class Clock(Protocol):
 
 
 class AnyOfMaps:
-    """Several ways in which a target depends on one asset: what any of them relates."""
+    """Several mappings of a target to one asset: relates what any of them relates."""
 
     def __init__(self, maps: Sequence[PartitionMap]) -> None:
         self._maps = maps
@@ -50,7 +50,7 @@ class AnyOfMaps:
     def targets_of(
         self, keys: Collection[str], at: datetime | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """As of one map."""
+        """Like that of one map."""
         found: dict[str, tuple[str, ...]] = {}
         for one in self._maps:
             for key, targets in one.targets_of(keys, at).items():
@@ -58,12 +58,12 @@ class AnyOfMaps:
         return found
 
     def sources_of(self, target: str, at: datetime | None = None) -> tuple[str, ...]:
-        """As of one map."""
+        """Like that of one map."""
         sources = (key for one in self._maps for key in one.sources_of(target, at))
         return tuple(dict.fromkeys(sources))
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """As of one map."""
+        """Like that of one map."""
         return self._maps[0].between(start, end)
 
 
@@ -71,10 +71,10 @@ class PartitionedTarget:
     """A target with a partitions definition.
 
     Args:
-        definition: how the target is partitioned.
-        upstream: the definition of an asset; None: it has none, or is not known.
-        mappings: Dagster's mapping on each dependency of the target on an asset; none: Dagster's
-            default is used.
+        definition: the target's partitions.
+        upstream: the definition of an asset; None: it has none, or is unknown.
+        mappings: Dagster's mapping for each asset that the target depends on; none: Dagster's
+            default.
         dynamic_keys: lists the keys of dynamic definitions.
         missing: the partitions that exist at a moment and were never materialized.
     """
@@ -96,12 +96,12 @@ class PartitionedTarget:
         self._maps: dict[str, PartitionMap | AnyOfMaps] = {}
 
     def map_of(self, asset: str, source: Source) -> PartitionMap | AnyOfMaps:
-        """How keys of an asset's arrivals map to target partitions.
+        """Returns the map from keys of an asset's arrivals to target partitions.
 
-        Keys of an asset without partitions, and of a run's job, stand for the target's own.
+        Keys of an unpartitioned asset, and of a run's job, stand for the target's own.
 
         Errors:
-            InvalidDefinition: the trigger's mapping is none.
+            InvalidDefinition: the trigger's mapping is invalid.
         """
         key = f"{asset} {source.mapping}"
         if key not in self._maps:
@@ -116,7 +116,7 @@ class PartitionedTarget:
         else:
             given = []
             for mapping in self._mappings(asset) if upstream else ():
-                # Some cannot be hashed.
+                # Some are not hashable.
                 if mapping not in given:
                     given.append(mapping)
         maps = [
@@ -126,10 +126,10 @@ class PartitionedTarget:
         return maps[0] if len(maps) == 1 else AnyOfMaps(maps)
 
     def keys_at(self, clock: Clock, at: datetime) -> Sequence[str]:
-        """The partitions that a moment names; empty: there are none yet.
+        """Returns the partitions that a moment names; empty: there are none yet.
 
         Errors:
-            InvalidInput: the partitions are no windows of time.
+            InvalidInput: the partitions are not time windows.
         """
         if not isinstance(clock.partition, str):
             return clock.partition
@@ -148,19 +148,19 @@ class PartitionedTarget:
         )
 
     def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
-        """When windows end in ``(after, until]``, the newest thousand at most."""
+        """Returns the ends of windows in ``(after, until]``, at most the newest thousand."""
         return [end for end, _ in windows.ends(self._windows, after, until, _ENDS_AT_ONCE)]
 
     def next_end(self, after: datetime) -> datetime | None:
-        """When the next window ends; none: there is no later one."""
+        """Returns the end of the next window; none: there is no later one."""
         return windows.next_end(self._windows, after)
 
     def exists_from(self, key: str) -> datetime | None:
-        """When Dagster begins to have a partition; none: it has no time."""
+        """Returns when Dagster begins to have a partition; none: it has no time."""
         return windows.exists_from(self.definition, key)
 
     def ends_at(self, key: str) -> datetime | None:
-        """When the window of a partition ends; none: it is no window of time."""
+        """Returns when the window of a partition ends; none: it is not a time window."""
         of_time = windows_of(self.definition)
         if of_time is None:
             return None
@@ -172,12 +172,12 @@ class PartitionedTarget:
         return None if window is None else window.end
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """The partitions of a contiguous range."""
+        """Returns the partitions of a contiguous range."""
         return KeySpace(self.definition, store_of(self._dynamic_keys)).between(start, end)
 
     @property
     def _windows(self) -> dg.TimeWindowPartitionsDefinition:
-        """The windows of time among the partitions."""
+        """Returns the time windows among the partitions."""
         found = windows_of(self.definition)
         if found is None:
             raise InvalidInput("partition", str(self.definition), "partitions by windows of time")
@@ -193,7 +193,7 @@ class PartitionedTarget:
 
 
 def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | None:
-    """The windows of time of a definition, or of its one dimension that has them."""
+    """Returns the time windows of a definition, or of its one dimension with time windows."""
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return definition
     if isinstance(definition, dg.MultiPartitionsDefinition):
@@ -210,7 +210,7 @@ def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | No
 def existing_keys(
     definition: Definition, at: datetime | None, dynamic_keys: DynamicKeys
 ) -> Sequence[str]:
-    """The partitions that Dagster has at a moment; None: now."""
+    """Returns the partitions that Dagster has at a moment; None: now."""
     with partition_loading_context(
         effective_dt=at, dynamic_partitions_store=store_of(dynamic_keys)
     ):

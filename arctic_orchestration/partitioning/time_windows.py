@@ -1,8 +1,8 @@
-"""Dagster's mapping of time windows onto time windows, for many keys at once.
+"""Dagster's mapping of time windows to time windows, for many keys at once.
 
 A call of Dagster for each key takes 0.3 ms of CPU time. Where many keys belong to adjacent targets,
 one call for each target lists its upstream keys, until a target has none of the keys. Both
-directions of Dagster's mapping agree, since it keeps the order of windows.
+directions of Dagster's mapping agree, since it preserves the order of windows.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from dagster._utils.cronstring import get_fixed_minute_interval
 
 from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
 
-#: The upstream keys of so many targets are remembered.
+#: The number of targets with cached upstream keys.
 _REMEMBERED = 16_384
 
 Windows = dg.TimeWindowPartitionsDefinition
@@ -34,17 +34,17 @@ class TimeWindowRelation:
         self._target = target
         self._mapping = mapping
         self._bounds = bounds(target)
-        #: whether each window follows the one before at once, in both definitions
+        #: whether windows have no gaps between them, in both definitions
         self._is_gapless = not (upstream.exclusions or target.exclusions)
-        #: the length of all windows; none: they differ
+        #: the length of all windows; none: lengths differ
         self._step, self._target_step = _step_of(upstream), _step_of(target)
         self._sources = lru_cache(_REMEMBERED)(self._listed_sources)
 
     def targets_of(self, keys: set[str]) -> dict[str, tuple[str, ...]]:
-        """The target keys of each upstream key, in order; a text that is no key is left out."""
+        """Returns the target keys of each upstream key, in order; omits texts that are no key."""
         pending, targets = set(keys), dict[str, tuple[str, ...]]()
         whole = bounds(self._upstream)
-        #: of windows that end by the one moment, or begin at the other, no target depends
+        #: no target depends on windows that end by the one moment, or begin at the other
         before = after = None
         while pending and whole is not None:
             key = pending.pop()
@@ -69,19 +69,19 @@ class TimeWindowRelation:
         return targets
 
     def sources_of(self, target_key: str) -> tuple[str, ...]:
-        """The upstream keys of a target key, in order."""
+        """Returns the upstream keys of a target key, in order."""
         window = window_of(self._target, target_key)
         return () if window is None else self._sources(window)
 
     def _forward(self, window: dg.TimeWindow) -> list[dg.TimeWindow]:
-        """The target windows of an upstream window."""
+        """Returns the target windows of an upstream window."""
         with partition_loading_context(FAR):
             keys = list(self._reached(window).get_partition_keys())
         windows = (window_of(self._target, key) for key in keys)
         return [found for found in windows if found is not None]
 
     def _reaches(self, start: datetime, end: datetime) -> bool:
-        """Whether targets depend on upstream windows of the span; lists none of them."""
+        """Returns whether targets depend on upstream windows of the span; lists none of them."""
         with partition_loading_context(FAR):
             return not self._reached(dg.TimeWindow(start, end)).is_empty
 
@@ -91,7 +91,7 @@ class TimeWindowRelation:
         )
 
     def _listed_sources(self, window: dg.TimeWindow) -> tuple[str, ...]:
-        """The upstream keys of a target window."""
+        """Returns the upstream keys of a target window."""
         with partition_loading_context(FAR):
             result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
                 TimeWindowPartitionsSubset(self._target, None, [window]),
@@ -104,7 +104,7 @@ class TimeWindowRelation:
         return tuple(key for span in found.included_time_windows for key in self._keys_in(span))
 
     def _keys_in(self, span: dg.TimeWindow | PersistedTimeWindow) -> Iterator[str]:
-        """The upstream keys in a span, where all windows have one length."""
+        """Returns the upstream keys in a span, where all windows have one length."""
         assert self._step is not None
         start, end = span.start.astimezone(UTC), span.end.astimezone(UTC)
         whole = bounds(self._upstream)
@@ -114,7 +114,7 @@ class TimeWindowRelation:
             start += self._step
 
     def _sweep(self, first: dg.TimeWindow, pending: set[str]) -> dict[str, tuple[str, ...]]:
-        """The targets of those pending keys that belong to ``first`` or to its successors."""
+        """Returns the targets of pending keys that belong to ``first`` or to its successors."""
         begun, before = set(self._sources(first)), []
         window = self._neighbour(first, forwards=False)
         while window is not None and not begun.isdisjoint(self._sources(window)):
@@ -129,7 +129,7 @@ class TimeWindowRelation:
         while window is not None:
             name = key_at(self._target, window.start)
             mine = pending.intersection(self._sources(window))
-            # The key that led here is not pending any more, and may have been the first's only one.
+            # The key that led here is no longer pending, and may have been the only one.
             if not mine and not (self._is_gapless and window is first):
                 break
             for key in mine:
@@ -138,7 +138,7 @@ class TimeWindowRelation:
         return {key: tuple(names) for key, names in targets.items()}
 
     def _neighbour(self, window: dg.TimeWindow, *, forwards: bool) -> dg.TimeWindow | None:
-        """The target window after or before, exclusions passed over; None: there is none."""
+        """Returns the target window after or before, skipping exclusions; None: there is none."""
         found: dg.TimeWindow | None
         if step := self._target_step:
             start = window.end if forwards else window.start - step
@@ -155,7 +155,7 @@ class TimeWindowRelation:
 
 
 def _step_of(definition: Windows) -> timedelta | None:
-    """The length of every window, where the clock of the definition never changes."""
+    """Returns the length of every window, where the clock of the definition never changes."""
     if definition.timezone != "UTC" or definition.exclusions:
         return None
     if definition.is_basic_daily:

@@ -1,8 +1,8 @@
 """The windows of a time-window partitions definition, in its own zone and by its own cron.
 
-Windows are meant whether or not Dagster has them as partitions yet, excluded ones never; a
-definition's start and end are kept. Moments are aware, and answers are in UTC. For a definition
-without time windows the answers are None or empty.
+Windows count whether or not Dagster has them as partitions yet, except excluded ones; a
+definition's start and end apply. Moments are aware, and results are in UTC. For a definition
+without time windows the results are None or empty.
 """
 
 import itertools
@@ -31,7 +31,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def last_ended(definition: Definition, at: datetime, offset: int = 0) -> str | None:
-    """The key of the last window that has ended at ``at``, or ``offset`` windows from there."""
+    """Returns the key of the last window that ended by ``at``, or ``offset`` windows from there."""
     if not _of_time(definition):
         return None
     whole = bounds(definition)
@@ -42,15 +42,15 @@ def last_ended(definition: Definition, at: datetime, offset: int = 0) -> str | N
 
 
 def current(definition: Definition, at: datetime, offset: int = 0) -> str | None:
-    """The key of the window that ``at`` lies in, or ``offset`` windows from there.
+    """Returns the key of the window that contains ``at``, or ``offset`` windows from there.
 
-    None where ``at`` lies in an excluded window; its neighbours have the offsets -1 and 1.
+    None if ``at`` lies in an excluded window; its neighbours have the offsets -1 and 1.
     """
     if not _of_time(definition):
         return None
     following = next(_forwards(definition, next(_backwards(definition, at)).end))
     if following.start.timestamp() > at.timestamp():
-        # Excluded: the windows on both sides stand at the offsets -1 and 1.
+        # Excluded: the windows on both sides have the offsets -1 and 1.
         if offset == 0:
             return None
         offset -= offset > 0
@@ -58,7 +58,7 @@ def current(definition: Definition, at: datetime, offset: int = 0) -> str | None
 
 
 def exists_from(definition: Definition, key: str) -> datetime | None:
-    """The first moment at which Dagster has the key as a partition; None: it is no key."""
+    """Returns the first moment at which Dagster has the key as a partition; None: it is no key."""
     if not _of_time(definition):
         return None
     window = window_of(definition, key)
@@ -67,7 +67,7 @@ def exists_from(definition: Definition, key: str) -> datetime | None:
         return None
     ahead = definition.end_offset
     if ahead > 0 and window.start == whole.start:
-        # Dagster has the first partition one window earlier than its rule for later ones gives.
+        # Dagster has the first partition one window earlier than its rule for later ones says.
         return _moved(definition, window, -ahead).start + _INSTANT
     return _moved(definition, window, -ahead).end
 
@@ -75,7 +75,7 @@ def exists_from(definition: Definition, key: str) -> datetime | None:
 def ends(
     definition: Definition, after: datetime, until: datetime, limit: int
 ) -> list[tuple[datetime, str]]:
-    """The ends of windows with ``after < end <= until``, and their keys: the newest, in order.
+    """Returns the newest window ends with ``after < end <= until``, in order, and their keys.
 
     At most ``limit``; takes time for those alone.
     """
@@ -94,7 +94,7 @@ def ends(
 
 
 def next_end(definition: Definition, after: datetime) -> datetime | None:
-    """The first end of a window after the moment ``after``; None: there is no later one."""
+    """Returns the first end of a window after the moment ``after``; None: there is no later one."""
     whole = bounds(definition) if _of_time(definition) else None
     if not _of_time(definition) or whole is None:
         return None
@@ -107,7 +107,7 @@ def next_end(definition: Definition, after: datetime) -> datetime | None:
 
 
 def begun(definition: Windows, at: datetime) -> Iterator[tuple[dg.TimeWindow, str]]:
-    """The windows that begin at the moment ``at`` or before, newest first, with their keys."""
+    """Yields the windows that begin by the moment ``at``, newest first, with their keys."""
     whole = bounds(definition)
     if whole is None:
         return
@@ -126,8 +126,8 @@ def ranges(
 ) -> list[list[str]]:
     """Groups the keys into ranges that Dagster can run, each in the definition's order.
 
-    Does not enumerate time windows. A key that the definition does not have is a group by itself,
-    at the end; so is each dynamic key that ``dynamic_keys`` does not list.
+    Does not enumerate time windows. An unknown key is a group by itself, at the end; so is each
+    dynamic key that ``dynamic_keys`` does not list.
     """
     space = KeySpace(definition, store_of(dynamic_keys))
     known = {key for key in keys if space.has(key)}
@@ -164,13 +164,13 @@ def _stretches(space: KeySpace, keys: set[str]) -> list[list[str]]:
 
 
 def _rectangles(space: KeySpace, keys: set[str]) -> list[list[str]]:
-    """Of two dimensions, Dagster runs a range of each: all pairs of both stretches."""
+    """Groups two-dimensional keys; Dagster runs all pairs of a range of each dimension."""
     first, second = space.dimensions.values()
     rows: dict[str, set[str]] = {}
     for key in keys:
         row, column = space.parts(key) or ("", "")
         rows.setdefault(row, set()).add(column)
-    # Rows with the same stretch of columns are joined where they follow each other.
+    # Consecutive rows with the same range of columns are joined.
     columns: dict[tuple[str, ...], set[str]] = {}
     for row, members in rows.items():
         for stretch in _stretches(second, members):
@@ -192,17 +192,17 @@ def _earlier(one: datetime, other: datetime) -> datetime:
 
 
 def _backwards(definition: Windows, at: datetime) -> Iterator[dg.TimeWindow]:
-    """The windows that have ended at ``at``, the last one first, without a beginning."""
+    """Yields the windows that have ended at ``at``, the last one first, without a beginning."""
     return map(utc, definition._reverse_iterate_time_windows(at.timestamp()))
 
 
 def _forwards(definition: Windows, at: datetime) -> Iterator[dg.TimeWindow]:
-    """The windows that start at ``at`` or later, without an end."""
+    """Yields the windows that start at ``at`` or later, without an end."""
     return map(utc, definition._iterate_time_windows(at.timestamp()))
 
 
 def _moved(definition: Windows, window: dg.TimeWindow, offset: int) -> dg.TimeWindow:
-    """The window so many places after, or before, not bounded by start and end."""
+    """Returns the window this many places after, or before, not bounded by start and end."""
     windows: Iterable[dg.TimeWindow]
     if offset == 0:
         return window
@@ -214,6 +214,6 @@ def _moved(definition: Windows, window: dg.TimeWindow, offset: int) -> dg.TimeWi
 
 
 def _key(definition: Windows, window: dg.TimeWindow) -> str | None:
-    """The window's key, if the definition has it."""
+    """Returns the window's key, if the definition has it."""
     key = key_at(definition, window.start)
     return key if window_of(definition, key) is not None else None

@@ -1,4 +1,4 @@
-"""The run launcher that ``dagster.yaml`` names: a run that was superseded does not begin."""
+"""The run launcher for ``dagster.yaml``: a superseded run does not begin."""
 
 from arctic_orchestration.run_launcher.launcher import ArcticRunLauncher
 

@@ -41,7 +41,7 @@ class WarmSpark(Specification):
 
 
 class WrappedLauncher(Specification):
-    """The class that launches what no run host can execute, named as in ``dagster.yaml``."""
+    """The class that launches runs that no run host can execute, as in ``dagster.yaml``."""
 
     module: _Text = "dagster"
     class_: _Text = Field(default="DefaultRunLauncher", alias="class")
@@ -49,7 +49,7 @@ class WrappedLauncher(Specification):
 
 
 class LauncherRules(Specification):
-    """All of ``run_launcher.config``."""
+    """The whole of ``run_launcher.config``."""
 
     hosts: Annotated[bool, Field(strict=True)] = True
     idle_timeout: PositiveDuration = timedelta(minutes=15)
@@ -61,10 +61,10 @@ class LauncherRules(Specification):
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self:
-        """Reads ``run_launcher.config`` of ``dagster.yaml``.
+        """Parses ``run_launcher.config`` of ``dagster.yaml``.
 
         Errors:
-            InvalidDefinition: names every field by its path, its value and what was expected.
+            InvalidDefinition: names invalid fields by path, value and what was expected.
         """
         given = {key: value for key, value in config.items() if value is not None}
         return cls.parse(given, field="run_launcher.config")

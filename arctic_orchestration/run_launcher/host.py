@@ -1,10 +1,10 @@
-"""A run host: one process that has loaded a code location once, and forks a child for each run.
+"""A run host: one process that has loaded a code location, and forks a child for each run.
 
-``python -m arctic_orchestration.run_launcher.host`` is started by the launcher, outlives it, and is
-found again through its socket. Each run has a process of its own, as with Dagster's launcher.
+The launcher starts ``python -m arctic_orchestration.run_launcher.host``, which outlives it and is
+found again through its socket. Each run has its own process, as with Dagster's launcher.
 
-Forking copies one thread and every open connection, so it is safe only from a process that has
-neither other threads nor connections. That is kept as follows:
+Forking copies one thread and every open connection, so it is only safe from a process without other
+threads or connections. This is ensured as follows:
 
 * The host runs no gRPC, opens no database after it has loaded its code, and starts no thread.
 * Code that starts a Python thread or opens a socket while it is imported cannot be hosted. The
@@ -36,9 +36,9 @@ from arctic_orchestration.run_launcher.loaded_code import LoadedCode
 from arctic_orchestration.run_launcher.processes import Stop, began
 from arctic_orchestration.run_launcher.spark_pool import SparkPool
 
-#: a client may take so long to send its request
+#: the time limit for a client's request
 _REQUEST_SECONDS = 2.0
-#: how often an idle host looks at its clock
+#: how often an idle host checks its clock
 _LOOK_SECONDS = 1.0
 
 
@@ -90,7 +90,7 @@ class RunHost:
         self._forget_socket()
 
     def _look(self) -> None:
-        # What a run has forked may live on, and keep the pipe open whose end shows the run's.
+        # A child of a run may live on, and keep the pipe open whose end shows the run's.
         for run_id in [one for one, run in self._runs.items() if not run.process.is_alive()]:
             self._ended(run_id)
         self._report_deaths()
@@ -128,7 +128,7 @@ class RunHost:
             return
         run_id = request["run_id"]
         if run_id in self._runs:
-            # Launched again by another daemon: this process executes it.
+            # Another daemon launched it again: this process executes it.
             self._answer(connection, {"ok": True, **self._process(self._runs[run_id])})
             return
         stop = Stop()
@@ -154,7 +154,7 @@ class RunHost:
         hosted_run.execute(self._loaded, connection, request, stop, str(self.path))
 
     def _close_inherited(self) -> None:
-        """In a child: lets go of what is the host's."""
+        """In a child: closes the host's resources."""
         for key in list(self._selector.get_map().values()):
             descriptor = key.fd
             with suppress(OSError):
@@ -187,7 +187,7 @@ class RunHost:
             try:
                 reporter.start()
             except OSError:
-                # No process can be started at the moment; this is tried again.
+                # No process can be started at the moment; this is retried.
                 return
             del self._deaths[0]
             self._reporters.append(reporter)
@@ -231,11 +231,11 @@ class RunHost:
             self._answer(connection, {"ok": False, "why": "no such run"})
 
     def _stale(self, request: dict[str, Any]) -> str:
-        """Why this process must not execute the run, if it must not."""
+        """Returns the reason why this process must not execute the run, if any."""
         if self._retired:
             return self._retired
-        # A code server has an id of its own each time it loads its code. That a new daemon has
-        # another server says nothing: what was read to load the code decides then.
+        # A code server has a new id each time it loads its code. The server of another daemon may
+        # still have the same code: the files that were read decide.
         before = self._servers.setdefault(request["launcher"], request["server"])
         if before != request["server"]:
             return "the code location was reloaded"
@@ -243,7 +243,7 @@ class RunHost:
         return f"{changed} has changed" if changed else ""
 
     def _retire(self, why: str) -> None:
-        """Takes no new runs: another host may begin. Runs go on."""
+        """Stops accepting runs, so that another host may begin. Present runs go on."""
         if self._retired:
             return
         self._retired = why
@@ -255,7 +255,7 @@ class RunHost:
             if os.readlink(link) == self.path.name:
                 link.unlink()
         self.path.unlink(missing_ok=True)
-        # Who has connected meanwhile learns that nothing was begun.
+        # Clients that have connected meanwhile are refused.
         self._listener.setblocking(False)
         with suppress(BlockingIOError):
             while True:
@@ -267,7 +267,7 @@ def main() -> None:
     """Reads what to load from standard input, loads it, and serves."""
     start: dict[str, Any] = json.load(sys.stdin)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # What the code starts while it is imported does not keep the launcher waiting.
+    # Processes started during imports do not keep the launcher waiting.
     os.set_inheritable(start["answer"], False)
     answer = os.fdopen(start["answer"], "w")
     lock = _lock(start["key"])
@@ -277,7 +277,7 @@ def main() -> None:
     start["lock"] = lock
     host = _loaded_host(start, answer)
     if host is None:
-        # Threads that its code has started would keep this process, and the lock, for ever.
+        # Threads of its code would keep this process, and the lock, forever.
         answer.close()
         os._exit(1)
     link = messages.folder() / start["key"]
@@ -287,7 +287,7 @@ def main() -> None:
     temporary.rename(link)
     _say(answer, {"ok": True, "socket": str(host.path)})
     answer.close()
-    # What was loaded is not copied for each child only because it was looked at.
+    # Reading loaded objects must not copy their memory in each child.
     gc.collect()
     gc.freeze()
     host.serve()
@@ -330,7 +330,7 @@ def _lock(key: str) -> int | None:
 
 
 def _forget_dead(key: str) -> None:
-    """Removes the sockets of hosts that were killed; whoever has the lock may do so."""
+    """Removes the sockets of hosts that were killed; the caller has the lock."""
     for path in messages.folder().glob(f"{key}-*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:

@@ -1,4 +1,4 @@
-"""Finds the run host that has a code location loaded, or starts it."""
+"""Finds or starts the run host of a code location."""
 
 import fcntl
 import hashlib
@@ -30,38 +30,38 @@ from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 
-#: a host that runs answers at once; a child needs Dagster's storage to answer
+#: a running host answers at once; a child needs Dagster's storage to answer
 _ANSWER_SECONDS = 60.0
 _STATUS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-#: how often a host is started that a signal ends while it loads: somebody's kill, or no memory
+#: how often a host is restarted that a signal ends while it loads: a kill, or no memory
 _STARTS = 3
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Variables that differ between processes of the same environment.
 _VOLATILE = re.compile(r"(_|SHLVL|PWD|OLDPWD|INVOCATION_ID|JOURNAL_STREAM|PYTEST_CURRENT_TEST)$")
 
-#: Which daemon, webserver or command asks: it knows whether its location was reloaded.
+#: The asking daemon, webserver or command, which knows whether its location was reloaded.
 _LAUNCHER = uuid.uuid4().hex
 
 _starting: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class HostUnavailable(ArcticError):
-    """No run host can execute a run; the text says why."""
+    """No run host can execute a run; the text contains the reason."""
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
-        #: not before the code of the location changes; otherwise it may be tried again later
+        #: not before the code of the location changes; otherwise it may be retried later
         self.lasting = lasting
 
 
 class HostSilent(TimeoutError):
-    """A run host is there and answers nothing: it was stopped, or hangs. It may yet go on."""
+    """A run host exists and does not answer: it was stopped, or hangs. It may resume."""
 
 
 @dataclass(frozen=True)
 class HostedLocation:
-    """A code location on this machine, as its run host is to load it."""
+    """A code location on this machine, as its run host loads it."""
 
     key: str
     start: Mapping[str, Any]
@@ -73,7 +73,7 @@ class HostedLocation:
 def located(
     location: GrpcServerCodeLocation, instance: DagsterInstance, rules: LauncherRules
 ) -> HostedLocation:
-    """What a host of the location needs to know: its code, and its code server's environment.
+    """Returns what a host of the location needs: its code, and its code server's environment.
 
     Errors:
         HostUnavailable: the code server is not a process of this user on this machine.
@@ -114,11 +114,11 @@ def located(
 def launch(
     location: HostedLocation, request: dict[str, Any], start_seconds: float
 ) -> dict[str, Any]:
-    """Has a host execute a run, and returns its answer; starts the host if there is none.
+    """Launches a run in a host, and returns its answer; starts the host if there is none.
 
     Errors:
         HostUnavailable: there is no host and none can be started. The run was not begun.
-        HostSilent: the host answers nothing at all. The run may yet begin.
+        HostSilent: the host does not answer at all. The run may yet begin.
         OSError: the host did not answer. The run may have begun.
     """
     asked = {**request, "do": "launch", "launcher": _LAUNCHER, "server": location.server}
@@ -148,7 +148,7 @@ def _answers(path: Path) -> bool:
 
 
 def _current(location: HostedLocation, besides: Path | None = None) -> Path | None:
-    """The socket of the host that has this code, if it lives and is another one."""
+    """Returns the socket of the live host with this code, if it is another one."""
     link = messages.folder() / location.key
     try:
         path = link.parent / os.readlink(link)
@@ -173,7 +173,7 @@ def _start(location: HostedLocation, seconds: float) -> Path:
             again = "signal" in answer and killed < _STARTS
             if not (again or answer.get("other")):
                 raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
-        # Another daemon starts one now, or an older one is about to give way.
+        # Another daemon is starting one, or an older one is about to exit.
         time.sleep(_POLL_SECONDS)
         if path := _current(location):
             return path
@@ -182,7 +182,7 @@ def _start(location: HostedLocation, seconds: float) -> Path:
 
 
 def _is_locked(key: str) -> bool:
-    """Whether a host has the code, or loads it: a process would find that out late."""
+    """Returns whether a host has or loads the code: a new process would detect that late."""
     try:
         with (messages.folder() / f"{key}.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -194,7 +194,7 @@ def _is_locked(key: str) -> bool:
 
 
 def _started(location: HostedLocation, until: float) -> dict[str, Any]:
-    """Starts a process; returns what it says when its code is loaded, or cannot be."""
+    """Starts a process; returns its report when its code is loaded, or cannot be."""
     reading, writing = os.pipe()
     try:
         with _output() as output:
@@ -204,10 +204,10 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
                 stdout=output,
                 stderr=output,
                 cwd=location.folder,
-                # Its sockets are where this process looks for them, whatever the code server has.
+                # Its sockets are where this process expects them, regardless of the code server.
                 env={**location.environment, "ARCTIC_RUN_HOSTS": str(messages.folder())},
                 pass_fds=[writing],
-                # Ctrl-C in a terminal is for those who started it.
+                # Ctrl-C in a terminal must not reach it.
                 start_new_session=True,
             )
     except OSError as error:
@@ -222,7 +222,7 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
                 start.write(json.dumps({**location.start, "answer": writing}).encode())
         except BrokenPipeError:
             pass
-        # Not select, which refuses the descriptors of a process that has more than 1,024.
+        # Not select, which refuses the descriptors of a process with more than 1,024.
         ready = select.poll()
         ready.register(answers, select.POLLIN)
         if not ready.poll(max(0.0, until - time.monotonic()) * 1_000):
@@ -244,9 +244,9 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
 
 @contextmanager
 def _output() -> Iterator[IO[Any] | None]:
-    """Where a host and its runs write: where the daemon does, as with Dagster's launcher.
+    """Returns the output of a host and its runs: the daemon's, as with Dagster's launcher.
 
-    A command may be waited for until its output is closed, which a host would keep open.
+    A caller may wait for a command until its output is closed, which a host would keep open.
     """
     if "dagster._daemon.cli" in sys.modules:
         yield None
@@ -256,7 +256,7 @@ def _output() -> Iterator[IO[Any] | None]:
 
 
 def _process_of(location: GrpcServerCodeLocation) -> int:
-    """The code server's process id."""
+    """Returns the code server's process id."""
     if location.socket is not None:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

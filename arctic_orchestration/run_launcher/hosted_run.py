@@ -1,4 +1,4 @@
-"""A run in a child of a run host: what Dagster's code server does in a process that it spawns."""
+"""A run in a child of a run host, in place of a process that Dagster's code server spawns."""
 
 import atexit
 import importlib
@@ -34,9 +34,9 @@ from arctic_orchestration.run_launcher.processes import Stop, began
 if TYPE_CHECKING:
     from dagster._core.code_pointer import CodePointer
 
-#: How a child ends whose run came to its end; after any other exit code the run is looked at.
+#: The exit code of a completed run's child; after any other code the run is checked.
 ENDED = 64
-#: how long a report of a dead run is tried, while the database is away
+#: how long the report of a dead run is retried while the database is away
 _REPORT_SECONDS = 600
 
 
@@ -49,13 +49,13 @@ class Loaded:
 
 
 def load(start: dict[str, Any]) -> Loaded:
-    """Loads the code of a location, and what every run imports besides.
+    """Loads the code of a location, and the imports that all runs share.
 
     Errors:
-        Exception: whatever the code raises.
+        Exception: any exception of the code.
     """
     remember_migrations()
-    # As in Dagster's code server: the file .env of its folder, then what its instance says.
+    # As in Dagster's code server: the file .env of its folder, then the instance's settings.
     os.environ.update(get_env_var_dict(os.getcwd()))
     reference = deserialize_value(start["instance"], InstanceRef)
     with DagsterInstance.from_ref(reference) as instance:
@@ -94,7 +94,7 @@ _IN_EVERY_RUN = (
 
 
 class _Answer:
-    """Takes the place of the queue on which a spawned process reports to the code server."""
+    """Replaces the queue on which a spawned process reports to the code server."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection: socket.socket | None = connection
@@ -134,7 +134,7 @@ def execute(
 
 
 def _leave() -> None:
-    """Ends the process as an interpreter would, but for taking its modules apart."""
+    """Ends the process like an interpreter, except for the teardown of modules."""
     import threading
 
     threading._shutdown()  # type: ignore[attr-defined]
@@ -152,7 +152,7 @@ def _borrow(host: str, run_id: str, properties: Mapping[str, str]) -> dict[str, 
 
 
 def report_death(request: dict[str, Any], exit_code: int) -> None:
-    """Fails a run whose process has ended without its end, as Dagster's code server does."""
+    """Fails a run whose process ended before the run did, like Dagster's code server."""
     arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
     until = time.monotonic() + _REPORT_SECONDS
     while True:

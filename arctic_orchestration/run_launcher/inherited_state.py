@@ -1,4 +1,4 @@
-"""What the process of a run has from its host, and must not use or remove."""
+"""State that a run's process inherits from its host, and must not use or remove."""
 
 import atexit
 import os
@@ -12,16 +12,16 @@ _BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def leave_to_host() -> None:
-    """In a child, before it does anything else."""
+    """Called in a child, before anything else."""
     _leave_folders()
     _leave_broken_outputs()
     if "numpy" in sys.modules:
-        # Every child would draw the same numbers; the standard library sees to its own.
+        # Every child would draw the same numbers; the standard library reseeds its own.
         sys.modules["numpy"].random.seed()
 
 
 def _leave_folders() -> None:
-    """Code makes temporary folders when it is imported, and the next run needs them, too."""
+    """Keeps temporary folders that code creates when imported: the next run needs them, too."""
     for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         finalizer.atexit = False
     for remove in _REMOVERS:
@@ -29,7 +29,7 @@ def _leave_folders() -> None:
 
 
 def _leave_broken_outputs() -> None:
-    """A host outlives whoever read what it writes; its runs may write all the same."""
+    """Replaces broken outputs: runs still write after the reader of the host's output ended."""
     for output in (1, 2):
         poll = select.poll()
         poll.register(output, 0)

@@ -1,4 +1,4 @@
-"""Which runs claim a job before they begin."""
+"""The runs that claim a job before they begin."""
 
 from dagster import DagsterRun
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
@@ -7,11 +7,11 @@ from arctic_orchestration.run_tags import JOB_TAG
 
 
 def claims_its_job(run: DagsterRun) -> bool:
-    """Whether a job asked for the run, or Dagster retries a run that a job asked for.
+    """Returns whether a job requested the run, or Dagster retries a requested run.
 
-    A run that a person launches with copied tags is no attempt of the job. Executed again, it names
-    its parent, and Dagster numbers only the retries that it makes itself; launched with the tags of
-    another run, it lacks the key of a request.
+    A run that a person launches with copied tags is no attempt of the job. A re-executed run names
+    its parent, and Dagster numbers only its own retries; a run launched with the tags of another
+    lacks the key of a request.
     """
     job = run.tags.get(JOB_TAG)
     was_requested = run.tags.get(RUN_KEY_TAG, "").startswith(f"{job}-")
@@ -19,5 +19,5 @@ def claims_its_job(run: DagsterRun) -> bool:
 
 
 def is_retry(run: DagsterRun) -> bool:
-    """Whether Dagster made the run to retry another one."""
+    """Returns whether Dagster created the run to retry another one."""
     return RETRY_NUMBER_TAG in run.tags

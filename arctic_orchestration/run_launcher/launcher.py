@@ -1,11 +1,11 @@
-"""``ArcticRunLauncher``: runs begin in processes that have everything loaded, at most one a job.
+"""``ArcticRunLauncher``: runs begin in warm processes, at most one for each job.
 
-A run of a code location on this machine is executed by a run host (see ``host``); all others by the
-launcher that this one wraps, by default Dagster's.
+A run host executes runs of code locations on this machine (see ``host``); the wrapped launcher, by
+default Dagster's, launches all others.
 
-A launcher cannot decide itself whether a run counts: between the launch and the first step lie
-moments in which the run may be failed and another attempt begin. But it hands the process of the
-run its instance, and this instance claims the job; see ``run_worker``.
+A launcher cannot decide whether a run counts: between the launch and the first step, the run may be
+failed and another attempt begin. But it gives the process of the run its instance, and this
+instance claims the job; see ``run_worker``.
 """
 
 import json
@@ -54,12 +54,12 @@ _log = logging.getLogger("dagster.daemon.arctic")
 
 
 class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
-    """Launches runs in run hosts, and lets at most one run of a job get to its first step.
+    """Launches runs in run hosts, and lets at most one run of a job reach its first step.
 
-    Runs that no job asked for, and runs that a person executes again, claim nothing.
+    Runs without a job, and runs that a person re-executes, claim nothing.
 
     Errors:
-        InvalidDefinition: names each field of the configuration that cannot be used.
+        InvalidDefinition: names each invalid field of the configuration.
         ConfigurationError: ``dagster.yaml`` names an ``instance_class`` of its own.
     """
 
@@ -72,18 +72,18 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         self._wrapped: RunLauncher[Any] = ConfigurableClassData(
             wrapped.module, wrapped.class_, json.dumps(wrapped.config)
         ).rehydrate(as_type=RunLauncher)  # type: ignore[type-abstract]
-        #: why hosts cannot have the code of a server, and until when that is not tried again
+        #: why hosts cannot load the code of a server, and until when that is not retried
         self._unfit: dict[tuple[str, str], tuple[str, float]] = {}
         super().__init__()  # type: ignore[no-untyped-call]
 
     @property
     def inst_data(self) -> ConfigurableClassData | None:
-        """What ``dagster.yaml`` says."""
+        """The configuration in ``dagster.yaml``."""
         return self._inst_data
 
     @classmethod
     def config_type(cls) -> Any:
-        """Every field, checked by ``LauncherRules``, which names paths."""
+        """Returns every field; ``LauncherRules`` validates them, and names paths."""
         fields = [info.alias or name for name, info in LauncherRules.model_fields.items()]
         return {name: Field(Noneable(AnyConfig), is_required=False) for name in fields}
 
@@ -91,17 +91,17 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
     def from_config_value(
         cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
     ) -> Self:
-        """Made from the configuration in ``dagster.yaml``."""
+        """Created from the configuration in ``dagster.yaml``."""
         return cls(LauncherRules.of_config(config_value), inst_data=inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:
-        """Called with the instance, in the daemon among others."""
+        """Receives the instance, in the daemon among others."""
         super().register_instance(instance)
         self._wrapped.register_instance(instance)
         idle_ticks.install()
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        """Launches the run, in a run host if that can be."""
+        """Launches the run, in a run host if possible."""
         self._launch(context, resume=False)
 
     def _launch(self, context: LaunchRunContext | ResumeRunContext, *, resume: bool) -> None:
@@ -115,7 +115,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             name = type(self._wrapped).__name__
             self._instance.report_engine_event(f"Launched by {name}, not warm: {why}.", run)
         if _host_of(run) is not None:
-            # The process that was to go on with the run is not its process any more.
+            # The process that was to resume the run is no longer its process.
             self._instance.add_run_tags(run.run_id, {HOST_TAG: "{}"})
         if resume:
             self._wrapped.resume_run(cast(ResumeRunContext, context))
@@ -123,10 +123,10 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             self._launch_wrapped(cast(LaunchRunContext, context))
 
     def _launch_in_host(self, context: LaunchRunContext | ResumeRunContext, *, resume: bool) -> str:
-        """Returns why no host took the run, or nothing.
+        """Returns why no host accepted the run, or nothing.
 
         Errors:
-            DagsterLaunchFailedError: a host took it, and it did not begin.
+            DagsterLaunchFailedError: a host accepted it, and it did not begin.
         """
         if not self._rules.hosts or sys.platform != "linux" or context.workspace is None:
             return _NOT_FOR_HOSTS
@@ -160,7 +160,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         try:
             answer = host_client.launch(hosted, request, self._rules.start_timeout.total_seconds())
         except host_client.HostUnavailable as error:
-            # The queue waits for each launch: what takes long to fail is not tried for each run.
+            # The queue waits for each launch: a slow failure is not repeated for each run.
             until = float("inf") if error.lasting else time.monotonic() + _UNFIT_SECONDS
             self._unfit[hosted.key, hosted.server] = str(error), until
             return str(error)
@@ -178,7 +178,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         try:
             self._instance.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
         except Exception:
-            # The run executes: an error would have it called failed. Hosts find it untagged, too.
+            # The run executes: an error would mark it as failed. Hosts find it untagged, too.
             _log.warning("run %s could not be tagged with its process", run.run_id, exc_info=True)
         return ""
 
@@ -201,7 +201,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         wrapped._run_ids.add(run.run_id)
 
     def terminate(self, run_id: str) -> bool:
-        """Interrupts the run; returns whether its process was there."""
+        """Interrupts the run; returns whether its process existed."""
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
@@ -210,7 +210,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         request = {"do": "cancel", "run_id": run_id}
         host = _host_of(run)
         if host is None:
-            # A run that is being launched may have a process already.
+            # A run that is being launched may already have a process.
             if any(answer["ok"] for answer in messages.ask_all(request, _CANCEL_SECONDS)):
                 self._instance.report_run_canceling(run)
                 return True
@@ -223,16 +223,16 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         try:
             return bool(messages.ask(host["socket"], request, _CANCEL_SECONDS)["ok"])
         except OSError:
-            # Its host is gone or hangs. The run's process gets what its host would have it get.
+            # Its host is gone or hangs. The run's process gets the signal directly.
             return _interrupt(host)
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Whether run monitoring may ask for the health of runs."""
+        """Whether run monitoring may check the health of runs."""
         return self._rules.hosts or self._wrapped.supports_check_run_worker_health
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Whether the process of a run lives, as far as this machine can see."""
+        """Returns the health of a run's process, as visible from this machine."""
         host = _host_of(run)
         if host is None:
             if self._wrapped.supports_check_run_worker_health:
@@ -253,7 +253,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         return self._rules.hosts or self._wrapped.supports_resume_run
 
     def resume_run(self, context: ResumeRunContext) -> None:
-        """Executes what is left of a run whose process has ended."""
+        """Executes the rest of a run whose process has ended."""
         self._launch(context, resume=True)
 
     def join(self, timeout: int = 30) -> None:
@@ -261,7 +261,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         self._wrapped.join(timeout)
 
     def dispose(self) -> None:
-        """Closes what the wrapped launcher holds."""
+        """Closes the wrapped launcher."""
         self._wrapped.dispose()
 
 
@@ -274,14 +274,14 @@ def _failure(why: str) -> DagsterLaunchFailedError:
 
 
 def _host_of(run: DagsterRun) -> dict[str, Any] | None:
-    """The process of a hosted run. A retry has the tags of the run before it at first."""
+    """Returns the process of a hosted run. A retry at first has the tags of the previous run."""
     host: dict[str, Any] = json.loads(run.tags.get(HOST_TAG, "{}"))
     return host if host.get("run") == run.run_id else None
 
 
 def _lives(host: Mapping[str, Any]) -> bool:
     tick = began(host["pid"])
-    # A process that is launched again while it dies is tagged without the moment it began.
+    # A process that is launched again while it dies is tagged without its start.
     return tick is not None and tick == host["began"]
 
 
@@ -295,7 +295,7 @@ def _interrupt(host: Mapping[str, Any]) -> bool:
 
 
 class _InstanceOfLaunch:
-    """What the launch of a run needs of the instance."""
+    """The methods of the instance that the launch of a run needs."""
 
     def __init__(self, instance: DagsterInstance) -> None:
         self._instance = instance
@@ -306,7 +306,7 @@ class _InstanceOfLaunch:
 
 
 def of_run_worker(reference: InstanceRef) -> InstanceRef:
-    """The instance for the process of a run that claims its job.
+    """Returns the instance for the process of a run that claims its job.
 
     Errors:
         ConfigurationError: it has a class of its own.

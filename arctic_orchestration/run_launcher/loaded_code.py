@@ -1,9 +1,9 @@
-"""What a run host has loaded, and whether it has changed since.
+"""The code that a run host has loaded, and whether it has changed since.
 
-New code must never run in a process that holds old modules. The stock launcher imports everything
-anew for each run. A run host imports once, so it remembers every file that was opened and every
-folder that was listed while the code of its location was loaded: modules, and also the SQL, YAML
-and JSON that definitions are made of.
+New code must never run in a process with old modules. The stock launcher imports everything anew
+for each run. A run host imports once, so it records every file that was opened and every folder
+that was listed while its location's code was loaded: modules, and also the SQL, YAML and JSON that
+definitions are made of.
 """
 
 import importlib.util
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-#: Kernel and device files change all the time, and nothing is defined by them.
+#: Kernel and device files change constantly, and define nothing.
 _OUTSIDE = ("/proc/", "/sys/", "/dev/")
-#: Of a folder, only these names count: databases, logs and folders of runs come and go.
+#: Of a folder, only these names count: databases, logs and folders of runs change.
 _CODE = (".py", ".so", ".pth", ".sql", ".yaml", ".yml", ".json", ".toml", ".env", ".j2")
 
 
@@ -32,7 +32,7 @@ class LoadedCode:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Remembers what is read in the block, and modules that were imported before it."""
+        """Records files that are read in the block, and modules that were imported before it."""
         self._recording = True
         try:
             yield
@@ -42,13 +42,13 @@ class LoadedCode:
             file = getattr(module, "__file__", None)
             if isinstance(file, str):
                 self._files.setdefault(os.path.abspath(file), _state(file))
-        # Imports list a folder once, maybe before this: what is put there later may be imported.
+        # Imports list a folder once, maybe before this: a file added later may be imported.
         for folder in [os.path.abspath(one) for one in sys.path_importer_cache]:
             if os.path.isdir(folder) and folder not in self._folders:
                 self._folders[folder] = _modified(folder), _names(folder)
 
     def changed(self) -> str | None:
-        """The first file or folder that is not as it was when it was read, or nothing."""
+        """Returns the first file or folder that has changed since it was read, or nothing."""
         for path, state in self._files.items():
             if _state(path) != state:
                 return path
@@ -73,7 +73,7 @@ class LoadedCode:
             if (arguments[2] or 0) & _WRITING:
                 return
             if full.endswith(".pyc"):
-                # A compiled module stands for its source as it is now, not when all is loaded.
+                # A compiled module stands for its source at this moment, not at the end of loading.
                 with suppress(ValueError):
                     full = importlib.util.source_from_cache(full)
             self._files.setdefault(full, _state(full))

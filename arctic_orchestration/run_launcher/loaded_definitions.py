@@ -1,4 +1,4 @@
-"""What a run host has loaded is not loaded again by each run that is forked from it."""
+"""Keeps forked runs from loading again what their run host has loaded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from dagster._core.definitions.repository_definition import (
 
 
 def remember(definitions: Mapping[CodePointer, RepositoryDefinition]) -> None:
-    """Makes Dagster use these definitions where it would load those of their pointers again.
+    """Makes Dagster use these definitions instead of loading them again by their pointers.
 
-    Runs that bring data of their own to load definitions with (state-backed components,
-    reconstruction metadata) have them made with it, as ever.
+    Runs with their own data for loading definitions (state-backed components, reconstruction
+    metadata) still load them with it.
     """
     original = reconstruct.reconstruct_repository_def_from_pointer
     kept = list(definitions.items())
@@ -41,9 +41,9 @@ def _says_something(data: Any) -> bool:
 
 
 def remember_migrations() -> None:
-    """Keeps the scripts of Dagster's migrations, of which each storage asks for the newest.
+    """Caches the scripts of Dagster's migrations, of which each storage needs the newest.
 
-    Every run would load all of them, which is half of its CPU time. They are never changed.
+    Every run would load all of them, which is half of its CPU time. They never change.
     """
     original = ScriptDirectory.from_config.__func__  # type: ignore[attr-defined]
     kept: dict[str | None, ScriptDirectory] = {}

@@ -1,8 +1,8 @@
 """The protocol between the launcher and a run host: one JSON line each way over a Unix socket.
 
-Requests name what they want in ``do``: ``launch``, ``cancel``, ``status``, ``retire``, ``spark``.
+Requests name their action in ``do``: ``launch``, ``cancel``, ``status``, ``retire``, ``spark``.
 Answers have ``ok``, and ``why`` where it is false. The folder of the sockets belongs to the user
-alone, so whoever can connect is the user.
+alone, so every client is the user.
 """
 
 import json
@@ -18,17 +18,17 @@ from typing import Any
 from arctic_orchestration.errors import ConfigurationError
 
 _LONGEST = 16_000_000
-#: The path of a Unix socket ends at 107 bytes; 24 of its name are a key, 8 a process id.
+#: A Unix socket's path has at most 107 bytes; 24 of its name are a key, 8 a process id.
 _LONGEST_FOLDER = 107 - len("/") - 24 - len("-") - 8 - len(".sock")
 
 
 def folder() -> Path:
-    """The folder of the sockets, made if there is none; nobody else can enter it.
+    """Returns the folder of the sockets, creating it if missing; only the user can enter it.
 
     It is not in ``DAGSTER_HOME``: the path of a Unix socket has at most 107 characters.
 
     Errors:
-        ConfigurationError: it belongs to someone else, others may enter it, or its path is long.
+        ConfigurationError: it belongs to another user, others may enter it, or its path is long.
     """
     path = Path(
         os.environ.get("ARCTIC_RUN_HOSTS") or f"{tempfile.gettempdir()}/arctic-{os.getuid()}"
@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 class NotListening(OSError):
-    """There is no host at a socket; none has the request."""
+    """No host listens at the socket; none has the request."""
 
 
 def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, 
 
 
 def ask_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
-    """Sends a request to every host of this user, and returns the answers of those that live."""
+    """Sends a request to every host of this user, and returns the answers of live ones."""
     for path in sorted(folder().glob("*.sock")):
         with suppress(OSError):
             yield ask(path, request, timeout)

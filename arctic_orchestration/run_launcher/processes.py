@@ -1,4 +1,4 @@
-"""The process of a run: whether it is still there, and how it is asked to stop."""
+"""The process of a run: whether it still exists, and how it is stopped."""
 
 import os
 import select
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def began(pid: int) -> int | None:
-    """The tick since the machine's boot at which a process began, or None when it has ended.
+    """Returns the tick since the machine's boot at which a process began; None: it has ended.
 
-    psutil's time of creation moves when the clock is set; ticks do not. A zombie has ended.
+    psutil's creation time moves when the clock is set; ticks do not. A zombie has ended.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -21,14 +21,14 @@ def began(pid: int) -> int | None:
 
 
 class Stop(Event):
-    """The event that interrupts a run, for a child that is forked after it was made.
+    """The event that interrupts a run, for a child that is forked later.
 
-    Setting multiprocessing's own event waits until each waiting process has taken note, and so for
-    ever if one is stopped or was killed. This one is a flag in the kernel.
+    Setting multiprocessing's own event waits for each waiting process, and so forever if one is
+    stopped or was killed. This one is a flag in the kernel.
     """
 
     def __init__(self) -> None:
-        # Dagster asks for an instance of multiprocessing's class; its semaphores are not needed.
+        # Dagster requires an instance of multiprocessing's class; its semaphores are not needed.
         self._flag = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def set(self) -> None:
@@ -36,7 +36,7 @@ class Stop(Event):
         os.eventfd_write(self._flag, 1)
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Returns whether it was set."""
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -46,5 +46,5 @@ class Stop(Event):
         return bool(poll.poll(None if timeout is None else timeout * 1_000))
 
     def close(self) -> None:
-        """Gives the flag up, in this process."""
+        """Closes the flag, in this process."""
         os.close(self._flag)

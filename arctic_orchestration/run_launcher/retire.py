@@ -1,4 +1,4 @@
-"""``python -m arctic_orchestration.run_launcher.retire``: lets every run host of this user end.
+"""``python -m arctic_orchestration.run_launcher.retire``: retires every run host of this user.
 
 Their runs go on; the next run of each code location starts a new host. A signal to all processes
 of that name would reach the runs as well.
@@ -10,7 +10,7 @@ _SECONDS = 10.0
 
 
 def main() -> None:
-    """Asks all hosts to end when their runs have, and prints how many they are."""
+    """Makes all hosts end after their runs, and prints their number."""
     request = {"do": "retire", "why": "it was asked to end by a command"}
     count = sum(answer["ok"] for answer in messages.ask_all(request, _SECONDS))
     print(f"{count} run host{'' if count == 1 else 's'} will end; runs go on")

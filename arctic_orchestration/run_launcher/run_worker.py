@@ -1,8 +1,8 @@
 """The instance of a run's process: the run claims its job right before Dagster says it started.
 
 RUN_START is the event that a run's process stores right before its first step. The claim precedes
-it. A run whose claim is refused is canceled, which Dagster neither retries nor reports as a
-failure, and its process exits.
+it. A run with a refused claim is canceled, which Dagster neither retries nor reports as a failure,
+and its process exits.
 """
 
 from datetime import UTC, datetime
@@ -23,14 +23,14 @@ _ENDS = {DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE, DagsterEven
 
 
 class RunWorkerInstance(DagsterInstance):
-    """An instance that lets a run begin only if it is the one that counts for its job."""
+    """An instance that lets a run begin only if it counts for its job."""
 
     def handle_new_event(self, event: "EventLogEntry", **batch: Any) -> None:
         """Stores the event; before RUN_START, claims the job of the run.
 
         Errors:
-            SystemExit: another run counts, or the job has ended. Dagster's run worker takes it
-                for the end of the process, not for a failure of the run.
+            SystemExit: another run counts, or the job has ended. Dagster's run worker treats it as
+                the end of the process, not as a failure of the run.
             DatabaseUnavailable: the state database did not answer; the run fails unbegun.
         """
         if event.dagster_event_type is DagsterEventType.RUN_START:

@@ -1,9 +1,8 @@
 """The JVMs that a run host keeps for its runs, each lent to one run at a time.
 
-A keeper process holds each JVM. A run that asks gets one that is free and was started with the
-same Spark properties; if there is none, another is started, in the place of one with other
-properties if need be; if all are lent, the run is told so and starts a JVM of its own. A run
-that did not come to its end, or killed its JVM, takes it with it.
+A keeper process holds each JVM. A requesting run gets a free one with the same Spark properties;
+without one, another is started, if necessary in place of one with other properties; if all are
+lent, the run starts a JVM of its own. A run that dies, or kills its JVM, takes it with it.
 """
 
 import socket
@@ -49,7 +48,7 @@ class SparkPool:
         self._jvms: list[_Jvm] = []
 
     def lend(self, connection: socket.socket, run_id: str, properties: dict[str, str]) -> None:
-        """Answers a run that asks for a JVM; the answer may come later."""
+        """Answers a run's request for a JVM; the answer may come later."""
         free = [jvm for jvm in self._jvms if jvm.run_id is None]
         fitting = [jvm for jvm in free if jvm.properties == properties]
         ready = [jvm for jvm in fitting if jvm.offer is not None]
@@ -65,7 +64,7 @@ class SparkPool:
         self._hand_over(jvm)
 
     def released(self, run_id: str, clean: bool) -> None:
-        """Takes back what a run had that has ended."""
+        """Takes back the JVM of an ended run."""
         for jvm in [jvm for jvm in self._jvms if jvm.run_id == run_id]:
             if jvm.waiting is not None:
                 jvm.waiting.close()
@@ -80,7 +79,7 @@ class SparkPool:
                 self._end(jvm)
 
     def let_go(self) -> None:
-        """In a child: closes the connections of runs that wait."""
+        """In a child: closes the connections of waiting runs."""
         for jvm in self._jvms:
             if jvm.waiting is not None:
                 jvm.waiting.close()
@@ -97,7 +96,7 @@ class SparkPool:
             self._end(jvm)
 
     def status(self) -> list[dict[str, Any]]:
-        """Each JVM: its keeper's process, the run that has it, and how often it was lent."""
+        """Returns each JVM: its keeper's process, its run, and how often it was lent."""
         return [
             {
                 "pid": jvm.process.pid,
@@ -129,7 +128,7 @@ class SparkPool:
 
     def _heard(self, jvm: _Jvm) -> None:
         if jvm not in self._jvms:
-            # It was ended for what else happened in this moment.
+            # Another event of this moment has ended it.
             return
         try:
             jvm.offer = messages.receive(jvm.keeper)
@@ -151,7 +150,7 @@ class SparkPool:
         jvm.keeper.close()
         if jvm.waiting is not None:
             self._answer(jvm.waiting, {"ok": False, "why": "its JVM has ended"})
-        # Killed, so that what its last run still does ends with it.
+        # Killed, to end any activity of its last run with it.
         jvm.process.kill()
         jvm.process.join()
         jvm.process.close()
