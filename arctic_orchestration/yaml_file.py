@@ -157,7 +157,7 @@ def _measure(root: object, name: str) -> None:
 
 
 def _inside(node: object) -> list[Any]:
-    """Yields the values in a node of YAML, or in a mapping or list of JSON."""
+    """Returns the values in a node of YAML, or in a mapping or list of JSON."""
     if isinstance(node, yaml.MappingNode):
         return [value for _, value in node.value]
     if isinstance(node, yaml.SequenceNode):

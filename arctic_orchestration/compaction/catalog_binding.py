@@ -23,8 +23,8 @@ _THE_ONE = 1
 def identity_of(catalog: Catalog) -> str:
     """Returns a text that identifies a catalog for all users, without passwords.
 
-    It has the name and the place. A catalog in a database is its name and that database: a file by
-    its resolved path, a server without user and password. Others are name, address and warehouse.
+    It contains the name and the place. For a catalog in a database the place is that database: a
+    file by its resolved path, a server without user and password. Else it is address and warehouse.
     """
     properties = catalog.properties
     uri = properties.get("uri", "")

@@ -356,7 +356,7 @@ class ConsumerEngine:
                 if not renewal.lease.trusted:
                     raise
                 said_before = True
-                _log.warning("consumer %s: said again in a moment: %s", self.spec.name, error)
+                _log.warning("consumer %s: the report is retried: %s", self.spec.name, error)
                 time.sleep(_AGAIN_SECONDS)
 
     def _give_back(self, partitions: Partitions, renewal: Renewal, error: BaseException) -> None:

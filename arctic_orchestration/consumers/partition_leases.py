@@ -344,7 +344,7 @@ def _ready(
     *,
     has_all: bool,
 ) -> Iterator[Any]:
-    """Returns rows that can be taken, by place, in batches of the likely size."""
+    """Yields rows that can be taken, by place, in batches of the likely size."""
     # Held partitions stop waiting where the code no longer declares that keys can be deleted.
     here = sa.true() if has_all else _p.existed.is_(True)
     while True:

@@ -13,10 +13,10 @@ The reasons for the partitions:
   reads ``2013-01-01|EWR``. A **file of weather** is an hour at all three origins:
   ``2013-01-01-05:00``. Days and hours are those of New York; two days have 23 and 25.
 - Everything else is partitioned by day, and a run is for the days that its schedule, a backfill or
-  the command line names: one, or a range of them in one run. The Iceberg tables of flights and
+  the command line selects: one, or a range of them in one run. The Iceberg tables of flights and
   routes are partitioned by month: each run appends a small file, and compaction merges those of a
   month while more come.
-- A run replaces the rows of exactly its days, so files that come late, runs in another order, and
-  a run that was killed and started again all end with the same table.
-- ``nightly_summary`` is partitioned by the day on which files arrive, which is a day of today.
+- A run replaces the rows of exactly its days, so late files, runs in another order, and a killed
+  and restarted run all lead to the same table.
+- ``nightly_summary`` is partitioned by the day on which files arrive, which is a present day.
 """

@@ -37,7 +37,7 @@ class Ending:
     """
 
     def __init__(self, beside: int | None = None) -> None:
-        """From now on, signals only end pauses.
+        """Makes signals only end pauses from now on.
 
         Args:
             beside: the id of the process with which this one ends, if any.

@@ -44,7 +44,7 @@ class OriginFile:
 
     @classmethod
     def from_name(cls, day: str, name: str) -> "OriginFile":
-        """As :meth:`from_key`."""
+        """Like :meth:`from_key`, from the name."""
         return cls.from_key(f"{day}|{name}")
 
     @classmethod
@@ -93,7 +93,7 @@ class HourFile:
 
     @classmethod
     def from_name(cls, day: str, name: str) -> "HourFile":
-        """As :meth:`from_key`."""
+        """Like :meth:`from_key`, from the name."""
         return cls.from_key(f"{day}-{name[:2]}:00{name[2:]}")
 
     @classmethod
@@ -149,7 +149,7 @@ def hours_of(day: date) -> list[HourFile]:
 
 
 def files_of(days: Iterable[date], feeds: Sequence[Feed] = FEEDS) -> list[FeedFile]:
-    """Yields the files of each day in the order in which they land.
+    """Returns the files of each day in the order in which they land.
 
     A third of the day's weather, and then the flights from one airport, three times.
     """

@@ -38,7 +38,7 @@ class TableSpec:
 
     @property
     def partition_spec(self) -> PartitionSpec:
-        """Returns Iceberg's partitioning of the table."""
+        """Iceberg's partitioning of the table."""
         if not self.by_month:
             return PartitionSpec()
         source = self.schema.find_field("flight_date").field_id

@@ -88,7 +88,7 @@ class Totals:
 
     @property
     def flights_by_day(self) -> dict[date, int]:
-        """Returns the number of flights of each day."""
+        """The number of flights of each day."""
         counts = dict.fromkeys(self.days, 0)
         for (day, _), row in self.tables["flights"].items():
             counts[date.fromisoformat(day)] += int(str(row["rows"]))

@@ -101,7 +101,7 @@ class RegisteredLocation:
     storage_id: str | None = None
 
     def silence(self, now: datetime) -> str | None:
-        """In words, that its sensor does not tick; none: it ticks."""
+        """Returns why its submissions do not start, in words; none: its sensor ticks."""
         place = f"{self.cluster}/{self.location}"
         if self.ticked_at is None:
             return f"{place}: its sensor has not ticked yet, and begins nothing until it does"
@@ -254,7 +254,7 @@ def _definition(row: Mapping[Any, Any]) -> Definition | None:
         spec = TaskSpec.model_validate_json(row["spec"])
     except ValidationError as error:
         where = f"location {row['location']} of cluster {row['cluster']}"
-        _log.warning("what %s declares about task %s: %s", where, row["task"], error)
+        _log.warning("%s declares task %s unreadably: %s", where, row["task"], error)
         return None
     return Definition(
         cluster=row["cluster"],

@@ -201,7 +201,7 @@ class Lifecycle:
         except DatabaseUnavailable:
             raise
         except Exception as error:
-            _log.warning("submission %s could not be looked at", id, exc_info=error)
+            _log.warning("submission %s could not be processed", id, exc_info=error)
             text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}"
             self._put_off(id, text)
             counts["troubled"] += 1

@@ -83,7 +83,7 @@ class Running:
             with self.database.read() as tx:
                 found = events_of(tx, submission=self.asked.id)
         except DatabaseUnavailable as error:
-            _log.warning("the history of task %s is not known: %s", self.asked.task, error)
+            _log.warning("the history of task %s is unknown: %s", self.asked.task, error)
             return []
         return [
             {"at": one.at.isoformat(), "step": one.step.value, "reason": one.reason}
@@ -143,7 +143,7 @@ class Running:
                 else:
                     self.outcomes.canceled(tx, asked, reason)
         except Exception as problem:
-            _log.warning("why task %s failed could not be noted: %s", self.asked.task, problem)
+            _log.warning("the failure of task %s was not recorded: %s", self.asked.task, problem)
             return
         self._wake()
 
@@ -181,7 +181,7 @@ class Running:
             with self.database.begin() as tx:
                 self.outcomes.refused(tx, self.asked, self.token, reason)
         except Exception as error:
-            _log.warning("it could not be noted that %s: %s", reason, error)
+            _log.warning("not recorded: %s: %s", reason, error)
 
     def _wake(self) -> None:
         try:

@@ -106,7 +106,7 @@ class RunReconciler:
                 raise
             except Exception as error:
                 # The other submissions are still reconciled; the next tick retries this one.
-                _log.warning("submission %s could not be settled", asked.id, exc_info=error)
+                _log.warning("submission %s could not be reconciled", asked.id, exc_info=error)
                 counts["troubled"] += 1
 
     def _has_news(

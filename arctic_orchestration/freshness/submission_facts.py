@@ -31,7 +31,7 @@ class Assets(Protocol):
 
 
 class _NoAssets:
-    # Whichever are asked for, it has none.
+    # It has no assets at all.
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:  # noqa: ARG002
         return {}
 

@@ -119,7 +119,7 @@ def with_all_ids(table: Table, path: str) -> str:
 
 
 def files_below(table: Table, directory: str) -> Iterator[str]:
-    """Returns the Parquet files below a directory, in the form of the directory's path.
+    """Yields the Parquet files below a directory, in the form of the directory's path.
 
     Errors:
         LakeError: the table's file IO cannot list, or its store does not answer.

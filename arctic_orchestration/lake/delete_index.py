@@ -3,13 +3,13 @@
 The rules are those of Iceberg's specification, format 2:
 
 - A position delete applies to data files of its partition that are not younger than it is:
-  ``delete.sequence_number >= data.sequence_number``. One that names a single data file, by equal
-  bounds of the paths in it or by ``referenced_data_file``, applies to that file only; as other
-  readers do, its partition is not asked for then. Paths are
-  compared by :func:`~arctic_orchestration.lake.replacing.path_matching.file_key`.
+  ``delete.sequence_number >= data.sequence_number``. A delete that names a single data file, by
+  equal bounds of its paths or by ``referenced_data_file``, applies to that file only, regardless of
+  its partition, as in other readers. Paths are compared by
+  :func:`~arctic_orchestration.lake.replacing.path_matching.file_key`.
 - An equality delete applies to data files of its partition that are older than it is:
-  ``delete.sequence_number > data.sequence_number``. One that was written with a spec without
-  partitions applies to the data files of every partition.
+  ``delete.sequence_number > data.sequence_number``. An equality delete of a spec without partitions
+  applies to the data files of every partition.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 An append writes its files first and then retries their commit until it is first:
 
-1. Load the table's head. If it has this append already, or its ``once`` key, the work is done.
-2. Plan what is replaced, against exactly this head.
-3. Commit on the condition that the head is still this one. A refusal leads back to 1.
+1. Load the table's head. If it contains this append, or its ``once`` key, the work is done.
+2. Plan the replaced rows, against exactly this head.
+3. Commit on the condition that the head is unchanged. A refusal leads back to 1.
 
 A lost answer also leads back to 1, and that is safe: the lost commit and the next one each require
 their own head, and the later one finds the other in the history. Files are removed only when it is

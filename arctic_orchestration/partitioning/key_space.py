@@ -73,13 +73,13 @@ class KeySpace:
 
     @contextmanager
     def existing_at(self, at: datetime | None) -> Iterator[datetime]:
-        """Returns Dagster's partitions at the moment ``at``; None: now, by Dagster's clock."""
+        """Makes Dagster's partitions those of ``at`` in the block; None: now, by Dagster's clock."""
         with partition_loading_context(at, self._store) as context:
             yield context.effective_dt
 
     @cached_property
     def _static(self) -> dict[str, int]:
-        """Returns the index of each key of a static definition."""
+        """The index of each key of a static definition."""
         assert isinstance(self.definition, dg.StaticPartitionsDefinition)
         return {key: place for place, key in enumerate(self.definition.get_partition_keys())}
 

@@ -253,7 +253,7 @@ def _ends(space: KeySpace, key: str) -> Iterator[datetime]:
 
 
 def _time_definitions(space: KeySpace) -> list[dg.TimeWindowPartitionsDefinition]:
-    """Yields the definition, or its dimensions, with time windows."""
+    """Returns the definition, or its dimensions, with time windows."""
     spaces = space.dimensions.values() if space.dimensions else (space,)
     return [
         each.definition

@@ -50,7 +50,7 @@ class AnyOfMaps:
     def targets_of(
         self, keys: Collection[str], at: datetime | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """Like that of one map."""
+        """Returns the union of the maps' targets."""
         found: dict[str, tuple[str, ...]] = {}
         for one in self._maps:
             for key, targets in one.targets_of(keys, at).items():
@@ -58,12 +58,12 @@ class AnyOfMaps:
         return found
 
     def sources_of(self, target: str, at: datetime | None = None) -> tuple[str, ...]:
-        """Like that of one map."""
+        """Returns the union of the maps' sources."""
         sources = (key for one in self._maps for key in one.sources_of(target, at))
         return tuple(dict.fromkeys(sources))
 
     def between(self, start: str, end: str) -> Sequence[str]:
-        """Like that of one map."""
+        """Returns the range of the first map."""
         return self._maps[0].between(start, end)
 
 
@@ -177,7 +177,7 @@ class PartitionedTarget:
 
     @property
     def _windows(self) -> dg.TimeWindowPartitionsDefinition:
-        """Returns the time windows among the partitions."""
+        """The time windows among the partitions."""
         found = windows_of(self.definition)
         if found is None:
             raise InvalidInput("partition", str(self.definition), "partitions by windows of time")

@@ -104,7 +104,7 @@ class TimeWindowRelation:
         return tuple(key for span in found.included_time_windows for key in self._keys_in(span))
 
     def _keys_in(self, span: dg.TimeWindow | PersistedTimeWindow) -> Iterator[str]:
-        """Returns the upstream keys in a span, where all windows have one length."""
+        """Yields the upstream keys in a span, where all windows have one length."""
         assert self._step is not None
         start, end = span.start.astimezone(UTC), span.end.astimezone(UTC)
         whole = bounds(self._upstream)

@@ -7,17 +7,17 @@
       class: ArcticRunLauncher
       config:
         hosts: true                # false: every run goes to the wrapped launcher
-        idle_timeout: 15m          # a run host ends after so long without a run
+        idle_timeout: 15m          # a run host ends after this time without a run
         start_timeout: 2m          # how long a run host may take to load its code
         preload: [pyspark.sql]     # modules to import once, beside those of the code location
-        unavailable: wrapped       # or fail: what becomes of a run whose host cannot be started
+        unavailable: wrapped       # or fail: the fate of a run whose host cannot be started
         wrapped:                   # takes the runs that no host can execute
           module: dagster
           class: DefaultRunLauncher
           config: {}
         spark:
-          sessions: 3              # JVMs kept at most by each run host; 0 keeps none
-          idle_timeout: 10m        # a JVM ends after so long without a run
+          sessions: 3              # the maximum number of JVMs of a run host; 0: none
+          idle_timeout: 10m        # a JVM ends after this time without a run
 """
 
 from collections.abc import Mapping

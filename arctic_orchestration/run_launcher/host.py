@@ -7,10 +7,10 @@ Forking copies one thread and every open connection, so it is only safe from a p
 threads or connections. This is ensured as follows:
 
 * The host runs no gRPC, opens no database after it has loaded its code, and starts no thread.
-* Code that starts a Python thread or opens a socket while it is imported cannot be hosted. The
-  host says so, and its runs go to the wrapped launcher. Native threads (OpenBLAS, Arrow) register
+* Code that starts a Python thread or opens a socket while it is imported cannot be hosted. The host
+  reports this, and its runs go to the wrapped launcher. Native threads (OpenBLAS, Arrow) register
   handlers for forks themselves.
-* What needs a database, as reporting a run whose process died, is done by another child.
+* Another child does what needs a database, such as reporting a run whose process died.
 """
 
 import fcntl

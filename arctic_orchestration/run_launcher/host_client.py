@@ -244,7 +244,7 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
 
 @contextmanager
 def _output() -> Iterator[IO[Any] | None]:
-    """Returns the output of a host and its runs: the daemon's, as with Dagster's launcher.
+    """Yields the output of a host and its runs: the daemon's, as with Dagster's launcher.
 
     A caller may wait for a command until its output is closed, which a host would keep open.
     """

@@ -12,7 +12,7 @@ _BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def leave_to_host() -> None:
-    """Called in a child, before anything else."""
+    """Drops inherited state; called in a child, before anything else."""
     _leave_folders()
     _leave_broken_outputs()
     if "numpy" in sys.modules:

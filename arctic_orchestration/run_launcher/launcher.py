@@ -91,7 +91,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
     def from_config_value(
         cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
     ) -> Self:
-        """Created from the configuration in ``dagster.yaml``."""
+        """Creates it from the configuration in ``dagster.yaml``."""
         return cls(LauncherRules.of_config(config_value), inst_data=inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:

@@ -130,7 +130,7 @@ task_submissions = sa.Table(
     sa.Column("deadline_at", UtcTime),
     # Requested runs.
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
-    # Those that fell silent or did not start: no failures.
+    # Runs among them that fell silent or did not start: no failures.
     sa.Column("silences", sa.Integer, nullable=False, server_default="0"),
     sa.Column("token", sa.BigInteger),
     sa.Column("run_id", sa.Text),

@@ -212,7 +212,7 @@ jobs = sa.Table(
     sa.Column("requested_tick", sa.Text),
     sa.Column("request_expires_at", UtcTime),
     sa.Column("run_id", sa.Text),
-    # The run that claimed the job: the one that counts. Only runs write it.
+    # The run that claimed the job: only this run counts. Only runs write it.
     sa.Column("begun_run_id", sa.Text),
     sa.Column("ended_at", UtcTime),
     # Why it bypasses its constraints, except limits on concurrency; usually null.

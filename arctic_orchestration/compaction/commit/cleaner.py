@@ -102,7 +102,7 @@ def clean(
     jobs = jobs or TableJobs(TablePool())
     jobs.run(by_table, work, hear, at_most.total_seconds())
     for name in jobs.newly_overdue():
-        _log.warning("what attempts left of %s stays for now: %s", name, jobs.overdue_text())
+        _log.warning("outputs of attempts at %s stay for now: %s", name, jobs.overdue_text())
     return counts
 
 

@@ -159,7 +159,7 @@ def protected_paths(tx: sa.Connection, table: str) -> Protected:
 
 
 def _read_by(tx: sa.Connection, table: str) -> Iterator[str]:
-    """Returns the data files and deletes of live tasks."""
+    """Yields the data files and deletes of live tasks."""
     query = sa.select(compaction_tasks.c.file_group).where(
         compaction_tasks.c.table_name == table, is_live
     )

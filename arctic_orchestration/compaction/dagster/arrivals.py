@@ -78,7 +78,7 @@ def mark_arrivals(
                 break
     except (InvalidInput, LogWentBack) as error:
         # Of another or a restored storage: the planner's own checks find what arrived meanwhile.
-        _log.warning("the position in the event log begins anew: %s", error)
+        _log.warning("the position in the event log is reset: %s", error)
         return Marked(cursor=log.end().to_json())
     unknown = set()
     if arrived:

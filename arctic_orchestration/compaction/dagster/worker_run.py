@@ -120,7 +120,7 @@ class Tally:
 
     @property
     def metadata(self) -> dict[str, int]:
-        """Returns the metadata of the run's output."""
+        """The metadata of the run's output."""
         return {
             "tasks merged": self.done.of(What.MERGED),
             "files merged": self._files,

@@ -2,17 +2,16 @@
 
 Each partition (of each partition spec) is decided separately:
 
-- files that are too large for a task, with their deletes, are left alone, and are no reason for
-  anything;
+- files that exceed a task, with their deletes, are left alone, and cause nothing;
 - *major*, if it has enough undersized files, enough deletes, or an oversized file, or if its small
-  files have waited for the interval of majors: all files that are not done are packed anew; files
-  with deletes, if the partition has enough of them; an oversized file is split;
+  files have waited for the interval of majors: all files that are not done are repacked; files with
+  deletes, if the partition has enough of them; an oversized file is split;
 - else *minor*, if it has enough fragments, or if these have waited for the interval of minors: only
-  its fragments are packed. A file that is larger than all others of its bin together is left out,
-  so each time that a byte is written again its file is at least twice as large as before: from
-  fragments of 1 KiB to files of 16 MiB it is written 14 times, however often small files come.
-  When the interval has passed, the two smallest are merged in any case: that is once an interval;
-- else nothing, and why.
+  its fragments are packed. A file larger than all others of its bin together is excluded, so each
+  time that a byte is rewritten its file is at least twice as large as before: from fragments of 1
+  KiB to files of 16 MiB it is written 14 times, however often small files come. When the interval
+  has passed, the two smallest are merged in any case: once an interval;
+- else nothing, with the reason.
 
 A merge leaves no files that the same rules would merge again; so planning ends.
 """

@@ -56,7 +56,7 @@ class Scope:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the patterns that are full table names."""
+        """The patterns that are full table names."""
         return tuple(one for one in self.tables if _WILDCARDS.isdisjoint(one))
 
 

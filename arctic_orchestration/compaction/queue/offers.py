@@ -3,12 +3,12 @@
 An offer is one transaction under the lock of the table's row, so a crash leaves the old plan or the
 new one, and two planners take turns. Of the waiting tasks,
 
-- one for which the plan has a task of the same data files and kind stays: with its age, rank and
+- a task with the same data files and kind as one of the plan stays: with its age, rank and
   attempts, and with the newer snapshot and deletes;
-- one that a person asked for, and that no worker has had yet, stays as it is;
-- every other is superseded. A new task that has files of one takes its age; of several it takes
-  the oldest. An age is given once, so that what waits never grows by being planned anew: on that
-  the bound in ``ranking`` stands.
+- a manually requested task that no worker has claimed yet stays unchanged;
+- all others are superseded. A new task that shares files with one inherits its age, and of several
+  the oldest. An age is inherited once, so that replanning never adds waiting tasks of an age: the
+  bound in ``ranking`` depends on that.
 
 Tasks that workers have claimed or merged are not touched, and no new task may share a file with
 them.

@@ -18,18 +18,18 @@ first tasks of other tables that come minutes later. A place is assigned once, w
 ``Q``, whose tasks are claimed by ``c`` slots that are never idle while a task can be claimed, each
 for at most ``d`` seconds a claim, and let ``H >= l`` be the highest level in use.
 
-1. It is overtaken only by tasks of a smaller rank. A task that waits since ``v`` has a rank above
-   ``v - (H + 1/2) * S``, for its level is at most ``H`` and its benefit less than one. The rank of
-   our task is below ``w - (l - 1/2) * S``, as its place is less than one. So whoever overtakes it
-   has ``v < w + (H + 1 - l) * S``. Call the last moment ``T``.
-2. A task is offered with ``v`` the time of its offer, or it takes the age of *one* waiting task
-   whose place it takes, and then no other takes that age too (``offers``). So after ``T`` the
-   number of waiting tasks with ``v < T`` never grows. At ``T`` it is at most ``Q``, this one
-   among them.
-3. Each of the other ``Q - 1`` is claimed at most ``a`` times before it ends, ``a`` being the
-   attempts a task has. From ``T`` on, each slot makes a claim at the latest after ``d`` seconds
+1. Only tasks of a smaller rank overtake it. A task that has waited since ``v`` has a rank above ``v
+   - (H + 1/2) * S``, for its level is at most ``H`` and its benefit less than one. The rank of our
+   task is below ``w - (l - 1/2) * S``, as its place is less than one. So every overtaking task has
+   ``v < w + (H + 1 - l) * S``. Call the last moment ``T``.
+2. A task is offered with ``v`` the time of its offer, or it inherits the age of *one* waiting task
+   that it replaces, and then no other task inherits that age (``offers``). So after ``T`` the
+   number of waiting tasks with ``v < T`` never grows. At ``T`` it is at most ``Q``, including this
+   one.
+3. Each of the other ``Q - 1`` is claimed at most ``a`` times before it ends, ``a`` being the number
+   of attempts of a task. From ``T`` on, each slot makes a claim at the latest after ``d`` seconds
    and then after every ``d`` seconds, and until our task is claimed each claim is one of these.
-   Within ``t`` seconds that are ``c * floor(t / d)`` claims at least, and ``a * (Q - 1)`` at most.
+   Within ``t`` seconds these are at least ``c * floor(t / d)`` claims, and at most ``a * (Q - 1)``.
 
 So it is claimed at the latest ``(H + 1 - l) * S + (floor(a * (Q - 1) / c) + 1) * d`` seconds after
 ``w``, however many tasks of higher levels arrive. That is :func:`waits_at_most`. It holds within a
@@ -77,7 +77,7 @@ def rank_of(
 
 
 def benefit_of(small_files: int, bytes: int) -> float:
-    """Small files removed per byte rewritten, in [0, 1)."""
+    """Returns the small files removed per byte rewritten, in [0, 1)."""
     return _benefit_in(_SECOND, small_files, bytes) / _SECOND
 
 

@@ -4,8 +4,8 @@
 
     planned ──▶ claimed ──▶ merged ──▶ committed
       │  ▲ ▲      │ │ │       ├──────▶ quarantined   its rows do not add up
-      │  │ └──────┘ │ │       ├──────▶ superseded    the table has changed: planned anew
-      │  │          │ │       └──────▶ canceled      by a person, as nobody could commit it
+      │  │ └──────┘ │ │       ├──────▶ superseded    the table changed: planned again
+      │  │          │ │       └──────▶ canceled      by a person: no commit was possible
       │  │ released │ └──────────────▶ quarantined   the last attempt failed or was lost
       │  │  or lost │
       │  └─ failed ◀┘
@@ -118,7 +118,7 @@ class PlannedTask:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Returns its data files."""
+        """Its data files."""
         return tuple(file.path for file in self.group.files)
 
     @property

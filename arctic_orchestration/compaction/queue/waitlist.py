@@ -11,15 +11,15 @@ including new ones.
 **The bound.** Let ``n`` tables of the queue, including ours, be due when ours becomes due, and let
 
 - ``t`` be the time from one tick of the planner to the next, the tick included;
-- ``r`` the longest time in which a queue that is full gets no room, that is, until one of its live
-  tasks ends, in whatever way: with slots that are never idle, ``d`` seconds a claim, and ``c`` for
-  the committer (the commit interval and a tick of it) that is ``d + c`` if no attempt fails.
+- ``r`` the longest time without room in a full queue, that is, until one of its live tasks ends, in
+  any way: with slots that are never idle, ``d`` seconds a claim, and ``c`` for the committer (the
+  commit interval and a tick of it) that is ``d + c`` if no attempt fails.
 
-1. Nobody comes to stand before us but those ``n - 1``: who becomes due later, and who gets room,
-   stands behind.
-2. In ``r + t`` a tick finds room and looks at the first in line, and at the next as long as there
-   is room. Each gets room for one task or more, or has nothing to offer any more: either way it is
-   not before us any more. One that cannot be looked at, or that rests, is passed over.
+1. Only those ``n - 1`` tables are before ours: a table that becomes due later, or gets room, is
+   behind it.
+2. Within ``r + t`` a tick finds room and checks the first table of the waitlist, and the next as
+   long as there is room. Each gets room for at least one task, or has nothing more to offer: either
+   way it is no longer before ours. Tables that rest or cannot be checked are skipped.
 
 So a task of ours is offered at the latest ``n * (r + t)`` after the first check of our table since
 its commit, which comes after its ``check-interval`` and a tick, or a tick after an event reports a

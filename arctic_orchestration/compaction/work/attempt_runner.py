@@ -233,7 +233,7 @@ class _Attempt:
             with self._database.read() as tx:
                 found = attempts.attempts_of(tx, self._claim.task.id)
         except Exception as error:
-            _log.warning("what became of task %s is not known: %s", self._claim.task.id, error)
+            _log.warning("the state of task %s is unknown: %s", self._claim.task.id, error)
             return None
         return next((one.state for one in found if one.id == self._claim.attempt_id), None)
 
@@ -294,7 +294,7 @@ class _Attempt:
             except DatabaseUnavailable as error:
                 if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
                     raise Refused(f"it could not be said in time: {error}") from error
-                _log.warning("said again in a moment: %s", error)
+                _log.warning("the report is retried: %s", error)
                 self._held.lost.wait(_AGAIN_SECONDS)
 
     def _remove(self) -> None:

@@ -200,7 +200,7 @@ class Worker:
         thread.start()
 
     def _at_work(self) -> threading.Thread | None:
-        """Returns whether a thread has not ended, and its merge does not hang."""
+        """Returns a thread that has not ended, and whose merge does not hang."""
         with self._lock:
             threads = [one for one in self._threads if one not in self._hanging]
         return next((one for one in threads if one.is_alive()), None)
@@ -352,4 +352,4 @@ class Worker:
             self._tell(WorkerEvent(what=what, claim=claim, text=text))
         except (Exception, SystemExit):
             # The listener may be gone, such as the reader of a pipe; the work is not.
-            _log.exception("an event could not be told: %s", text)
+            _log.exception("an event could not be reported: %s", text)

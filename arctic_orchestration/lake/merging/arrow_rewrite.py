@@ -179,7 +179,7 @@ def _as_batch(work: "_Work", rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 def _in_worker(
     io: FileIO, paths: Sequence[str], directory: str, writing: Writing, rows: Iterable[object]
 ) -> Iterator[list[str] | str]:
-    """Returns the outputs' paths, or the error, which Spark would hide in a stack of Java's."""
+    """Yields the outputs' paths, or the error, which Spark would hide in a stack of Java's."""
     # A worker that did not read to the end is not reused, and the next one starts cold.
     list(rows)
     context = TaskContext.get()

@@ -286,7 +286,7 @@ def _clean_up(table: Table, directory: str, error: BaseException) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Java's messages, down to the first cause; without its stack."""
+    """Returns Java's messages, down to the first cause; without its stack."""
     said: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts: list[str] = []
     while said is not None:

@@ -233,7 +233,7 @@ def _private(thing: Any, name: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Java's messages, down to the first cause; without its stack."""
+    """Returns Java's messages, down to the first cause; without its stack."""
     said = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts = []
     while said is not None:

@@ -165,7 +165,7 @@ def require_current_schema(table: Table, group: FileGroup) -> None:
 
 
 def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
-    """How a file's columns differ from the table's current ones: names, ids, types."""
+    """Yields how a file's columns differ from the table's current ones: names, ids, types."""
     try:
         if with_ids(footer.thrift, schema) != footer.thrift:
             yield "field ids are missing"

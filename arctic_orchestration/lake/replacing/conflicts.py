@@ -2,10 +2,10 @@
 
 The outputs of a merge keep the data sequence number of the planned snapshot. So:
 
-- Appends are no conflict, nor are equality deletes that came later: they apply to the outputs.
-- A position delete names a file and would no longer find it. One that came later, and names an
-  input, in whatever form, is a conflict.
-- An input that is gone is one. Its rows were deleted, or others merged it.
+- Appends are no conflict, nor are later equality deletes: they apply to the outputs.
+- A position delete names a file and would no longer find it. A later one that names an input, in
+  any form, is a conflict.
+- A missing input is a conflict: its rows were deleted, or another merge replaced it.
 
 The sequence number shows what came later as long as the planned snapshot is an ancestor of the
 head. After a rollback, or when the snapshot has expired, it does not: then exactly the planned
@@ -75,7 +75,7 @@ def _deletes_conflict(group: FileGroup, inputs: _Inputs, head: Head, reach: Reac
 
 
 def _applying(delete: LiveDelete, group: FileGroup, inputs: _Inputs, reach: Reach) -> Iterator[str]:
-    """Returns the inputs that a delete applies to, unless it will also apply to the outputs."""
+    """Yields the inputs that a delete applies to, unless it will also apply to the outputs."""
     if delete.is_position:
         for path in _named(delete, inputs, reach):
             if delete.sequence_number >= inputs.places[path].sequence_number:
@@ -87,7 +87,7 @@ def _applying(delete: LiveDelete, group: FileGroup, inputs: _Inputs, reach: Reac
 
 
 def _named(delete: LiveDelete, inputs: _Inputs, reach: Reach) -> Iterator[str]:
-    """Returns the inputs that a position delete names, by any reader's interpretation."""
+    """Yields the inputs that a position delete names, by any reader's interpretation."""
     only = reach.only(delete.file)
     if only is not None:
         # Readers ignore the partition then.

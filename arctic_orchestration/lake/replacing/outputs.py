@@ -104,7 +104,7 @@ def _told(table: Table, path: str, error: OSError, group: FileGroup) -> Exceptio
 
 
 def _others(table: Table, *paths: str) -> tuple[str, ...]:
-    """Yields files that were read, or at least existed, a moment ago."""
+    """Returns files that were read, or at least existed, a moment ago."""
     return (*paths, table.metadata_location)
 
 

@@ -3,10 +3,10 @@
 Iceberg's readers compare the paths literally: rows that are deleted from ``/a`` stay in a file with
 the path ``file:///a`` in the table. Other readers may compare them otherwise. So:
 
-- A merge takes away what readers take away, and nothing else. Where a delete names one of its
-  files in another form, so that a row might be lost or come back, it refuses
+- A merge removes exactly the rows that readers omit. If a delete names one of its files in another
+  form, so that a row might be lost or restored, it refuses
   (:func:`~arctic_orchestration.lake.merging.deletes.deleted_positions`).
-- Everybody else takes such a delete for one of that file: it is planned with it, is a conflict when
+- All other code treats such a delete as one of that file: it is planned with it, is a conflict when
   it comes later, and stays as long as the file does.
 """
 

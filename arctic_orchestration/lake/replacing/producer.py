@@ -39,12 +39,12 @@ class Change:
 
     @property
     def numbers(self) -> list[tuple[str, int]]:
-        """Returns the added files with their data sequence numbers."""
+        """The added files with their data sequence numbers."""
         return [(one.file.file_path, one.sequence_number) for one in self.added]
 
     @property
     def touched(self) -> frozenset[str]:
-        """Returns the manifests that have to be rewritten."""
+        """The manifests that have to be rewritten."""
         return frozenset(self.removed.values())
 
 
@@ -95,7 +95,7 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
 
     @property
     def paths(self) -> list[str]:
-        """Returns the manifests and lists that this attempt wrote."""
+        """The manifests and lists that this attempt wrote."""
         return [*self._written_manifests, *self._written_manifest_lists]
 
     def _validate_concurrency(self) -> None:

@@ -117,7 +117,7 @@ class ReadManifests:
     def deletes(
         self, manifests: Iterable[ManifestFile], metadata: TableMetadata
     ) -> Iterator[LiveDelete]:
-        """Returns all delete files of the manifests."""
+        """Yields all delete files of the manifests."""
         wanted = list(manifests)
         everywhere = {
             spec_id
@@ -191,7 +191,7 @@ class Head:
         self.places = read.places(self.data_manifests)
 
     def deletes(self, after: int = -1) -> Iterator[LiveDelete]:
-        """Returns the delete files in manifests that were written after a sequence number."""
+        """Yields the delete files in manifests that were written after a sequence number."""
         wanted = [one for one in self.delete_manifests if one.sequence_number > after]
         yield from self.read.deletes(wanted, self.metadata)
 

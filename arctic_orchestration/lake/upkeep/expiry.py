@@ -2,13 +2,13 @@
 
 They are the rules of Iceberg's own ``expire_snapshots``:
 
-- A branch or tag other than ``main`` whose snapshot is older than the ref's ``max-ref-age-ms``,
-  or the table's ``history.expire.max-ref-age-ms``, goes.
-- Of a branch that stays, its head and the ancestors behind it stay while they are fewer than
-  ``min-snapshots-to-keep`` or younger than ``max-snapshot-age-ms``; where the branch says
-  nothing, the age and the count that the caller gave count.
-- The snapshot of a tag that stays, stays.
-- A snapshot that no ref leads to stays while it is younger than the age that the caller gave.
+- A branch or tag other than ``main`` expires when its snapshot is older than the ref's
+  ``max-ref-age-ms``, or the table's ``history.expire.max-ref-age-ms``.
+- Of a remaining branch, the head and its ancestors stay while they are fewer than
+  ``min-snapshots-to-keep`` or younger than ``max-snapshot-age-ms``; without these properties of the
+  branch, the caller's age and count apply.
+- The snapshot of a remaining tag stays.
+- A snapshot without a ref stays while it is younger than the caller's age.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ class Expiry:
 
 
 def default_older_than(metadata: TableMetadata, now: datetime) -> datetime:
-    """``now`` less the table's ``history.expire.max-snapshot-age-ms``, five days by default."""
+    """Returns ``now`` less the table's ``history.expire.max-snapshot-age-ms`` (five days)."""
     age = property_as_int(
         metadata.properties,
         TableProperties.MAX_SNAPSHOT_AGE_MS,

@@ -59,7 +59,7 @@ class Store:
         self.key = literal_key(f"{self._location}/file").removesuffix("/file")
 
     def list(self) -> Iterator[ListedFile]:
-        """Returns all files, unordered; a missing location has none.
+        """Yields all files, unordered; a missing location has none.
 
         Omits files that a link outside of the location leads to.
 

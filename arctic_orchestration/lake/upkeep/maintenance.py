@@ -211,7 +211,7 @@ def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
 
 
 def _known_to(table: Table, snapshot_ids: Collection[int]) -> Iterator[RemovedFile]:
-    """Returns the files of some snapshots, from manifests that no other snapshot has."""
+    """Yields the files of some snapshots, from manifests that no other snapshot has."""
     metadata, io = table.metadata, table.io
     shared: set[str] = set()
     for snapshot in metadata.snapshots:

@@ -119,7 +119,7 @@ def _learn(known: Reachable, table: Table) -> None:
 
 
 def _neighbours(table: Table, key: str) -> Iterator[Table]:
-    """Returns the catalog's other tables with this location, one in it, or one around it.
+    """Yields the catalog's other tables with this location, one in it, or one around it.
 
     A renamed table keeps its location, and the next table of the old name gets it too.
     """
@@ -170,7 +170,7 @@ def _checked(name: str) -> str | None:
 
 
 def _visible(listed: list[ListedFile], known: Reachable) -> Iterator[ListedFile]:
-    """Returns the files without hidden and hint files, and without other tables' directories."""
+    """Yields the files without hidden and hint files, and without other tables' directories."""
     others = {
         file.below.rsplit("/", 2)[0] + "/"
         for file in listed

@@ -105,7 +105,7 @@ class Reachable:
 
 
 def metadata_files(metadata: TableMetadata) -> Iterator[str]:
-    """Returns the older metadata files in the metadata; its own path is not included."""
+    """Yields the older metadata files in the metadata; its own path is not included."""
     for entry in metadata.metadata_log:
         yield entry.metadata_file
 
