@@ -73,7 +73,7 @@ class KeySpace:
 
     @contextmanager
     def existing_at(self, at: datetime | None) -> Iterator[datetime]:
-        """Makes Dagster's partitions those of ``at`` in the block; None: now, by Dagster's clock."""
+        """Makes Dagster's partitions those of ``at`` in the block; None: now, by its clock."""
         with partition_loading_context(at, self._store) as context:
             yield context.effective_dt
 
