@@ -1,4 +1,4 @@
-"""``arctic compaction``: small files of lake tables that are merged into larger ones."""
+"""``arctic compaction``: merges small files of lake tables into larger ones."""
 
 import typer
 

@@ -1,6 +1,6 @@
-"""Opens what the compaction commands work on: the state database and the lake's catalog.
+"""Opens the state database and the lake's catalog for the compaction commands.
 
-pyiceberg is imported when a command asks for the catalog, so that the others do not wait for it.
+pyiceberg is imported when a command needs the catalog, so that the others do not wait for it.
 """
 
 import sys
@@ -36,28 +36,28 @@ TableArgument = Annotated[
 
 
 class Lake:
-    """The catalog, when it is asked for."""
+    """The catalog, loaded on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     @cached_property
     def catalog(self) -> "Catalog":
-        """The catalog that ``ARCTIC_CATALOG`` names.
+        """Returns the catalog ``ARCTIC_CATALOG``.
 
         Errors:
-            CatalogUnavailable: it did not answer, however often it was asked.
-            ConfigurationError: pyiceberg cannot make sense of its configuration.
+            CatalogUnavailable: it did not answer, after several tries.
+            ConfigurationError: pyiceberg cannot use its configuration.
         """
         from arctic_orchestration.lake.tables import open_catalog
 
         return open_catalog(self.settings)
 
     def table(self, name: str) -> "Table":
-        """A table of the catalog.
+        """Returns a table of the catalog.
 
         Errors:
-            NotFound: it has no such table.
+            NotFound: the table does not exist.
             LakeError: it does not answer, or the table's metadata cannot be read.
         """
         from arctic_orchestration.lake.tables import load_table
@@ -65,10 +65,10 @@ class Lake:
         return load_table(self.catalog, name)
 
     def tables(self) -> list[str]:
-        """The names of all tables of the catalog, sorted.
+        """Returns the names of all tables of the catalog, sorted.
 
         Errors:
-            CatalogUnavailable: it did not answer, however often it was asked.
+            CatalogUnavailable: it did not answer, after several tries.
         """
         from arctic_orchestration.lake.tables import list_tables
 
@@ -84,16 +84,16 @@ class Opened(Lake):
 
     @property
     def actor(self) -> Actor:
-        """Who calls the command, for the audit log."""
+        """The caller of the command, for the audit log."""
         return actor(self.settings.cluster)
 
     def register_table(self, name: str, now: datetime) -> None:
-        """Lets compaction know a table of the catalog that the planner has not found yet.
+        """Registers a table of the catalog that the planner has not found yet.
 
         Errors:
-            NotFound: the catalog has no such table.
+            NotFound: the catalog does not have the table.
             LakeError: it does not answer, or the table's metadata cannot be read.
-            InvalidInput: a property of the table cannot be used.
+            InvalidInput: a property of the table is invalid.
         """
         with self.database.read() as tx:
             known = registered_table(tx, name)
@@ -106,14 +106,14 @@ class Opened(Lake):
 
 @contextmanager
 def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
-    """The state that the environment's settings name.
+    """Opens the state database in the environment's settings.
 
     Args:
-        makes: a state database in SQLite that is not there yet is made.
+        makes: creates a missing state database in SQLite.
 
     Errors:
-        ConfigurationError: there is no database, or its schema is another.
-        InvalidInput: a setting cannot be used.
+        ConfigurationError: there is no database, or it has another schema.
+        InvalidInput: a setting is invalid.
     """
     settings = Settings.from_environment()
     if makes:
@@ -130,7 +130,7 @@ def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
 
 
 def registered_table(tx: sa.Connection, name: str) -> CompactionTable | None:
-    """The row of a table; none: compaction does not know it."""
+    """Returns the row of a table; none: compaction does not know it."""
     try:
         return tables.table_by_name(tx, name)
     except NotFound:
@@ -139,7 +139,7 @@ def registered_table(tx: sa.Connection, name: str) -> CompactionTable | None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Tells a person at a terminal what takes its time."""
+    """Shows a person at a terminal what takes long."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -149,19 +149,19 @@ def working(what: str) -> Iterator[None]:
 
 
 def age_option(option: str, text: str) -> timedelta:
-    """A duration that a person gave.
+    """Parses a person's duration.
 
     Errors:
-        InvalidInput: it is none.
+        InvalidInput: it is invalid.
     """
     return _read(option, text, parse_duration)
 
 
 def positive_duration(option: str, text: str) -> timedelta:
-    """A duration that a person gave, longer than nothing.
+    """Parses a person's duration, which must be positive.
 
     Errors:
-        InvalidInput: it is none.
+        InvalidInput: it is invalid.
     """
     duration = age_option(option, text)
     if not duration:
@@ -170,7 +170,7 @@ def positive_duration(option: str, text: str) -> timedelta:
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Returns whether a person reads the output."""
     return sys.stdout.isatty()
 
 

@@ -1,4 +1,4 @@
-"""``arctic compaction explain``: all that a person asks of one table, as a tree."""
+"""``arctic compaction explain``: the state of one table, as a tree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,17 +46,17 @@ from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_bytes, format_duration, format_moment, iso
 
-#: so many tasks of a plan, and so many in quarantine
+#: the maximum number of tasks shown of a plan, and in quarantine
 _SHOWN = 8
 _OPEN, _SHUT, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedTable:
-    """What is known of a table."""
+    """The state of a table."""
 
     seen: TableView
-    #: none: its properties cannot be used
+    #: none: its properties are invalid
     policy: Policy | None
     lines: Sequence[Line]
     #: none: it cannot be planned
@@ -64,13 +64,13 @@ class ExplainedTable:
     #: why there is no policy, or no plan
     problem: str | None
     queue: QueueNow | None
-    #: live tasks, of all the first ones
+    #: the first of all live tasks
     waiting: Sequence[Waiting]
     quarantined: Sequence[Task]
     last: CompactionRecord | None
 
     def due_text(self, now: datetime) -> tuple[str, str]:
-        """Whether it is looked at, and why or why not: a mark, and a sentence."""
+        """Returns whether it is checked, and the reason: a mark, and a sentence."""
         row = self.seen.row
         if row is None:
             return _WAITS, "the planner has not found it yet: its next rounds do"
@@ -117,10 +117,10 @@ def explain(
 
 
 def explained_table(state: Opened, name: str, now: datetime, limit: int) -> ExplainedTable:
-    """What is known of a table now.
+    """Returns the present state of a table.
 
     Errors:
-        NotFound: the catalog has no such table.
+        NotFound: the catalog does not have the table.
         LakeError: the catalog does not answer.
     """
     properties = state.table(name).properties
@@ -152,7 +152,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
 
 
 def print_explanation(explained: ExplainedTable, now: datetime) -> None:
-    """Prints what is known of a table as a tree."""
+    """Prints the state of a table as a tree."""
     seen = explained.seen
     tree = Tree(f"[bold]{escape(seen.name)}[/]  {escape(seen.says(now)[0])}")
     _add_policy(tree, explained)
@@ -271,19 +271,19 @@ def _add_commits(tree: Tree, explained: ExplainedTable, now: datetime) -> None:
 
 
 def escape_bold(name: str, text: str) -> str:
-    """A line of the tree."""
+    """Formats a line of the tree."""
     return f"[bold]{name}[/] {escape(text)}"
 
 
 def print_document(explained: ExplainedTable, now: datetime) -> None:
-    """Prints what is known of a table for programs."""
+    """Prints the state of a table for programs."""
     from arctic_orchestration.console.display import print_json
 
     print_json(explanation_json(explained, now))
 
 
 def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]:
-    """What is known of a table, for programs; its keys do not change."""
+    """Returns the state of a table for programs; its keys are stable."""
     seen, row, queue = explained.seen, explained.seen.row, explained.queue
     return {
         "table": seen.name,

@@ -1,4 +1,4 @@
-"""How tables lie on the disk, read for several at once; one that hangs holds back no other."""
+"""Storage metrics of several tables, read at once; a hanging one delays no other."""
 
 import math
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from arctic_orchestration.quantities import format_duration
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import TableNumbers
 
-#: how long a table may take to answer
+#: the time limit of a table
 PATIENCE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadTable:
-    """What a table's metadata and manifests say."""
+    """The contents of a table's metadata and manifests."""
 
     #: none: they could not be read
     numbers: "TableNumbers | None" = None
-    #: whether its properties let it be compacted
+    #: whether its properties enable compaction
     enabled: bool = True
-    #: why its metadata could not be read; none: it could, or did not answer
+    #: why its metadata could not be read; none: it was read, or did not answer
     error: ArcticError | None = None
-    #: why there are no numbers, for people
+    #: why there are no metrics, for people
     trouble: str | None = None
 
 
 def read_tables(
     lake: Lake, names: Sequence[str], patience: timedelta = PATIENCE
 ) -> dict[str, ReadTable]:
-    """Reads tables by name; those that take longer than ``patience`` are not waited for.
+    """Reads tables by name; does not wait for tables that take longer than ``patience``.
 
     Errors:
         CatalogUnavailable: the catalog did not answer before any table was read.
@@ -45,7 +45,7 @@ def read_tables(
     read = dict.fromkeys(names, ReadTable(trouble=late))
     if not names:
         return read
-    # It is made once, before several threads ask for it.
+    # Created once, before several threads use it.
     _ = lake.catalog
 
     def hear(ended: Ended[ReadTable]) -> bool:
@@ -59,7 +59,7 @@ def read_tables(
         return True
 
     pool = TablePool(limit=patience)
-    # As long as all of them would take if each took all of its time.
+    # The sum of the time limits of all tables.
     longest = patience * (math.ceil(len(names) / pool.at_once) + 1)
     jobs: TableJobs[ReadTable] = TableJobs(pool)
     jobs.run(names, lambda name: _read(lake, name), hear, longest.total_seconds())
@@ -73,7 +73,7 @@ def _read(lake: Lake, name: str) -> ReadTable:
     try:
         policy = Policy.of(table.properties, name)
     except ArcticError:
-        # The planner says so, in the table's row; its files can be counted all the same.
+        # The planner reports it in the table's row; its files can be counted in any case.
         policy = Policy()
     try:
         numbers = table_numbers(

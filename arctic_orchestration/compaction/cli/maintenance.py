@@ -1,4 +1,4 @@
-"""``arctic compaction expire-snapshots`` and ``remove-orphans``: what a table needs no more."""
+"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the upkeep of a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ from arctic_orchestration.state.compaction_tables import compaction_tasks, is_li
 if TYPE_CHECKING:
     from arctic_orchestration.lake.upkeep.maintenance import FailedRemoval, RemovedFile
 
-#: so many files are listed for people
+#: the maximum number of files listed for people
 _SHOWN = 20
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Says what would go; nothing goes.")]
@@ -143,15 +143,15 @@ def remove_orphans(
 
 
 def _audit(state: Opened, action: str, table: str, **details: Any) -> None:
-    """Records the command before it removes anything: no transaction has both."""
+    """Records the command before it removes anything: no transaction covers both."""
     with state.database.begin() as tx:
         audit.record(tx, state.actor, "compaction", action, table, **details)
 
 
 class _Protection:
-    """What live tasks know, read when it is first asked for: then the files are listed.
+    """The files that live tasks know, read on first use: after the files were listed.
 
-    What a task that is claimed later writes is not in the list.
+    Files that later claims write are not in the list.
     """
 
     def __init__(self, state: Opened, table: str) -> None:
@@ -167,7 +167,7 @@ class _Protection:
 
 
 def _planned_from(tx: sa.Connection, table: str) -> set[int]:
-    """The snapshots of live tasks: their commits are checked from there to the head."""
+    """Returns the snapshots of live tasks: their commits are checked from there to the head."""
     query = sa.select(compaction_tasks.c.file_group).where(
         compaction_tasks.c.table_name == table, is_live
     )

@@ -1,4 +1,4 @@
-"""``arctic compaction plan``: which files would be merged with which, what comes of it, and why."""
+"""``arctic compaction plan``: which files would be merged, the effect, and the reasons."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,9 +23,9 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.quantities import format_bytes, iso
 
-#: so many tasks are shown with their files
+#: the maximum number of tasks shown with their files
 _TASKS_SHOWN = 20
-#: so many of their files
+#: the maximum number of their files
 _FILES_SHOWN = 10
 
 ForceOption = Annotated[
@@ -49,7 +49,7 @@ def plan(
     """
     now = utc_now()
     with opened_compaction(makes=True) as state:
-        # First, so that a name that is none says which there are.
+        # First, so that an unknown name lists the existing ones.
         Policy.of(state.table(table).properties, table)
         with working("reading manifests"):
             if dry_run:
@@ -70,11 +70,11 @@ def plan(
 
 
 def plan_now(state: Opened, table: str, now: datetime, *, force: bool = False) -> TablePlan:
-    """What would be merged in a table now; nothing is written.
+    """Returns what would be merged in a table now; writes nothing.
 
     Errors:
-        NotFound: the catalog has no such table.
-        InvalidDefinition: a property of the table cannot be used.
+        NotFound: the catalog does not have the table.
+        InvalidDefinition: a property of the table is invalid.
         LakeError: the catalog or a manifest cannot be read.
     """
     from arctic_orchestration.compaction.planning.table_planner import plan_table
@@ -105,7 +105,7 @@ def print_plan(table: str, plan: TablePlan) -> None:
 
 
 def print_left_alone(left: Sequence[LeftAlone]) -> None:
-    """Prints which partitions nothing is planned for, by cause."""
+    """Prints the partitions without tasks, by cause."""
     shown = Rows("left alone", "partitions", "files", "why", text="why")
     for one in left:
         shown.add(str(one.partitions), str(one.files), escape(left_text(one)))
@@ -113,13 +113,13 @@ def print_left_alone(left: Sequence[LeftAlone]) -> None:
 
 
 def left_text(one: LeftAlone) -> str:
-    """Why partitions are left alone, with the first of them."""
+    """Returns why partitions are left alone, with the first of them."""
     examples = "; ".join(one.examples)
     return f"{one.left.value} ({examples})" if examples else one.left.value
 
 
 def plan_json(plan: TablePlan) -> dict[str, Any]:
-    """A plan for programs; its keys do not change."""
+    """Returns a plan for programs; its keys are stable."""
     return {
         "snapshot_id": plan.snapshot_id,
         "files": plan.files,
@@ -151,7 +151,7 @@ def plan_json(plan: TablePlan) -> dict[str, Any]:
 
 
 def offer_text(offered: Offered) -> str:
-    """What became of a plan, on a line."""
+    """Returns the result of an offer, on one line."""
     if offered.stale:
         return "nothing is offered: another plan or a commit was first; plan again"
     said = [f"{counted(len(offered.taken), 'task')} offered"]
@@ -182,7 +182,7 @@ def _task_json(task: PlannedTask) -> dict[str, Any]:
 
 
 def offer_json(offered: Offered | None) -> dict[str, Any]:
-    """What became of a plan, for programs; its keys do not change."""
+    """Returns the result of an offer for programs; its keys are stable."""
     if offered is None:
         return {"offered": None}
     return {

@@ -1,4 +1,4 @@
-"""The policy of a table as people read it: each property, its value, and where that is from."""
+"""The policy of a table for people: each property, its value, and its source."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ def _interval(value: timedelta | None) -> str:
 
 
 def _size(value: int) -> str:
-    """As it is written where that is short, else nearly."""
+    """Formats a size exactly if that is short, else rounded."""
     exact = format_size(value)
     return exact if len(exact) <= _SHORT else f"about {value / 1024**2:.1f}MiB"
 
 
-#: the property without its prefix, the field of the policy, and how its value is written
+#: the property without its prefix, the field of the policy, and the format of its value
 PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("enabled", "enabled", _truth),
     ("queue", "queue", _queue),
@@ -65,12 +65,12 @@ class Line:
     #: without the prefix ``arctic.compaction.``
     name: str
     value: str
-    #: the property of the table that says so; none: it is the default
+    #: the table property that sets it; none: it is the default
     property: str | None
 
 
 def policy_lines(policy: Policy, properties: Mapping[str, str]) -> list[Line]:
-    """All properties, with what is in force."""
+    """Returns all properties, with the effective values."""
     lines = []
     for name, field, write in PROPERTIES:
         source = PREFIX + name if PREFIX + name in properties else None

@@ -1,4 +1,4 @@
-"""``arctic compaction queues``: where merge tasks wait for workers."""
+"""``arctic compaction queues``: the queues in which merge tasks wait for workers."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -226,7 +226,7 @@ def _queue_json(queue: CompactionQueue) -> dict[str, Any]:
 
 
 def _json(one: QueueCounts, workers: list[Worker]) -> dict[str, Any]:
-    """A queue for programs; its keys do not change."""
+    """Returns a queue for programs; its keys are stable."""
     return {
         **_queue_json(one.queue),
         "tasks": one.live,

@@ -1,4 +1,4 @@
-"""``arctic compaction records``: what was committed, a line a snapshot."""
+"""``arctic compaction records``: the commits, one line a snapshot."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -59,7 +59,7 @@ def print_records(title: str | None, found: list[CompactionRecord]) -> None:
 
 
 def record_json(record: CompactionRecord) -> dict[str, Any]:
-    """A record for programs; its keys do not change."""
+    """Returns a record for programs; its keys are stable."""
     return {
         "table": record.table,
         "snapshot_id": record.snapshot_id,
@@ -88,7 +88,7 @@ def _how(record: CompactionRecord) -> str:
 
 
 def ways_text(ways: Mapping[str, int]) -> str:
-    """Which ways merges went: ``append``, or ``2 append, 1 decode``."""
+    """Formats the ways of merging: ``append``, or ``2 append, 1 decode``."""
     if len(ways) == 1:
         return next(iter(ways))
     return ", ".join(f"{count} {way}" for way, count in sorted(ways.items()))

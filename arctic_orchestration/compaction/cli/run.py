@@ -1,4 +1,4 @@
-"""``arctic compaction run``: plans, merges and commits one table, here and now."""
+"""``arctic compaction run``: plans, merges and commits one table, in this process."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arctic_orchestration.compaction.work.worker import Merge, WorkerEvent
     from arctic_orchestration.lake.merging.strategy import Way
 
-#: as shells say of what Ctrl-C ended
+#: the exit code of shells after Ctrl-C
 _INTERRUPTED = 130
 
 
@@ -56,14 +56,14 @@ def run(
         from arctic_orchestration.compaction.run_once import compact_now
 
         chosen = _way(way)
-        # First, so that what is wrong is said before anything is changed.
+        # First, so that errors are reported before anything is changed.
         Policy.of(state.table(table).properties, table)
         with LakeSpark(state.settings, conf or []) as spark, _Shown(as_json) as shown:
 
             def on_plan(plan: "TablePlan") -> None:
                 shown.planned(plan)
                 if plan.tasks:
-                    # Here, for a Spark that does not start is no failure of a task.
+                    # Outside of the tasks: a Spark that does not start is no failure of a task.
                     shown.says("starting Spark")
                     spark()
                     shown.says("merging")
@@ -124,7 +124,7 @@ def _interrupt() -> NoReturn:
 
 
 class _Shown:
-    """Shows a person at a terminal how far it has come; told of tasks from several threads."""
+    """Shows progress to a person at a terminal; receives events from several threads."""
 
     def __init__(self, as_json: bool) -> None:
         out = Console(stderr=True)
@@ -157,15 +157,15 @@ class _Shown:
             self._failures(event.text)
 
     def planned(self, plan: "TablePlan") -> None:
-        """The plan is made, and offered."""
+        """Shows that the plan is made and offered."""
         self._progress.update(self._bar, total=len(plan.tasks))
 
     def says(self, what: str) -> None:
-        """What is done now."""
+        """Shows the present action."""
         self._progress.update(self._bar, description=what)
 
     def stop(self) -> None:
-        """Leaves the terminal as it was."""
+        """Restores the terminal."""
         self._progress.stop()
 
 
@@ -182,7 +182,7 @@ def _is_done(result: "RunResult") -> bool:
 
 
 def _barred(result: "RunResult") -> list["LeftAlone"]:
-    """The partitions that cannot be merged now, though there may be something to merge."""
+    """Returns the partitions that cannot be merged now, though there may be something to merge."""
     from arctic_orchestration.compaction.planning.table_plan import Left
 
     barred = (Left.HELD, Left.RESTING, Left.TOO_LARGE)

@@ -27,7 +27,7 @@ from arctic_orchestration.quantities import format_duration, iso
 if TYPE_CHECKING:
     from arctic_orchestration.compaction.service import CompactionCounts
 
-#: how long it takes until a signal is heard
+#: the delay until a signal is handled
 _SLICE_SECONDS = 0.2
 
 
@@ -106,7 +106,7 @@ def _retention(text: str) -> timedelta:
 
 
 class Service:
-    """Rounds, one after the other."""
+    """Runs rounds in sequence."""
 
     def __init__(
         self, state: Opened, engine: Any, as_json: bool, scope: Scope = EVERYTHING
@@ -116,11 +116,11 @@ class Service:
         self._engine = engine
         self._as_json = as_json
         self._told_to_end = False
-        #: what went wrong in the last round
+        #: the errors of the last round
         self._trouble: str | None = None
 
     def run(self, pause: timedelta) -> None:
-        """Makes rounds until it is told to end."""
+        """Runs rounds until it is stopped."""
         catalog = self._state.settings.catalog
         database = self._state.database.shown
         does = "tables " + ", ".join(self._scope.tables)
@@ -141,20 +141,20 @@ class Service:
             while not self._told_to_end:
                 self._round(utc_now())
                 until = time.monotonic() + pause.total_seconds()
-                # In short pieces, for a signal does not end a sleep.
+                # In short intervals, because a signal does not end a sleep.
                 while not self._told_to_end and (left := until - time.monotonic()) > 0:
                     time.sleep(min(left, _SLICE_SECONDS))
         self._say("ended", "ends", {})
 
     def end(self) -> None:
-        """Lets it end after the round that is under way. Returns at once."""
+        """Makes it end after the round in progress. Returns at once."""
         self._told_to_end = True
 
     def _round(self, now: datetime) -> None:
         try:
             counts = self._engine.tick(now)
         except ArcticError as error:
-            # Whatever was begun, a later round finishes it. Said once, not every few seconds.
+            # A later round completes what was begun. Reported once, not every few seconds.
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 self._say("trouble", f"this round failed: {error}", {"says": str(error)})
@@ -176,7 +176,7 @@ class Service:
 
 
 def counts_text(counts: "CompactionCounts") -> str:
-    """What a round did, on a line; empty: nothing that people care about."""
+    """Returns the result of a round, on one line; empty: nothing of interest."""
     committed, planned, cleaned = counts.committed, counts.planned, counts.cleaned
     said = [
         (counts.lost, f"{counted(counts.lost, 'attempt')} lost"),

@@ -20,13 +20,13 @@ ConfOption = Annotated[
 
 
 class LakeSpark:
-    """A session that starts when it is first asked for, and stops at the end of the block.
+    """A session that starts on first use, and stops at the end of the block.
 
-    One that this process has already is used, and left running.
+    An existing session of this process is used, and left running.
 
     Errors:
-        InvalidInput: a property is not written ``key=value``.
-        ConfigurationError: one contradicts what the lake needs.
+        InvalidInput: a property is not in the form ``key=value``.
+        ConfigurationError: a property contradicts one that the lake needs.
     """
 
     def __init__(self, settings: Settings, conf: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class LakeSpark:
         self._started_here = False
 
     def __call__(self) -> "SparkSession":
-        """The session.
+        """Returns the session.
 
         Errors:
             JavaNotFound: there is no Java that can run Spark.
@@ -74,7 +74,7 @@ class LakeSpark:
 
         from arctic_orchestration.lake.session import spark_session
 
-        # Over Connect, each session that is asked for is one of its own.
+        # Over Connect, each requested session is a new one.
         over_connect = self._settings.spark_remote is not None
         self._started_here = over_connect or SparkSession.getActiveSession() is None
         ended: list[SparkSession | BaseException] = []
@@ -85,8 +85,8 @@ class LakeSpark:
             except BaseException as error:
                 ended.append(error)
 
-        # In a thread of its own: in the main one, Spark would take Ctrl-C for itself, and
-        # cancel the merges that are to be finished.
+        # In a separate thread: in the main one, Spark would handle Ctrl-C itself, and cancel the
+        # merges that are to be finished.
         thread = Thread(target=start, name="start Spark")
         thread.start()
         thread.join()
@@ -96,10 +96,10 @@ class LakeSpark:
 
 
 def properties_of(conf: Sequence[str]) -> Mapping[str, str]:
-    """Spark properties that a person gave.
+    """Parses a person's Spark properties.
 
     Errors:
-        InvalidInput: one is not written ``key=value``.
+        InvalidInput: one is not in the form ``key=value``.
     """
     found = {}
     for text in conf:

@@ -1,4 +1,4 @@
-"""Tables of the lake as compaction sees them: their state, queue, and when they are looked at."""
+"""Tables of the lake in compaction: their state, queue, and next checks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A compactio
 
 @dataclass(frozen=True, kw_only=True)
 class TableView:
-    """What is known of a table: by its files, and by compaction."""
+    """The state of a table: of its files, and in compaction."""
 
     name: str
     #: none: its files could not be counted, see ``trouble``
@@ -53,19 +53,19 @@ class TableView:
     tasks: Mapping[TaskState, int]
     committed_at: datetime | None
     enabled: bool
-    #: files that rest, the first to wake first
+    #: resting files, earliest wake first
     resting: Sequence[Rest] = ()
 
     @property
     def waiting(self) -> int:
-        """Tasks that can be claimed, now or after their retry interval."""
+        """The number of tasks that can be claimed, now or after their retry interval."""
         return sum(self.tasks.get(state, 0) for state in WAITING)
 
     def says(self, now: datetime) -> list[str]:
-        """What is to be said of it, the most urgent first."""
+        """Returns the messages about it, most urgent first."""
         row = self.row
         refused = row is not None and row.refused is not None and self.enabled
-        # What makes it refused is often why its files cannot be counted, too.
+        # The reason for a refusal is often why its files cannot be counted, too.
         said = [self.trouble] if self.trouble and not refused else []
         if not self.enabled:
             said.append(f"not compacted: {DISABLED}")
@@ -129,7 +129,7 @@ def status(
 
 
 def table_view(state: Opened, name: str, read: ReadTable) -> TableView:
-    """What is known of a table that was read; of one that could not be, its trouble."""
+    """Returns the view of a table that was read; of another one, with its error."""
     with state.database.read() as tx:
         row = registered_table(tx, name)
         counts = _live_tasks(tx, name)
@@ -231,12 +231,12 @@ def wake(table: TableArgument, as_json: JsonOption = False) -> None:
 
 
 def queue_text(row: CompactionTable) -> str:
-    """The queue of a table, and why it is that one."""
+    """Returns the queue of a table, and the reason."""
     return f"{row.queue} ({row.queue_reason})"
 
 
 def numbers_text(numbers: "TableNumbers") -> str:
-    """How a table lies on the disk, on a line."""
+    """Formats the storage metrics of a table on one line."""
     if not numbers.files:
         return "none: the table is empty"
     said = [
@@ -250,7 +250,7 @@ def numbers_text(numbers: "TableNumbers") -> str:
 
 
 def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
-    """How a table lies on the disk, for programs; the keys do not change."""
+    """Returns the storage metrics of a table for programs; the keys are stable."""
     return None if numbers is None else asdict(numbers)
 
 
@@ -292,7 +292,7 @@ def _print(seen: Sequence[TableView], now: datetime) -> None:
 
 
 def tasks_text(one: TableView) -> str:
-    """How many live tasks a table has, by what they wait for."""
+    """Formats the number of live tasks of a table, by what they wait for."""
     counts = (
         (one.waiting, "waiting"),
         (one.tasks.get(TaskState.CLAIMED, 0), "claimed"),
@@ -317,7 +317,7 @@ def _say_mapped(row: CompactionTable, moved: int, as_json: bool) -> None:
 
 
 def _json(one: TableView, now: datetime) -> dict[str, Any]:
-    """A table for programs; its keys do not change."""
+    """Returns a table for programs; its keys are stable."""
     row = one.row
     return {
         "table": one.name,

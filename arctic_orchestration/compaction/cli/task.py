@@ -1,4 +1,4 @@
-"""One merge task, as a person and a program read it."""
+"""One merge task, for people and programs."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -11,7 +11,7 @@ from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.quantities import format_bytes, iso
 
-#: of a task, so many files are listed for people
+#: the maximum number of a task's files listed for people
 _FILES_SHOWN = 20
 
 _COLORS = {
@@ -31,7 +31,7 @@ _COLORS = {
 
 
 def colored(state: StrEnum) -> str:
-    """The state of a task or of an attempt as markup."""
+    """Formats the state of a task or of an attempt as markup."""
     return f"[{_COLORS[state.value]}]{state.value}[/]"
 
 
@@ -72,7 +72,7 @@ def print_task(
 def task_document(
     group: FileGroup, attempts: Sequence[Attempt], history: Sequence[Move]
 ) -> dict[str, Any]:
-    """What belongs to a task, for programs; the keys do not change."""
+    """Returns the details of a task for programs; the keys are stable."""
     return {
         "planned_from": group.snapshot_id,
         "data_files": [file_json(file) for file in group.files],
@@ -95,7 +95,7 @@ def task_document(
 
 
 def file_json(file: LiveFile) -> dict[str, Any]:
-    """A data file for programs."""
+    """Returns a data file for programs."""
     return {
         "path": file.path,
         "bytes": file.size,
@@ -105,7 +105,7 @@ def file_json(file: LiveFile) -> dict[str, Any]:
 
 
 def print_files(files: Sequence[LiveFile], title: str | None, *, most: int = _FILES_SHOWN) -> None:
-    """Prints data files as a table, the first of them where there are many."""
+    """Prints data files as a table, only the first ones if there are many."""
     shown = Rows(title, "size", "rows", "deletes", "path", text="path")
     for file in files[:most]:
         shown.add(

@@ -1,4 +1,4 @@
-"""What each live task of a table waits for, and how long that can be."""
+"""What each live task of a table waits for, and for how long at most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,31 +21,31 @@ from arctic_orchestration.state.compaction_tables import (
     compaction_tasks,
 )
 
-#: so many attempts of a queue say how long a merge takes
+#: the number of recent attempts of a queue that predict the duration of a merge
 _ATTEMPTS_READ = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueNow:
-    """What decides how long tasks of a queue wait."""
+    """The facts that determine how long tasks of a queue wait."""
 
     queue: queues.CompactionQueue
     workers: Sequence[Worker]
-    #: of the tables that are in it
+    #: of the tables in it
     highest_level: int
-    #: how long one of its last attempts took at most; none: none has ended yet
+    #: the longest of its recent attempts; none: none has ended yet
     longest: timedelta | None
 
     @property
     def slots(self) -> int:
-        """How many tasks its workers have at once, all in all."""
+        """How many tasks its workers merge at once, in total."""
         return sum(worker.parallelism for worker in self.workers)
 
     def claimed_by(self, task: Task) -> datetime | None:
-        """The latest moment at which a waiting task is claimed; none: that cannot be said.
+        """Returns the latest moment at which a waiting task is claimed; none: unknown.
 
-        For as long as the workers that there are have no pause, no merge takes longer than those
-        of late, and nobody changes the queue or the levels.
+        It assumes that the present workers never pause, no merge takes longer than recent ones, and
+        the queue and the levels stay unchanged.
         """
         paused = self.queue.state is queues.QueueState.PAUSED
         if not self.slots or self.longest is None or paused:
@@ -65,15 +65,15 @@ class Waiting:
     """A live task, and what it waits for."""
 
     task: Task
-    #: how many of its queue go first; none: it does not wait for a worker
+    #: how many of its queue precede it; none: it does not wait for a worker
     ahead: int | None
     text: str
-    #: no task that is offered after that goes first; none: it does not wait for a worker
+    #: no task that is offered later precedes it; none: it does not wait for a worker
     overtaken_until: datetime | None
     claimed_by: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """For programs; its keys do not change."""
+        """Returns it for programs; its keys are stable."""
         task = self.task
         return {
             "task": task.id,
@@ -90,7 +90,7 @@ class Waiting:
 
 
 def queue_now(tx: sa.Connection, name: str) -> QueueNow:
-    """What decides how long tasks of a queue wait."""
+    """Returns the facts that determine how long tasks of a queue wait."""
     tasks, tries = compaction_tasks.c, compaction_attempts.c
     level = sa.select(sa.func.max(compaction_tables.c.level)).where(
         compaction_tables.c.queue == name
@@ -114,7 +114,7 @@ def queue_now(tx: sa.Connection, name: str) -> QueueNow:
 def waiting_tasks(
     tx: sa.Connection, table: CompactionTable, now: datetime, limit: int
 ) -> list[Waiting]:
-    """The live tasks of a table with what they wait for, the first of a queue first."""
+    """Returns the live tasks of a table with what they wait for, in the order of their queues."""
     known: dict[str, QueueNow] = {}
     found = []
     for task in task_store.tasks(tx, table=table.name, states=LIVE, limit=limit):
@@ -146,7 +146,7 @@ def _waiting(
 
 
 def commit_text(table: CompactionTable, now: datetime) -> str:
-    """When merged tasks of a table are committed."""
+    """Returns when merged tasks of a table are committed."""
     if table.commit_expires_at is not None and table.commit_expires_at > now:
         return f"{table.commit_owner} commits just now"
     if table.next_commit_at is not None and table.next_commit_at > now:

@@ -1,4 +1,4 @@
-"""Merge tasks, one group of files each: listing them, reading one, trying again, taking back."""
+"""Merge tasks, one group of files each: lists, shows, retries and cancels them."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -177,7 +177,7 @@ def _cancel_waiting(tx: sa.Connection, task: Task, by: Actor) -> None:
             "planned, failed or merged; nothing was changed"
         )
     now = utc_now()
-    # Before the task ends: then it lets its files go.
+    # Before the task ends, which releases its files.
     reason = f"canceled by {by.name}"
     why = f"task {task.id}: {reason}"
     backoff.rest_files_of(tx, task, why, now, length=backoff.CANCELED_REST)
@@ -194,7 +194,7 @@ def _audit_cancel(tx: sa.Connection, task: Task, by: Actor) -> None:
 
 
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
-    """The right to commit to the table of a task, so that no committer publishes it meanwhile."""
+    """Acquires the commit lease of a task's table, so that no committer publishes it meanwhile."""
     row = tables.table_by_name(tx, task.table)
     lease = commit_leases.take_commit_lease(tx, task.table, "a person")
     if lease is None:
@@ -220,10 +220,10 @@ def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
 
 
 def _require_uncommitted(opened: Opened, task: Task) -> None:
-    """Makes sure that no snapshot names a merged task: a committer may have died after its commit.
+    """Checks that no snapshot names a merged task: a committer may have died after its commit.
 
-    Where the table cannot be read, that is not known; then the cleaner, which removes nothing that
-    a snapshot has, has the last word.
+    If the table cannot be read, this is unknown; then the cleaner decides, which removes no file of
+    a snapshot.
     """
     from arctic_orchestration.lake.replacing.applied_replacements import tasks_of
 
@@ -242,7 +242,7 @@ def _require_uncommitted(opened: Opened, task: Task) -> None:
 
 
 def task_json(task: Task) -> dict[str, Any]:
-    """A task for programs; its keys do not change."""
+    """Returns a task for programs; its keys are stable."""
     return {
         "task": task.id,
         "table": task.table,
@@ -270,7 +270,7 @@ def task_json(task: Task) -> dict[str, Any]:
 
 
 def _locked(tx: sa.Connection, part: str) -> Task:
-    """The task, read once more when nobody else ends or replaces it."""
+    """Returns the task, read again under a lock."""
     found = task_store.task_by_id_part(tx, part)
     tables.lock_table(tx, found.table)
     return task_store.task_by_id(tx, found.id)

@@ -1,4 +1,4 @@
-"""``arctic worker``: merges the files of tasks in one warm Spark session, until told to end."""
+"""``arctic worker``: merges the files of tasks in one warm Spark session, until stopped."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from arctic_orchestration.quantities import format_duration, iso
 if TYPE_CHECKING:
     from arctic_orchestration.compaction.work.worker import WorkDone, Worker, WorkerEvent
 
-#: a renewal must have its time
+#: a renewal needs its time
 SHORTEST_LEASE = timedelta(seconds=10)
 _COLORS = {
     "claimed": "cyan",
@@ -80,7 +80,7 @@ def worker(
         with state.database.read() as tx:
             for one in queues:
                 queue_by_name(tx, one)
-        # Before Spark is started, which takes its time.
+        # Before Spark is started, which takes long.
         catalog = state.catalog
         with LakeSpark(state.settings, conf or []) as lake_spark:
             with working("starting Spark"):
@@ -108,7 +108,7 @@ def worker(
 
 
 class _Events:
-    """Prints what a worker does; told of it from several threads."""
+    """Prints what a worker does; receives events from several threads."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -143,7 +143,7 @@ class _Events:
                 self._status.update(self._now())
 
     def shown(self) -> "Status | nullcontext[None]":
-        """Shows a person at a terminal what is under way, below the lines."""
+        """Shows a person at a terminal what is in progress, below the lines."""
         if self._as_json or not self._out.is_terminal:
             return nullcontext()
         self._status = self._out.status(self._now())
@@ -157,7 +157,7 @@ class _Events:
         queues: Sequence[str],
         parallelism: int,
     ) -> None:
-        """Says who works, for which queues, and on what."""
+        """Prints the worker, its queues, and its engine."""
         database = state.database.shown
         if self._as_json:
             self._line(
@@ -184,14 +184,14 @@ class _Events:
         )
 
     def says(self, text: str, event: str) -> None:
-        """Something of the worker itself."""
+        """Prints an event of the worker itself."""
         if self._as_json:
             self._line({"at": iso(utc_now()), "event": event})
         else:
             self._out.print(f"[yellow]{escape(text)}[/]")
 
     def ends(self, done: "WorkDone") -> None:
-        """What it did, all in all."""
+        """Prints its results in total."""
         counts = {what.value: count for what, count in done.counts.items()}
         if self._as_json:
             self._line({"at": iso(utc_now()), "event": "ended", "counts": counts})
@@ -206,7 +206,7 @@ class _Events:
         return ", ".join(said)
 
     def _line(self, document: Mapping[str, object]) -> None:
-        # Whole lines, at once: somebody reads them as they come.
+        # Whole lines, at once: they may be read as they come.
         print(json_text(document), flush=True)
 
 

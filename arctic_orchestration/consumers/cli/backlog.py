@@ -1,4 +1,4 @@
-"""How far consumers are, with what Dagster's event log has for them and was not read yet."""
+"""The progress of consumers, including the unread part of Dagster's event log."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -24,13 +24,13 @@ _NOT_ASKED = "the event log was not asked"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """How far a consumer is.
+    """The progress of a consumer.
 
     Attributes:
-        consumer: it.
-        progress: what is done and left.
-        uncounted: why ``progress`` is that of the last reading, without what came since; none: it
-            counts what came since.
+        consumer: the consumer.
+        progress: its partitions, done and left.
+        uncounted: why ``progress`` is that of the last read, without later events; none: it
+            includes them.
     """
 
     consumer: Consumer
@@ -39,16 +39,16 @@ class Standing:
 
     @classmethod
     def as_read(cls, consumer: Consumer, progress: Progress, why: str = _NOT_ASKED) -> "Standing":
-        """By the state database alone."""
+        """Returns the progress by the state database alone."""
         return cls(consumer=consumer, progress=progress, uncounted=why)
 
 
 class _TooMuchError(ArcticError):
-    """More events than one wants to read."""
+    """The log has more events than the limit."""
 
 
 class _Bounded:
-    """A feed of which no more than so many events are read, from whatever positions."""
+    """A feed that reads at most this many events, from any positions."""
 
     def __init__(self, feed: Feed, events: int) -> None:
         self._feed = feed
@@ -67,15 +67,15 @@ class _Bounded:
         return self._feed.mode_reason
 
     def read(self, position: Position | None, limit: int) -> Batch:
-        """The next events.
+        """Returns the next events.
 
         Errors:
-            _TooMuchError: so many were read already.
+            _TooMuchError: the limit was reached.
         """
         if self._left <= 0:
             raise _TooMuchError("more of the event log is unread than is counted here")
         batch = self._feed.read(position, limit)
-        # A full reading may have been of others' events that this feed leaves out.
+        # A full read may have contained events that this feed drops.
         self._left -= limit if batch.more else len(batch.events)
         return batch
 
@@ -86,15 +86,15 @@ class _Bounded:
 def standings(
     database: Database, found: Sequence[Consumer], *, asks_log: bool, at_most: int | None = None
 ) -> list[Standing]:
-    """How far consumers are, by the event log of ``DAGSTER_HOME`` where it can be asked.
+    """Returns the progress of consumers, with the event log of ``DAGSTER_HOME`` if available.
 
-    Some 30 microseconds an event that a consumer has not read.
+    Takes some 30 microseconds for each event that a consumer has not read.
 
     Args:
         database: the state database.
-        found: which consumers.
-        asks_log: whether the event log is to be asked.
-        at_most: so many events are read of it, for all of them together; none: as many as it has.
+        found: the consumers.
+        asks_log: whether to read the event log.
+        at_most: the maximum number of events to read, for all of them together; none: unlimited.
     """
     with ExitStack() as opened:
         log: Feed | None = None
@@ -114,7 +114,7 @@ def _standing(database: Database, one: Consumer, log: Feed | None, why: str) -> 
     if log is not None:
         try:
             if one.storage_id == log.storage_id:
-                # All that counting needs to know of it is in its row.
+                # Its row has everything that counting needs.
                 spec = ConsumerSpec.parse({"name": one.name, "asset": one.asset})
                 engine = ConsumerEngine(spec=spec, cluster=one.cluster, database=database, feed=log)
                 return Standing(consumer=one, progress=engine.progress(), uncounted=None)

@@ -1,4 +1,4 @@
-"""``arctic consumers``: what partition consumers have done, and what is left."""
+"""``arctic consumers``: the progress of partition consumers, and their control."""
 
 from typing import Annotated
 
@@ -36,7 +36,7 @@ LogOption = Annotated[
         "names the instance: some 30 microseconds an event.",
     ),
 ]
-#: ``list`` reads no more of the event log, which takes some three seconds
+#: ``list`` reads at most this much of the event log, which takes some three seconds
 EVENTS_COUNTED = 100_000
 _STATES = [state.value for state in PartitionState]
 
@@ -161,7 +161,7 @@ def reset(
     instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
     the instance; else timestamps decide, and what is committed late may be missed.
     """
-    # Before anybody is asked.
+    # Before the confirmation.
     control.check_reset(start, asset)
     settings, database = _opened()
     with database.read() as tx:
@@ -199,7 +199,7 @@ def delete(
     settings, database = _opened()
     with database.read() as tx:
         one, now = store.by_name(tx, settings.cluster, name), database_time(tx)
-        # Before anybody is asked.
+        # Before the confirmation.
         control.check_delete(tx, one, now)
         progress = progress_of(tx, one.id, now)
     what = ", ".join(
@@ -228,7 +228,7 @@ def delete(
 
 
 def _end_of_log() -> control.LogEnd | None:
-    """Where the log of ``DAGSTER_HOME`` ends; none: it cannot be asked, and timestamps decide."""
+    """Returns the end of the log of ``DAGSTER_HOME``; none: unavailable, and timestamps decide."""
     from arctic_orchestration.consumers.dagster.event_source import end_of_log
 
     try:

@@ -1,4 +1,4 @@
-"""One partition consumer, as people and programs are shown it."""
+"""One partition consumer, for people and programs."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ _COLORS = {
     PartitionState.DISCARDED: "red",
     PartitionState.ACKNOWLEDGED: "green",
 }
-#: Who has not looked for so long does not look all the time; see ``engine.NOTED_EVERY``.
+#: A consumer without a poll for this long does not poll all the time; see ``engine.NOTED_EVERY``.
 _SILENT = timedelta(minutes=2)
 
 
@@ -41,7 +41,7 @@ def print_consumer(
     *,
     as_json: bool,
 ) -> None:
-    """Prints a consumer, its leases, and partitions of some states, which its rows have."""
+    """Prints a consumer, its leases, and its partitions in some states."""
     one, progress = standing.consumer, standing.progress
     counts = {
         PartitionState.WAITING: as_read.waiting,
@@ -114,7 +114,7 @@ def print_consumer(
 
 
 def reason_of(row: Any, now: datetime) -> str:
-    """Why a partition stands where it does."""
+    """Returns the reason of a partition's state."""
     said = [row.reason] if row.reason else []
     if row.held:
         said.append("Dagster does not have it among the asset's partitions yet")
@@ -130,12 +130,12 @@ def reason_of(row: Any, now: datetime) -> str:
 
 
 def shown_lag(progress: Progress) -> str:
-    """How old the oldest partition is that is left; empty: nothing is."""
+    """Returns the age of the oldest open partition; empty: there is none."""
     return "" if progress.lag is None else seconds(progress.lag.total_seconds())
 
 
 def trouble_of(standing: Standing, now: datetime) -> str:
-    """What a person should know of a consumer, or do, as markup; empty: all is well."""
+    """Returns what a person should know or do about a consumer, as markup; empty: nothing."""
     one, progress = standing.consumer, standing.progress
     silent = one.read_at is not None and now - one.read_at >= _SILENT
     said = []
@@ -158,7 +158,7 @@ def trouble_of(standing: Standing, now: datetime) -> str:
 
 
 def consumer_json(standing: Standing) -> dict[str, Any]:
-    """A consumer for programs; its keys do not change."""
+    """Returns a consumer for programs; its keys are stable."""
     one, progress = standing.consumer, standing.progress
     return {
         "consumer": one.name,

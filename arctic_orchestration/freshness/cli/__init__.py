@@ -1,4 +1,4 @@
-"""``arctic tasks``: what must be fresh for what, and what is done about it."""
+"""``arctic tasks``: tasks with freshness dependencies."""
 
 import typer
 

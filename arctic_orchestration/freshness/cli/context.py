@@ -1,4 +1,4 @@
-"""Opens what the task commands work on, and reads what is known of all tasks at one moment."""
+"""Opens the state for the task commands, and reads all tasks at one moment."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="Its name: an asset's key with slashes, or a job's.")
 ]
 
-#: how a task or a submission stands, and the color in which that is shown
+#: the states of tasks and submissions, and their colors
 COLORS = {
     "fresh": "green",
     "succeeded": "green",
@@ -51,22 +51,22 @@ COLORS = {
 class PlainAssets:
     """What the Dagster instance of ``DAGSTER_HOME`` knows of assets that are no tasks."""
 
-    #: whether there was nobody to ask
+    #: whether no instance was available
     unknown: bool = field(default=False, init=False)
 
     def known(self, assets: Sequence[str]) -> frozenset[str]:
-        """All of them: which assets locations define is not known here.
+        """Returns all of them: the assets of locations are unknown here.
 
-        One that was never materialized may be none, which :meth:`TaskOverview.may_be_none` says.
+        One without a materialization may not exist, which :meth:`TaskOverview.may_be_none` returns.
         """
         return frozenset(assets)
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:
-        """When they were materialized last, by the instance's event log."""
+        """Returns their last materializations, by the instance's event log."""
         if not os.environ.get("DAGSTER_HOME"):
             self.unknown = True
             return {}
-        # Dagster takes seconds to import, and where all parents are tasks it is not needed.
+        # Dagster takes seconds to import, and is not needed if all parents are tasks.
         import dagster as dg
 
         from arctic_orchestration.event_log.dagster_log import DagsterLog
@@ -85,18 +85,18 @@ class PlainAssets:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOverview:
-    """All tasks of all clusters, and how fresh they are at one moment."""
+    """All tasks of all clusters, and their freshness at one moment."""
 
     now: datetime
     #: by name, sorted
     views: Mapping[str, TaskView]
-    #: who declares each
+    #: the places that declare each
     places: Mapping[str, Sequence[Definition]]
     assets: PlainAssets
 
     @cached_property
     def graph(self) -> TaskGraph:
-        """The tasks and their parents, with the needs of all who declare them."""
+        """The tasks and their parents, with the requirements of all declarations."""
         return TaskGraph(one.spec for found in self.places.values() for one in found)
 
     @cached_property
@@ -108,31 +108,31 @@ class TaskOverview:
         return found
 
     def parents(self, name: str) -> Sequence[EdgeView]:
-        """What a task needs; nothing for a plain asset."""
+        """Returns the parents of a task; none for a plain asset."""
         view = self.views.get(name)
         return view.parents if view is not None else ()
 
     def children(self, name: str) -> Sequence[EdgeView]:
-        """Who needs a task or an asset."""
+        """Returns the children of a task or an asset."""
         return self._below.get(name, ())
 
     def can_tell(self, edge: EdgeView) -> bool:
-        """Whether it is known how fresh the parent is: not of assets without an instance."""
+        """Returns whether the parent's freshness is known: not of assets without an instance."""
         return edge.kind == "task" or not self.assets.unknown
 
     def exists(self, edge: EdgeView) -> bool | None:
-        """Whether the parent of an edge exists; none: its child's location knows."""
+        """Returns whether the parent of an edge exists; none: only its child's location knows."""
         return True if edge.kind == "task" or edge.last_success_at is not None else None
 
     def may_be_none(self, edge: EdgeView) -> bool:
-        """Whether the parent of an edge may not exist: it is no task, and was never made.
+        """Returns whether a parent may not exist: it is no task, and has no materialization.
 
-        The child's location knows; where it has no such asset, it waits until one declares it.
+        The child's location knows; without such an asset, it waits until a location declares it.
         """
         return self.can_tell(edge) and self.exists(edge) is None
 
     def successes(self) -> dict[str, datetime | None]:
-        """The last success of everything; what is not known here is taken for fresh."""
+        """Returns the last success of everything; unknown parents count as fresh."""
         found: dict[str, datetime | None] = {
             name: view.row.last_success_at for name, view in self.views.items()
         }
@@ -143,7 +143,7 @@ class TaskOverview:
         return found
 
     def skipped(self) -> frozenset[str]:
-        """The tasks that are not to be made for now; what runs already goes on."""
+        """Returns the skipped tasks; a present run goes on."""
         return frozenset(
             name
             for name, view in self.views.items()
@@ -151,10 +151,10 @@ class TaskOverview:
         )
 
     def made_anyway(self, task: str) -> frozenset[str]:
-        """A task and those above it that are made however fresh they are by themselves.
+        """Returns a task and its ancestors that run however fresh they are by themselves.
 
-        The task, if somebody asked for it to be made again or to be fresher than that; and what
-        was submitted together with it and has work, which is made first.
+        The task, if a submission forces it or requires it to be fresher; and tasks that were
+        submitted together with it and have work, which run first.
         """
         groups = {one.group_id for one in self._at_work(task)}
         above = self.graph.above([task]) if groups else ()
@@ -165,7 +165,7 @@ class TaskOverview:
         )
 
     def _at_work(self, name: str) -> list[Submission]:
-        """The live submissions of a task that come to something."""
+        """Returns the live submissions of a task that have work."""
         view = self.views[name]
         return [
             one
@@ -185,7 +185,7 @@ class TaskOverview:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedTasks:
-    """The state database, and who asks."""
+    """The state database, and the author of changes."""
 
     settings: Settings
     database: Database
@@ -193,11 +193,11 @@ class OpenedTasks:
 
     @property
     def actor(self) -> Actor:
-        """Who asks, for others who read the history."""
+        """The author, for readers of the history."""
         return actor(self.settings.cluster)
 
     def known(self, tx: sa.Connection) -> TaskOverview:
-        """What is known now, of all tasks of all clusters."""
+        """Returns the present overview of all tasks of all clusters."""
         now = database_time(tx)
         places: dict[str, list[Definition]] = {}
         for one in definitions.definitions(tx):
@@ -213,11 +213,11 @@ class OpenedTasks:
 
 @contextmanager
 def opened_tasks() -> Iterator[OpenedTasks]:
-    """The state that the environment's settings name.
+    """Opens the state database in the environment's settings.
 
     Errors:
-        ConfigurationError: there is no database yet, or its schema is another.
-        InvalidInput: a setting cannot be used.
+        ConfigurationError: there is no database yet, or it has another schema.
+        InvalidInput: a setting is invalid.
     """
     settings = Settings.from_environment()
     database = state_database(settings, made_by="the sensor arctic_tasks")
@@ -228,19 +228,19 @@ def opened_tasks() -> Iterator[OpenedTasks]:
 
 
 def colored(state: str) -> str:
-    """A state as markup."""
+    """Formats a state as markup."""
     return f"[{COLORS[state]}]{state}[/]" if state in COLORS else state
 
 
 def mark(known: TaskOverview, edge: EdgeView) -> str:
-    """Whether the parent of an edge is fresh enough, as a sign."""
+    """Returns a mark for whether the parent of an edge is fresh enough."""
     if not known.can_tell(edge):
         return "[dim]?[/]"
     return "[green]✓[/]" if edge.fresh else "[red]✗[/]"
 
 
 def age_of(known: TaskOverview, edge: EdgeView) -> str:
-    """How old the parent of an edge is, in words."""
+    """Returns the age of the parent of an edge, in words."""
     if known.may_be_none(edge):
         return edge.age_if_it_exists
     return edge.age if known.can_tell(edge) else "not known here, without DAGSTER_HOME"

@@ -1,4 +1,4 @@
-"""``arctic tasks explain``: why a task is made or not, along the steps of its life."""
+"""``arctic tasks explain``: why a task runs or not, along the steps of its life."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,9 +26,9 @@ from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
 from arctic_orchestration.quantities import format_duration, format_moment, iso
 
 _YES, _NO, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
-#: so many tasks that would run are named
+#: the maximum number of named tasks that would run
 _SHOWN = 20
-#: what a submission now would come to, by the step that would be decided
+#: the result of a submission now, by the step that would be decided
 _WOULD = {
     Step.FRESH: f"{_YES} submitted now, it would not run:",
     Step.ACQUIRED: f"{_YES} submitted now, it would run:",
@@ -113,7 +113,7 @@ def _add_parents(tree: Tree, known: TaskOverview, view: TaskView) -> None:
 
 
 def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
-    """What a submission would do about a parent that is too old."""
+    """Describes what a submission would do about a stale parent."""
     if not known.can_tell(edge) or edge.fresh:
         return ""
     children = known.places[edge.child]
@@ -131,7 +131,7 @@ def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
 
 
 def _is_submitted_for(known: TaskOverview, parent: str, child: str) -> bool:
-    """Whether a stale parent is submitted for a child: it is of the same location or batch."""
+    """Returns whether a stale parent, of the same location or batch, is submitted for a child."""
     children, parents = known.places[child], known.places[parent]
     here = {(one.cluster, one.location) for one in children}
     batches = {one.spec.batch for one in children if one.spec.batch}
@@ -158,7 +158,7 @@ def _ended_as(one: Submission) -> str:
 
 
 def _add_would(tree: Tree, known: TaskOverview, found: TaskExplanation) -> None:
-    """What is decided by the same rules as for a submission; a guess without the instance."""
+    """Adds the decision by the rules of a submission; a guess without the instance."""
     if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
         return
     for place, decision in found.would:
@@ -168,7 +168,7 @@ def _add_would(tree: Tree, known: TaskOverview, found: TaskExplanation) -> None:
 
 
 def _add_plan(tree: Tree, known: TaskOverview, plan: Resolution) -> None:
-    """What a submission now would run, in order, and what it would not."""
+    """Adds what a submission now would run, in order, and what it would not."""
     never, waited = _never(known, plan), _waited_for(known, plan)
     runs = [name for name in plan.runs if name not in never and name not in waited]
     if not plan.runs:
@@ -203,9 +203,9 @@ def _run_text(known: TaskOverview, plan: Resolution, name: str) -> str:
 
 
 def _never(known: TaskOverview, plan: Resolution) -> dict[str, str]:
-    """The tasks that a submission now would not run, parents before children, each with why.
+    """Returns the tasks that a submission now would not run, parents first, with reasons.
 
-    A parent that is no task may be made in time; one that is skipped will not.
+    A parent that is no task may succeed in time; a skipped one does not.
     """
     never = {name: f"skipped: {known.views[name].skipped}" for name in plan.skipped}
     for name in plan.runs:
@@ -217,7 +217,7 @@ def _never(known: TaskOverview, plan: Resolution) -> dict[str, str]:
 
 
 def _waited_for(known: TaskOverview, plan: Resolution) -> dict[str, str]:
-    """The tasks that are to be made by others: those of no location or batch of a child."""
+    """Returns the tasks that others run: outside of a child's location and batch."""
     submitted = {name for name in plan.runs if known.views[name].live}
     needed = {edge.parent for edges in plan.stale.values() for edge in edges}
     submitted |= set(plan.runs) - needed

@@ -1,4 +1,4 @@
-"""``arctic tasks forget``: a code location that was renamed, or is gone."""
+"""``arctic tasks forget``: removes a code location that was renamed, or is gone."""
 
 from typing import Annotated
 

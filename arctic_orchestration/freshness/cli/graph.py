@@ -1,4 +1,4 @@
-"""``arctic tasks graph``: who needs whom, as a tree, with how fresh each edge is."""
+"""``arctic tasks graph``: tasks and parents as a tree, with the freshness of each edge."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from arctic_orchestration.freshness.cli.listing import edge_json
 from arctic_orchestration.freshness.views.tasks import EdgeView
 from arctic_orchestration.quantities import iso
 
-#: Deeper, the lines begin too far to the right to be read.
+#: Deeper lines would begin too far to the right.
 _DEPTH = 12
 
 
@@ -61,7 +61,7 @@ def graph(
 
 
 def _roots(known: TaskOverview, children: bool) -> list[str]:
-    """Whom nobody needs; or, told the other way around, who needs no task."""
+    """Returns tasks without children; in the other direction, without parents that are tasks."""
     if children:
         return [
             name
@@ -75,7 +75,7 @@ def _tree(known: TaskOverview, root: str, children: bool, depth: int, drawn: set
     tree = Tree(_node(known, root))
     edges_of = known.children if children else known.parents
     left: list[tuple[Tree, str, int]] = [(tree, root, 1)]
-    # Depth first, as it is read: where a task comes twice, the first place shows what is below.
+    # Depth first, like a reader: the first occurrence of a task shows what is below it.
     while left:
         branch, name, level = left.pop()
         edges = edges_of(name)
@@ -109,7 +109,7 @@ def _node(known: TaskOverview, name: str) -> str:
 
 
 def _line(known: TaskOverview, edge: EdgeView, other: str) -> str:
-    """An edge: whether it is fresh, the other end, and what is asked of the parent."""
+    """Formats an edge: whether it is fresh, the other end, and the required freshness."""
     view = known.views.get(other)
     state = ""
     if view is None:

@@ -102,8 +102,8 @@ def _none_of(known: TaskOverview, *, stale: bool) -> str:
 
 
 def why(view: TaskView) -> str:
-    """What is to be said of how a task stands."""
-    # What makes it says more than what waits for that.
+    """Returns the reason of a task's state."""
+    # The running submission tells more than the ones that wait for it.
     said = sorted(view.live, key=lambda one: (not one.state.owns, one.submitted_at))
     if view.holder is not None and not (said and said[0].state.owns):
         return f"{view.holder} makes it; {view.age}"
@@ -120,7 +120,7 @@ def why(view: TaskView) -> str:
 
 
 def task_json(known: TaskOverview, view: TaskView) -> dict[str, Any]:
-    """A task for programs; its keys do not change."""
+    """Returns a task for programs; its keys are stable."""
     row = view.row
     return {
         "task": view.name,
@@ -161,7 +161,7 @@ def task_json(known: TaskOverview, view: TaskView) -> dict[str, Any]:
 
 
 def edge_json(known: TaskOverview, edge: EdgeView) -> dict[str, Any]:
-    """A parent for programs; ``fresh`` and ``exists`` are null where that is not known."""
+    """Returns a parent for programs; ``fresh`` and ``exists`` are null if unknown."""
     return {
         "parent": edge.parent,
         "kind": edge.kind,
@@ -175,7 +175,7 @@ def edge_json(known: TaskOverview, edge: EdgeView) -> dict[str, Any]:
 
 
 def submission_json(one: Submission) -> dict[str, Any]:
-    """A submission for programs; its keys do not change."""
+    """Returns a submission for programs; its keys are stable."""
     return {
         "submission": one.id,
         "task": one.task,

@@ -1,4 +1,4 @@
-"""What a command shows while it waits until submissions have ended."""
+"""The progress of a command that waits until submissions have ended."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def until_ended(opened: OpenedTasks, made: Sequence[Submission]) -> list[Submission]:
-    """Looks again and again, and returns them as they ended; holds no transaction meanwhile.
+    """Polls submissions until they have ended, and returns them; holds no transaction meanwhile.
 
-    A person at a terminal sees how many have ended and why the next one has not. That a location's
-    sensor is silent is told once wherever errors go: nobody else would say it.
+    A terminal shows how many have ended and why the next one has not. A silent sensor of a location
+    is reported once, on standard error, because nothing else reports it.
     """
     ids = [one.id for one in made]
     console = Console(stderr=True, highlight=False)

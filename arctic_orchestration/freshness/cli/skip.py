@@ -1,4 +1,4 @@
-"""``arctic tasks skip`` and ``unskip``: the list of tasks that are not to be made for now."""
+"""``arctic tasks skip`` and ``unskip``: the skip list."""
 
 from typing import Annotated
 

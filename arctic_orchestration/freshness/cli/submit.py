@@ -1,4 +1,4 @@
-"""``arctic tasks submit``: wishes that tasks be fresh, as often as one likes."""
+"""``arctic tasks submit``: requests to bring tasks up to date."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from arctic_orchestration.freshness.cli.progress import until_ended
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.state import audit
 
-#: the ends after which a task is fresh
+#: the final states after which a task is fresh
 _GOOD = (SubmissionState.FRESH, SubmissionState.SUCCEEDED)
 
 
@@ -106,7 +106,7 @@ def _print(made: list[Submission], known: TaskOverview, waited: bool) -> None:
 
 
 def _expected(one: Submission, known: TaskOverview) -> str:
-    """What will come of it, as far as can be seen now."""
+    """Returns the expected result, as far as it is known now."""
     view = known.views[one.task]
     if view.row.is_fresh(one.required_since, force=one.force):
         return f"{view.age}, which is fresh: nothing will run"
@@ -121,7 +121,7 @@ def _expected(one: Submission, known: TaskOverview) -> str:
         )
     if view.skipped is not None:
         return f"{view.age}; on the skip list: {view.skipped}"
-    # Of those that several locations need, each once.
+    # Tasks that several locations need appear once.
     stale = dict.fromkeys(
         edge.parent for edge in view.parents if known.can_tell(edge) and not edge.fresh
     )
