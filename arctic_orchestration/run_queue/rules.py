@@ -54,7 +54,7 @@ HIGHEST_LEVEL = 1_000_000
 
 #: Tags that rules set; a rule that matched them would depend on its own effect.
 _WRITTEN = re.compile(
-    r"dagster/priority$|arctic/(queue|level|first_level|queued_at|wait|problem)$"
+    r"dagster/priority$|arctic/(queue|level|wait|problem)$|[.]dagster/arctic_"
     r"|arctic/(group|program|window|interval|rate)([.]|$)"
 )
 
