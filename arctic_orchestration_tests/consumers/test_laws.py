@@ -291,7 +291,7 @@ def _read_no_further(engine: ConsumerEngine, **how: Any) -> Taking | None:
 #: for deleted, and lets what cannot be taken hide the rest
 WRONG: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
     "doubling": (
-        (partition_leases, "hold", _hold_nothing),
+        (partition_leases, "lock_lease", _hold_nothing),
         (partition_leases, "check_number", _never),
     ),
     "losing": ((working_set._Entry, "arrive", _forget_a_late_one),),
