@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -64,17 +65,41 @@ def execute(place: HostedPlace, runs: int) -> None:
         assert place.ended(run_id).status is dg.DagsterRunStatus.SUCCESS
 
 
+def at_rest(place: HostedPlace, process: psutil.Process) -> tuple[list[str], int, int]:
+    """The open files, threads and bytes of memory of a host that has nothing to do.
+
+    That is once its runs have ended and it has closed its connections, the one that asked for
+    its runs included: the socket that is left is the one on which it listens.
+    """
+    until(lambda: not place.hosts()[0]["runs"], "all processes have ended")
+    until(lambda: sockets(process) == 1, "all connections are closed")
+    return sorted(open_files(process)), process.num_threads(), process.memory_info().rss
+
+
+def sockets(process: psutil.Process) -> int:
+    """How many sockets it has open."""
+    return sum(name.startswith("socket:") for name in open_files(process))
+
+
+def open_files(process: psutil.Process) -> list[str]:
+    """What each of its descriptors refers to."""
+    folder = Path(f"/proc/{process.pid}/fd")
+    names = []
+    for descriptor in folder.iterdir():
+        with suppress(FileNotFoundError):
+            names.append(str(descriptor.readlink()))
+    return names
+
+
 def test_a_host_stays_as_it_is(place: HostedPlace) -> None:
     execute(place, 10)
     (host,) = place.hosts()
     process = psutil.Process(host["pid"])
-    until(lambda: not place.hosts()[0]["runs"], "all processes have ended")
+    before = at_rest(place, process)
     files = temporary_files()
-    before = (process.num_fds(), process.num_threads(), process.memory_info().rss)
     began = time.monotonic()
     execute(place, RUNS)
-    until(lambda: not place.hosts()[0]["runs"], "all processes have ended")
-    after = (process.num_fds(), process.num_threads(), process.memory_info().rss)
+    after = at_rest(place, process)
     assert place.hosts()[0]["pid"] == host["pid"]
     assert place.hosts()[0]["launched"] == RUNS + 10
     assert after[:2] == before[:2]
