@@ -43,7 +43,7 @@ class Lease:
     trusted_until: float
 
     @classmethod
-    def taken(cls, *, owner: str, token: int, asked: float, life: timedelta) -> "Lease":
+    def taken(cls, *, owner: str, token: int, requested_at: float, life: timedelta) -> "Lease":
         """Returns the lease that the database granted.
 
         Args:
@@ -52,11 +52,11 @@ class Lease:
             asked: ``time.monotonic()`` from before the statement was sent.
             life: the duration that the database granted.
         """
-        return cls(owner=owner, token=token, trusted_until=asked + life.total_seconds())
+        return cls(owner=owner, token=token, trusted_until=requested_at + life.total_seconds())
 
-    def renewed(self, *, asked: float, life: timedelta) -> "Lease":
-        """Returns the same lease after a renewal that was sent at ``asked``."""
-        return replace(self, trusted_until=asked + life.total_seconds())
+    def renewed(self, *, requested_at: float, life: timedelta) -> "Lease":
+        """Returns the same lease after a renewal that was sent at ``requested_at``."""
+        return replace(self, trusted_until=requested_at + life.total_seconds())
 
     @property
     def trusted(self) -> bool:
@@ -147,7 +147,7 @@ class Renewal:
         third = self._life.total_seconds() / RENEWALS
         pause = third
         while not self._end.wait(pause):
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             try:
                 still = self._renew()
             except Exception as error:
@@ -161,7 +161,7 @@ class Renewal:
             if not still:
                 self._lose("another owner has taken over, or it was ended")
                 return
-            self._lease = self._lease.renewed(asked=asked, life=self._life)
+            self._lease = self._lease.renewed(requested_at=requested_at, life=self._life)
             pause = third
 
     def _silence(self) -> str:

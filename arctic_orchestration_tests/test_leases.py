@@ -15,58 +15,62 @@ LIFE = timedelta(milliseconds=300)
 
 def lease(life: timedelta = LIFE) -> Lease:
     """A lease that was asked for a moment ago."""
-    return Lease.taken(owner="me", token=7, asked=time.monotonic(), life=life)
+    return Lease.taken(owner="me", token=7, requested_at=time.monotonic(), life=life)
 
 
 def test_a_lease_is_trusted_from_before_it_was_asked_for() -> None:
     """The answer may have taken longer than the lease holds."""
-    asked = time.monotonic()
-    assert Lease.taken(owner="me", token=1, asked=asked, life=timedelta(minutes=1)).trusted
-    assert not Lease.taken(owner="me", token=1, asked=asked - 60, life=timedelta(minutes=1)).trusted
-    again = lease().renewed(asked=asked, life=timedelta(minutes=1))
-    assert (again.token, again.trusted_until) == (7, asked + 60)
+    requested_at = time.monotonic()
+    assert Lease.taken(
+        owner="me", token=1, requested_at=requested_at, life=timedelta(minutes=1)
+    ).trusted
+    assert not Lease.taken(
+        owner="me", token=1, requested_at=requested_at - 60, life=timedelta(minutes=1)
+    ).trusted
+    again = lease().renewed(requested_at=requested_at, life=timedelta(minutes=1))
+    assert (again.token, again.trusted_until) == (7, requested_at + 60)
 
 
 def test_it_is_renewed_while_the_block_runs_and_not_after_it() -> None:
     """At a third of its life."""
-    asked: list[float] = []
+    renewals: list[float] = []
 
     def renew() -> bool:
-        asked.append(time.monotonic())
+        renewals.append(time.monotonic())
         return True
 
     with Renewal(lease(), renew, life=LIFE) as renewal:
-        until(lambda: len(asked) > 3, 60, "it is renewed")
+        until(lambda: len(renewals) > 3, 60, "it is renewed")
         assert not renewal.lost.is_set()
         assert renewal.lease.trusted_until > lease().trusted_until - LIFE.total_seconds()
-    number = len(asked)
+    number = len(renewals)
     assert not renewal.lost.wait(LIFE.total_seconds())
-    assert len(asked) == number
+    assert len(renewals) == number
 
 
 def test_who_is_told_that_it_is_lost_stops_asking() -> None:
     """And the owner hears of it at its next look."""
-    asked: list[int] = []
+    renewals: list[int] = []
 
     def renew() -> bool:
-        asked.append(1)
+        renewals.append(1)
         return False
 
     with Renewal(lease(), renew, life=LIFE, what="the lease of task a") as renewal:
         assert renewal.lost.wait(60)
         with pytest.raises(LeaseLost, match="the lease of task a: another owner has taken over"):
             renewal.check()
-    assert asked == [1]
+    assert renewals == [1]
 
 
 def test_a_database_that_comes_back_in_time_costs_nothing() -> None:
     """It is asked again, sooner, as long as the lease may be trusted."""
-    asked: list[int] = []
+    renewals: list[int] = []
     back = threading.Event()
 
     def renew() -> bool:
-        asked.append(1)
-        if len(asked) < 4:
+        renewals.append(1)
+        if len(renewals) < 4:
             raise DatabaseUnavailable("gone")
         back.set()
         return True

@@ -229,7 +229,7 @@ class ConsumerEngine:
             seen = known.next_number - 1
             if not partition_leases.may_take(tx, known.id, self.time(tx), after=after):
                 return None, seen
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         with self.database.begin() as tx:
             taken = partition_leases.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
@@ -238,7 +238,9 @@ class ConsumerEngine:
             )  # fmt: skip
         if taken is None:
             return None, seen
-        lease = Lease.taken(owner=taken.owner, token=taken.token, asked=asked, life=self.spec.lease)
+        lease = Lease.taken(
+            owner=taken.owner, token=taken.token, requested_at=requested_at, life=self.spec.lease
+        )
         return Taking(taken=taken, lease=lease), seen
 
     @contextmanager

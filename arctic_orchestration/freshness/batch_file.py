@@ -92,7 +92,7 @@ def _some_text(value: str) -> str:
     return value
 
 
-def _told_why(value: object) -> object:
+def _skip_reason(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and value.strip()):
         return value
     raise ValueError("true, false, or the reason as text")
@@ -106,7 +106,7 @@ _Table = Annotated[str, AfterValidator(_table_name)]
 _Text = Annotated[str, AfterValidator(_some_text)]
 _Span = Annotated[PositiveDuration, WithJsonSchema(_DURATION_LOOK)]
 _Pause = Annotated[Duration, WithJsonSchema(_DURATION_LOOK)]
-_Skip = Annotated[bool | str, PlainValidator(_told_why, json_schema_input_type=bool | str)]
+_Skip = Annotated[bool | str, PlainValidator(_skip_reason, json_schema_input_type=bool | str)]
 _Retries = Annotated[int, Field(ge=0, le=100, strict=True)]
 
 
@@ -250,7 +250,7 @@ class Batch(_Written):
     )
     recheck: _Span = Field(
         default=timedelta(minutes=2),
-        description="So often stale parents that others make are looked at again.",
+        description="How often stale parents that others make are rechecked.",
     )
     patience: _Span = Field(
         default=timedelta(minutes=30),

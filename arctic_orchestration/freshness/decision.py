@@ -113,15 +113,16 @@ class Decision:
 
 def decide(facts: Facts, now: datetime) -> Decision:
     """Returns the next step of a submission that does not own its task."""
-    asked, row = facts.submission, facts.row
-    if row.is_fresh(asked.required_since, force=asked.force):
+    submission, row = facts.submission, facts.row
+    if row.is_fresh(submission.required_since, force=submission.force):
         return _ended(Step.FRESH, SubmissionState.FRESH, _who_made_it(facts, now))
     if facts.skipped is not None:
         return _ended(Step.SKIPPED, SubmissionState.SKIPPED, f"skipped: {facts.skipped}")
     if facts.spec is None:
-        text = f"location {asked.location} of cluster {asked.cluster} does not declare it any more"
+        place = f"location {submission.location} of cluster {submission.cluster}"
+        text = f"{place} does not declare it any more"
         return _ended(Step.NOT_STARTED, SubmissionState.FAILED, text)
-    failed = _shared_failure(facts.shared, asked, row)
+    failed = _shared_failure(facts.shared, submission, row)
     if failed is not None:
         return failed
     found = _parents(facts, facts.spec, now)
@@ -132,7 +133,7 @@ def decide(facts: Facts, now: datetime) -> Decision:
         return shares(row)
     if facts.retrying is not None:
         return _shares_next_attempt(facts.retrying, now)
-    failed = _shared_failure(facts.missed, asked, row)
+    failed = _shared_failure(facts.missed, submission, row)
     if failed is not None:
         return failed
     if facts.spec.concurrency is not None and facts.running >= facts.spec.concurrency:
@@ -143,13 +144,13 @@ def decide(facts: Facts, now: datetime) -> Decision:
             f"{facts.spec.concurrency} may",
             recheck_at=now + facts.spec.recheck,
         )
-    told = ", ".join(
+    ages = ", ".join(
         f"{one.name} ({age_in_words(one.last_success_at, now)})" for one in facts.parents
     )
     return Decision(
         step=Step.ACQUIRED,
         state=SubmissionState.ACQUIRED,
-        reason=f"parents are fresh: {told}" if told else "it has no parents",
+        reason=f"parents are fresh: {ages}" if ages else "it has no parents",
     )
 
 
@@ -178,17 +179,17 @@ def _shares_next_attempt(retrying: Submission, now: datetime) -> Decision:
     )
 
 
-def edge_since(parent: Parent, spec: TaskSpec, asked_at: datetime, now: datetime) -> datetime:
+def edge_since(parent: Parent, spec: TaskSpec, submitted_at: datetime, now: datetime) -> datetime:
     """Returns the earliest success of a parent that is fresh enough for a submission of a task.
 
     A success after the submission is fresh, however long other parents take.
     """
-    return min(required_since(parent.hours, spec.timezone, now), asked_at)
+    return min(required_since(parent.hours, spec.timezone, now), submitted_at)
 
 
 def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     """Returns the decision that the parents require; none: all of them are fresh."""
-    asked = facts.submission
+    submission = facts.submission
     hopeless: list[str] = []
     roots: list[str] = []
     submits: list[ParentFacts] = []
@@ -197,13 +198,13 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     texts: list[str] = []
     for one in facts.parents:
         # Tasks that were submitted together run first, unless they are skipped.
-        in_group = one.live is not None and one.live.group_id == asked.group_id
+        in_group = one.live is not None and one.live.group_id == submission.group_id
         goes_on = one.live is not None and one.live.state.owns
-        since = edge_since(one.parent, spec, asked.submitted_at, now)
+        since = edge_since(one.parent, spec, submission.submitted_at, now)
         is_skipped = one.skipped is not None and not goes_on
         if is_fresh(one.last_success_at, since) and (is_skipped or not in_group):
             continue
-        told = (
+        name_and_age = (
             f"{one.name} ({age_in_words(one.last_success_at, now)}, to be "
             f"{need_in_words(one.parent.hours, spec.timezone)})"
         )
@@ -215,34 +216,34 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
                 "and it is no asset of this Dagster instance"
             )
         elif is_skipped:
-            hopeless.append(f"{told} is skipped: {one.skipped}")
+            hopeless.append(f"{name_and_age} is skipped: {one.skipped}")
             roots.append(one.name)
         elif one.live is not None:
             away = _away(one, now)
             (elsewhere if away else here)[one.name] = one.live.id
             together = "was submitted together with it, and " if in_group else ""
-            if one.live.wanted_by == asked.id:
+            if one.live.wanted_by == submission.id:
                 together = "was submitted for it, and "
-            texts.append(f"{told}, which {together}is {one.live.state.value}{away}")
+            texts.append(f"{name_and_age}, which {together}is {one.live.state.value}{away}")
         elif one.ended is not None and one.ended.state in BAD and not one.ended.by_hand:
-            hopeless.append(f"{told} {one.ended.state.value}: {one.ended.reason}")
-            if (one.ended.cluster, one.ended.location) != (asked.cluster, asked.location):
+            hopeless.append(f"{name_and_age} {one.ended.state.value}: {one.ended.reason}")
+            if (one.ended.cluster, one.ended.location) != (submission.cluster, submission.location):
                 roots.append(one.name)
-        elif one.ours is not None and asked.submits_parents:
+        elif one.ours is not None and submission.submits_parents:
             away = _away(one, now)
             (elsewhere if away else here)[one.name] = None
             submits.append(one)
-            texts.append(f"{told}, which is submitted for it{away}")
+            texts.append(f"{name_and_age}, which is submitted for it{away}")
         else:
             elsewhere[one.name] = None
-            texts.append(told)
+            texts.append(name_and_age)
     if hopeless:
         return _stale("; ".join(hopeless), roots)
     if not here and not elsewhere:
         return None
     deadline = None
     if elsewhere:
-        deadline = _deadline(asked, spec, now)
+        deadline = _deadline(submission, spec, now)
         if now >= deadline:
             waited = format_duration(_to_the_second(spec.patience))
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
@@ -269,13 +270,13 @@ def _away(one: ParentFacts, now: datetime) -> str:
     return f" in a location that was not seen for {silent}"
 
 
-def _deadline(asked: Submission, spec: TaskSpec, now: datetime) -> datetime:
+def _deadline(submission: Submission, spec: TaskSpec, now: datetime) -> datetime:
     """Returns the deadline for parents elsewhere, extended by the time without checks."""
-    if asked.deadline_at is None:
+    if submission.deadline_at is None:
         return now + spec.patience
     # The last check wrote its state, and the next one was due after ``recheck``.
-    away = now - asked.state_at
-    return asked.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
+    away = now - submission.state_at
+    return submission.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
 
 
 def _stale(reason: str, roots: Iterable[str]) -> Decision:
@@ -298,17 +299,19 @@ def _who_made_it(facts: Facts, now: datetime) -> str:
     return text
 
 
-def _shared_failure(shared: Submission | None, asked: Submission, row: TaskRow) -> Decision | None:
+def _shared_failure(
+    shared: Submission | None, submission: Submission, row: TaskRow
+) -> Decision | None:
     """Returns the failure of a submission that shared a failed run; none: it goes on.
 
     A forced submission goes on if that run was begun before it: its success would not have counted.
     """
     if shared is None or shared.state not in _SHARED or shared.by_hand:
         return None
-    if asked.force and (
+    if submission.force and (
         row.submission != shared.id
         or row.acquired_at is None
-        or row.acquired_at < asked.required_since
+        or row.acquired_at < submission.required_since
     ):
         return None
     text = (

@@ -108,8 +108,8 @@ class RegisteredLocation:
         age = now - self.ticked_at
         if age <= SILENT:
             return None
-        told = format_duration(age - age % timedelta(seconds=1))
-        return f"{place}: its sensor has not ticked for {told}, and begins nothing until it does"
+        silence = format_duration(age - age % timedelta(seconds=1))
+        return f"{place}: its sensor has not ticked for {silence}, and begins nothing until it does"
 
 
 def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:
@@ -224,9 +224,9 @@ def ticked(
 def of_another_storage(cluster: str, location: str) -> ConfigurationError:
     """Returns why a tick is refused: it would run every task of the other storage twice."""
     return ConfigurationError(
-        f"the tasks of location {location} of cluster {cluster} are looked after by another "
+        f"the tasks of location {location} of cluster {cluster} are run by another "
         "Dagster instance. Two instances that share a state database need different names in "
-        "ARCTIC_CLUSTER. If this instance was given a new storage, let it begin anew with: "
+        "ARCTIC_CLUSTER. If this instance has a new storage, unbind the location with: "
         f"arctic tasks forget {location}"
     )
 

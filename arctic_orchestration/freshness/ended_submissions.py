@@ -112,20 +112,20 @@ def unreported(tx: sa.Connection, cluster: str, location: str, *, limit: int) ->
 
 def ending(tx: sa.Connection, id: str) -> Ending | None:
     """Returns the end of a submission; none: it has not ended, or was pruned."""
-    asked = submissions.by_id(tx, id)
-    if asked is None or asked.ended_at is None:
+    submission = submissions.by_id(tx, id)
+    if submission is None or submission.ended_at is None:
         return None
-    at = asked.ended_at
+    at = submission.ended_at
     steps = tuple(step for _, step in events_of(tx, submission=id))
     return Ending(
-        submission=asked,
+        submission=submission,
         at=at,
         steps=steps,
         # A run that was too late for the end may have recorded steps since.
         step=next((one.step for one in steps if one.at == at and one.step in _ENDS), None),
         began_at=next((one.at for one in steps if one.step in _BEGINS), None),
-        shared=submissions.by_id(tx, asked.shares) if asked.shares is not None else None,
-        success=_success(tx, asked.task, at),
+        shared=submissions.by_id(tx, submission.shares) if submission.shares is not None else None,
+        success=_success(tx, submission.task, at),
     )
 
 

@@ -210,11 +210,11 @@ class TaskGraph:
             # Equal needs are one object here; looking up its address is faster than its hash.
             return known.get(id(need)) or known.setdefault(id(need), need.since(now))
 
-        asked: dict[str, datetime] = {}
+        required: dict[str, datetime] = {}
         for name in self._own if wanted is None else wanted:
             if name not in self._own:
                 raise NotFound(f"no task has the name {name!r}")
-            asked[name] = max(since(need) for need in self._own[name])
+            required[name] = max(since(need) for need in self._own[name])
         runs: list[str] = []
         left_out: list[str] = []
         stale: dict[str, tuple[Edge, ...]] = {}
@@ -222,9 +222,9 @@ class TaskGraph:
         out, always = frozenset(skipped), frozenset(anyway)
         # Children first: when a task is reached, all of its possible requesters were processed.
         for name in reversed(self.order()):
-            if name not in asked:
+            if name not in required:
                 continue
-            if name not in always and is_fresh(successes.get(name), asked[name]):
+            if name not in always and is_fresh(successes.get(name), required[name]):
                 continue
             if name in out:
                 left_out.append(name)
@@ -245,7 +245,7 @@ class TaskGraph:
             for edge in old:
                 if edge.parent in self._own:
                     needed = since(edge.need)
-                    asked[edge.parent] = max(needed, asked.get(edge.parent, needed))
+                    required[edge.parent] = max(needed, required.get(edge.parent, needed))
         runs.reverse()
         left_out.reverse()
         return Resolution(runs=tuple(runs), stale=stale, stuck=stuck, skipped=tuple(left_out))

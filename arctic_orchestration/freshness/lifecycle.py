@@ -43,7 +43,7 @@ from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets, facts_of
-from arctic_orchestration.freshness.submissions import Wish
+from arctic_orchestration.freshness.submissions import NewSubmission
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions
@@ -113,7 +113,7 @@ class Lifecycle:
 
     def __post_init__(self) -> None:
         self._outcomes = Outcomes(life=self.life, time=self.time, sinks=self.sinks)
-        self._settler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
+        self._reconciler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
 
     def tick(self) -> TickResult:
         """Performs one round: definitions, ended runs, due submissions, requests.
@@ -126,20 +126,20 @@ class Lifecycle:
         """
         counts: Counter[str] = Counter()
         now = self._register(counts)
-        self._settler.settle(self.runs, counts)
+        self._reconciler.reconcile(self.runs, counts)
         self._look_at_due(counts)
-        requests = self._hand_out()
+        requests = self._run_requests()
         counts["requested"] = len(requests)
         return TickResult(counts=counts, requests=requests, now=now, trouble=self._trouble)
 
     def refuse(self, submission: str, problem: str) -> None:
         """Ends a submission whose run Dagster refuses."""
         with self.database.begin() as tx:
-            asked = submissions.by_id(tx, submission, lock=True)
-            if asked is None or asked.state is not SubmissionState.ACQUIRED:
+            owning = submissions.by_id(tx, submission, lock=True)
+            if owning is None or owning.state is not SubmissionState.ACQUIRED:
                 return
-            self._outcomes.refused_by_dagster(tx, asked, problem)
-        self._wake(asked)
+            self._outcomes.refused_by_dagster(tx, owning, problem)
+        self._wake(owning)
 
     def _register(self, counts: Counter[str]) -> datetime:
         if self.declared is not None and self._digest is None:
@@ -189,15 +189,15 @@ class Lifecycle:
         """Processes one submission in its own transaction; postpones it on failure."""
         try:
             with self.database.begin() as tx:
-                asked = submissions.by_id(tx, id, lock=True)
+                submission = submissions.by_id(tx, id, lock=True)
                 now = self.time(tx)
-                if asked is None or not _is_due(asked, now):
+                if submission is None or not _is_due(submission, now):
                     return
-                facts = facts_of(tx, asked, self.assets, now)
+                facts = facts_of(tx, submission, self.assets, now)
                 decision = decide(facts, now)
                 ended = self._apply(tx, facts, decision, now, counts)
             if ended:
-                self._wake(asked)
+                self._wake(submission)
         except DatabaseUnavailable:
             raise
         except Exception as error:
@@ -208,10 +208,10 @@ class Lifecycle:
 
     def _put_off(self, id: str, problem: str) -> None:
         with self.database.begin() as tx:
-            asked = submissions.by_id(tx, id, lock=True)
-            if asked is not None and not asked.state.ended and not asked.state.owns:
+            submission = submissions.by_id(tx, id, lock=True)
+            if submission is not None and not submission.state.ended and not submission.state.owns:
                 again = self.time(tx) + timedelta(minutes=2)
-                reason = f"could not be looked at, and is again at {again:%H:%M:%S}Z: {problem}"
+                reason = f"could not be checked; the next check is at {again:%H:%M:%S}Z: {problem}"
                 submissions.update(tx, id, reason=reason, next_check_at=again)
 
     def _apply(
@@ -223,31 +223,31 @@ class Lifecycle:
         counts: Counter[str],
     ) -> bool:
         """Applies a decision; returns whether the submission has ended."""
-        asked = facts.submission
+        submission = facts.submission
         counts[decision.step.value] += 1
         if decision.step is Step.ACQUIRED:
-            self._acquire(tx, asked, decision, now, counts)
+            self._acquire(tx, submission, decision, now, counts)
             return False
         if decision.step is Step.SHARES:
-            self._share(tx, asked, facts.row, decision, now)
+            self._share(tx, submission, facts.row, decision, now)
             return False
         if decision.state is not SubmissionState.WAITING:
             details: dict[str, Any] = {}
             if decision.step is Step.STALE_PARENTS:
-                details = {ROOTS: list(decision.roots), WAITED_SINCE: asked.submitted_at}
+                details = {ROOTS: list(decision.roots), WAITED_SINCE: submission.submitted_at}
             self._outcomes.move(
-                tx, asked, decision.state, decision.step, decision.reason, now, details=details
+                tx, submission, decision.state, decision.step, decision.reason, now, details=details
             )
             return True
-        made = self._submit_parents(tx, asked, facts.spec, decision, now)
-        news = waits.note(tx, asked, decision, made, now)
+        made = self._submit_parents(tx, submission, facts.spec, decision, now)
+        changed = waits.note(tx, submission, decision, made, now)
         again = decision.recheck_at
-        if news and again is not None:
+        if changed and again is not None:
             # A submission that has just begun to wait may have missed the end of what it waits for.
             again = min(again, now + SHORTLY)
         self._outcomes.move(
-            tx, asked, SubmissionState.WAITING, decision.step, decision.reason, now,
-            recheck_at=again, deadline_at=decision.deadline_at, told=news, shares=None,
+            tx, submission, SubmissionState.WAITING, decision.step, decision.reason, now,
+            recheck_at=again, deadline_at=decision.deadline_at, report=changed, shares=None,
             details={"waits_for": list(decision.waits_for)},
         )  # fmt: skip
         return False
@@ -255,20 +255,20 @@ class Lifecycle:
     def _acquire(
         self,
         tx: sa.Connection,
-        asked: Submission,
+        submission: Submission,
         decision: Decision,
         now: datetime,
         counts: Counter[str],
     ) -> None:
-        attempt = asked.attempt + 1
-        before = ownership.row_of(tx, asked.task)
+        attempt = submission.attempt + 1
+        before = ownership.row_of(tx, submission.task)
         found = ownership.acquire(
             tx,
-            asked.task,
-            owner_of(asked.id, attempt),
-            Owner(cluster=self.cluster, location=self.location, submission=asked.id),
-            since=asked.required_since,
-            force=asked.force,
+            submission.task,
+            owner_of(submission.id, attempt),
+            Owner(cluster=self.cluster, location=self.location, submission=submission.id),
+            since=submission.required_since,
+            force=submission.force,
             life=self.life,
             time=self.time,
         )
@@ -276,35 +276,42 @@ class Lifecycle:
             if before.owner is not None and before.token + 1 == found.token:
                 text = f"{before.holder} was silent, and its lease was over"
                 details = {"from": before.owner, "token": found.token}
-                self._outcomes.tell(tx, asked, Step.TOOK_OVER, text, now, details)
+                self._outcomes.report(tx, submission, Step.TOOK_OVER, text, now, details)
             self._outcomes.move(
-                tx, asked, SubmissionState.ACQUIRED, Step.ACQUIRED, decision.reason, now,
+                tx, submission, SubmissionState.ACQUIRED, Step.ACQUIRED, decision.reason, now,
                 attempt=attempt, token=found.token, run_id=None, shares=None, deadline_at=None,
             )  # fmt: skip
         elif isinstance(found, ownership.FreshMeanwhile):
             # The task was free when the facts were read, and has succeeded since.
-            submissions.update(tx, asked.id, next_check_at=now)
+            submissions.update(tx, submission.id, next_check_at=now)
         else:
             counts[Step.SHARES.value] += 1
-            self._share(tx, asked, found.row, shares(found.row), now)
+            self._share(tx, submission, found.row, shares(found.row), now)
 
     def _share(
-        self, tx: sa.Connection, asked: Submission, row: TaskRow, decision: Decision, now: datetime
+        self,
+        tx: sa.Connection,
+        submission: Submission,
+        row: TaskRow,
+        decision: Decision,
+        now: datetime,
     ) -> None:
         # The lease may expire without a notification; its renewals are at a third of its life.
         again = max(decision.recheck_at or now, now + timedelta(milliseconds=100))
-        news = asked.state is not SubmissionState.SHARING or asked.shares != row.submission
+        changed = (
+            submission.state is not SubmissionState.SHARING or submission.shares != row.submission
+        )
         self._outcomes.move(
-            tx, asked, SubmissionState.SHARING, Step.SHARES, decision.reason, now,
-            recheck_at=min(again, now + SHORTLY) if news else again,
-            shares=row.submission, told=news, deadline_at=None,
+            tx, submission, SubmissionState.SHARING, Step.SHARES, decision.reason, now,
+            recheck_at=min(again, now + SHORTLY) if changed else again,
+            shares=row.submission, report=changed, deadline_at=None,
             details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
         )  # fmt: skip
 
     def _submit_parents(
         self,
         tx: sa.Connection,
-        asked: Submission,
+        submission: Submission,
         spec: TaskSpec | None,
         decision: Decision,
         now: datetime,
@@ -312,25 +319,25 @@ class Lifecycle:
         """Submits stale parents of the location; returns the submissions by their task."""
         if not decision.submits or spec is None:
             return {}
-        wishes = []
+        new = []
         for one in decision.submits:
             assert one.ours is not None
-            wishes.append(
-                Wish(
+            new.append(
+                NewSubmission(
                     task=one.name,
                     cluster=one.ours.cluster,
                     location=one.ours.location,
                     batch=one.ours.spec.batch,
-                    required_since=edge_since(one.parent, spec, asked.submitted_at, now),
-                    reason=f"submitted for {asked.task}",
-                    by=f"submission {asked.id} of {asked.task}",
-                    wanted_by=asked.id,
+                    required_since=edge_since(one.parent, spec, submission.submitted_at, now),
+                    reason=f"submitted for {submission.task}",
+                    by=f"submission {submission.id} of {submission.task}",
+                    wanted_by=submission.id,
                 )
             )
-        made = submissions.make(tx, wishes, now=now, sinks=self.sinks, group=asked.group_id)
+        made = submissions.make(tx, new, now=now, sinks=self.sinks, group=submission.group_id)
         return {one.task: one.id for one in made}
 
-    def _hand_out(self) -> list[TaskRequest]:
+    def _run_requests(self) -> list[TaskRequest]:
         """Returns the runs of acquired tasks, repeatedly until they are seen."""
         with self.database.read() as tx:
             if not run_requests.has_some(tx, self.cluster, self.location):
@@ -341,17 +348,17 @@ class Lifecycle:
             self.refuse(id, "its location does not declare it any more")
         return requests
 
-    def _wake(self, asked: Submission) -> None:
+    def _wake(self, submission: Submission) -> None:
         with self.database.begin() as tx:
-            wake(tx, asked.task, asked.batch, self.time(tx))
+            wake(tx, submission.task, submission.batch, self.time(tx))
 
 
-def _is_due(asked: Submission, now: datetime) -> bool:
+def _is_due(submission: Submission, now: datetime) -> bool:
     return (
-        not asked.state.ended
-        and not asked.state.owns
-        and asked.next_check_at is not None
-        and asked.next_check_at <= now
+        not submission.state.ended
+        and not submission.state.owns
+        and submission.next_check_at is not None
+        and submission.next_check_at <= now
     )
 
 

@@ -82,7 +82,7 @@ def to_forget(
             "location",
             location,
             f"one whose sensor arctic_tasks does not tick: this one has within {since}, and would "
-            f"register its tasks anew; remove it from workspace.yaml, and try again after {since}",
+            f"register its tasks again; remove it from workspace.yaml, and retry after {since}",
         )
     here = task_definitions.c
     declared = sa.select(sa.func.count()).where(here.cluster == cluster, here.location == location)
@@ -97,10 +97,10 @@ def _live(tx: sa.Connection, location: str, cluster: str) -> list[str]:
 
 def _end(database: Database, outcomes: Outcomes, id: str, reason: str) -> bool:
     with database.begin() as tx:
-        asked = submissions.by_id(tx, id, lock=True)
-        if asked is None or asked.state.ended:
+        submission = submissions.by_id(tx, id, lock=True)
+        if submission is None or submission.state.ended:
             return False
-        outcomes.given_up(tx, asked, reason)
+        outcomes.given_up(tx, submission, reason)
     with database.begin() as tx:
-        wake(tx, asked.task, asked.batch, outcomes.time(tx))
+        wake(tx, submission.task, submission.batch, outcomes.time(tx))
     return True

@@ -23,7 +23,7 @@ from arctic_orchestration.state.freshness_tables import task_publications
 
 _log = logging.getLogger("arctic.freshness")
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 #: how many characters of an exception are kept
 _LETTERS = 1_000
 
@@ -33,7 +33,7 @@ class Running:
     """A run that owns a task, until its block ends."""
 
     database: Database
-    asked: Submission
+    submission: Submission
     lease: Lease
     outcomes: Outcomes
     renewal: Renewal = field(init=False)
@@ -41,7 +41,7 @@ class Running:
     _uncertain: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        what = f"task {self.asked.task}, token {self.lease.token}"
+        what = f"task {self.submission.task}, token {self.lease.token}"
         life = self.outcomes.life
         self.renewal = Renewal(self.lease, self._renew, life=life, what=what)
 
@@ -70,20 +70,20 @@ class Running:
         """
         self.check()
         try:
-            problem = token_problem(self.database, self.asked.id, self.token)
+            problem = token_problem(self.database, self.submission.id, self.token)
         except DatabaseUnavailable:
             return
         if problem is not None:
-            self._tell_refused(problem)
+            self._record_refusal(problem)
             raise Refused(problem)
 
     def history(self) -> list[dict[str, str]]:
         """Returns the submission's steps so far, as JSON values; none without a database."""
         try:
             with self.database.read() as tx:
-                found = events_of(tx, submission=self.asked.id)
+                found = events_of(tx, submission=self.submission.id)
         except DatabaseUnavailable as error:
-            _log.warning("the history of task %s is unknown: %s", self.asked.task, error)
+            _log.warning("the history of task %s is unknown: %s", self.submission.task, error)
             return []
         return [
             {"at": one.at.isoformat(), "step": one.step.value, "reason": one.reason}
@@ -109,10 +109,12 @@ class Running:
                 except DatabaseUnavailable as error:
                     # Only the answer may have been lost.
                     self._uncertain = True
-                    _log.warning("task %s is published in a moment: %s", self.asked.task, error)
-                    self.renewal.lost.wait(_AGAIN_SECONDS)
+                    _log.warning(
+                        "task %s is published in a moment: %s", self.submission.task, error
+                    )
+                    self.renewal.lost.wait(_RETRY_SECONDS)
         except Refused as error:
-            self._tell_refused(str(error))
+            self._record_refusal(str(error))
             raise
         self._wake()
         return self.published_at
@@ -131,29 +133,39 @@ class Running:
             text = f"{RAISED}what it made could not be stored"
         try:
             with self.database.begin() as tx:
-                asked = submissions.by_id(tx, self.asked.id, lock=True)
-                if asked is None or not asked.state.owns or asked.token != self.token:
+                submission = submissions.by_id(tx, self.submission.id, lock=True)
+                if (
+                    submission is None
+                    or not submission.state.owns
+                    or submission.token != self.token
+                ):
                     return
-                if not asked.by_hand:
-                    submissions.update(tx, asked.id, reason=text)
+                if not submission.by_hand:
+                    submissions.update(tx, submission.id, reason=text)
                     return
-                reason = f"run {asked.run_id} {text}"
+                reason = f"run {submission.run_id} {text}"
                 if isinstance(error, Exception | GeneratorExit):
-                    self.outcomes.failed(tx, asked, reason)
+                    self.outcomes.failed(tx, submission, reason)
                 else:
-                    self.outcomes.canceled(tx, asked, reason)
+                    self.outcomes.canceled(tx, submission, reason)
         except Exception as problem:
-            _log.warning("the failure of task %s was not recorded: %s", self.asked.task, problem)
+            _log.warning(
+                "the failure of task %s was not recorded: %s", self.submission.task, problem
+            )
             return
         self._wake()
 
     def _publish(self) -> datetime:
         with self.database.begin() as tx:
-            asked = submissions.by_id(tx, self.asked.id, lock=True)
-            if asked is None:
-                raise Refused(f"task {self.asked.task}: submission {self.asked.id} is gone")
+            submission = submissions.by_id(tx, self.submission.id, lock=True)
+            if submission is None:
+                raise Refused(
+                    f"task {self.submission.task}: submission {self.submission.id} is gone"
+                )
             try:
-                return self.outcomes.published(tx, asked, token=self.token, owner=self.lease.owner)
+                return self.outcomes.published(
+                    tx, submission, token=self.token, owner=self.lease.owner
+                )
             except Refused:
                 at = self._published_before(tx) if self._uncertain else None
                 if at is None:
@@ -163,8 +175,8 @@ class Running:
     def _published_before(self, tx: sa.Connection) -> datetime | None:
         here = task_publications.c
         query = sa.select(here.at).where(
-            here.task == self.asked.task, here.token == self.token,
-            here.submission == self.asked.id,
+            here.task == self.submission.task, here.token == self.token,
+            here.submission == self.submission.id,
         )  # fmt: skip
         found: datetime | None = tx.execute(query).scalar()
         return found
@@ -172,24 +184,26 @@ class Running:
     def _renew(self) -> bool:
         with self.database.begin() as tx:
             return ownership.renew(
-                tx, self.asked.task, self.lease.owner, self.token, life=self.outcomes.life,
+                tx, self.submission.task, self.lease.owner, self.token, life=self.outcomes.life,
                 time=self.outcomes.time,
             )  # fmt: skip
 
-    def _tell_refused(self, reason: str) -> None:
+    def _record_refusal(self, reason: str) -> None:
         try:
             with self.database.begin() as tx:
-                self.outcomes.refused(tx, self.asked, self.token, reason)
+                self.outcomes.refused(tx, self.submission, self.token, reason)
         except Exception as error:
             _log.warning("not recorded: %s: %s", reason, error)
 
     def _wake(self) -> None:
         try:
             with self.database.begin() as tx:
-                wake(tx, self.asked.task, self.asked.batch, self.outcomes.time(tx))
+                wake(tx, self.submission.task, self.submission.batch, self.outcomes.time(tx))
         except Exception as error:
             # Waiting submissions recheck by themselves.
-            _log.warning("waking those that wait for task %s failed: %s", self.asked.task, error)
+            _log.warning(
+                "waking those that wait for task %s failed: %s", self.submission.task, error
+            )
 
 
 def token_problem(database: Database, submission: str, token: int) -> str | None:
@@ -199,13 +213,13 @@ def token_problem(database: Database, submission: str, token: int) -> str | None
         DatabaseUnavailable: it did not answer.
     """
     with database.read() as tx:
-        asked = submissions.by_id(tx, submission)
-        if asked is None:
+        stored = submissions.by_id(tx, submission)
+        if stored is None:
             return f"there is no submission {submission}: nothing was done"
-        row = ownership.row_of(tx, asked.task)
-        if row.owner == asked.owner and row.token == token == asked.token:
+        row = ownership.row_of(tx, stored.task)
+        if row.owner == stored.owner and row.token == token == stored.token:
             return None
         problem = ownership.why_not(
-            row, owner_of(submission, asked.attempt), token, database_time(tx)
+            row, owner_of(submission, stored.attempt), token, database_time(tx)
         )
-        return problem or f"token {token} is over: submission {submission} is {asked.state.value}"
+        return problem or f"token {token} is over: submission {submission} is {stored.state.value}"

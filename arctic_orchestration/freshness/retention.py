@@ -27,8 +27,8 @@ def prune(tx: sa.Connection, now: datetime) -> int:
     pruned = len(ids)
     if ids:
         tx.execute(sa.delete(task_submissions).where(dialect.among(tx, here.id, ids)))
-    told = sa.select(task_events.c.id).where(task_events.c.at < before).order_by(task_events.c.at)
-    events = list(tx.execute(told.limit(_PRUNED_AT_ONCE)).scalars())
+    steps = sa.select(task_events.c.id).where(task_events.c.at < before).order_by(task_events.c.at)
+    events = list(tx.execute(steps.limit(_PRUNED_AT_ONCE)).scalars())
     if events:
         pruned += len(events)
         tx.execute(sa.delete(task_events).where(dialect.among(tx, task_events.c.id, events)))

@@ -16,7 +16,7 @@ from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.ownership import LEASE, Time
-from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
+from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.quantities import format_duration, format_moment
 from arctic_orchestration.state import dialect
@@ -44,7 +44,7 @@ class Outcomes:
     sinks: Sequence[StatusSink] = SINKS
 
     def published(
-        self, tx: sa.Connection, asked: Submission, *, token: int, owner: str
+        self, tx: sa.Connection, submission: Submission, *, token: int, owner: str
     ) -> datetime:
         """Publishes a success; the submission is locked.
 
@@ -52,28 +52,36 @@ class Outcomes:
             Refused: another owner has taken over the task, or the lease has expired, or the
                 submission has ended. Nothing was written.
         """
-        if not asked.state.owns:
-            text = f"its submission {asked.id} is {asked.state.value}: {asked.reason}"
-            raise Refused(f"task {asked.task}: token {token} is over: {text}")
-        at = ownership.publish(tx, asked.task, owner, token, time=self.time)
-        run = f"run {asked.run_id}" if asked.run_id else "its run"
+        if not submission.state.owns:
+            text = (
+                f"its submission {submission.id} is {submission.state.value}: {submission.reason}"
+            )
+            raise Refused(f"task {submission.task}: token {token} is over: {text}")
+        at = ownership.publish(tx, submission.task, owner, token, time=self.time)
+        run = f"run {submission.run_id}" if submission.run_id else "its run"
         self.move(
-            tx, asked, SubmissionState.SUCCEEDED, Step.PUBLISHED, f"{run} made it", at, token=token
+            tx,
+            submission,
+            SubmissionState.SUCCEEDED,
+            Step.PUBLISHED,
+            f"{run} made it",
+            at,
+            token=token,
         )
         return at
 
-    def refused(self, tx: sa.Connection, asked: Submission, token: int, reason: str) -> None:
+    def refused(self, tx: sa.Connection, submission: Submission, token: int, reason: str) -> None:
         """Records that a run published nothing because it no longer owned the task."""
-        self.tell(tx, asked, Step.REFUSED, reason, self.time(tx), {"token": token})
+        self.report(tx, submission, Step.REFUSED, reason, self.time(tx), {"token": token})
 
     def failed(
-        self, tx: sa.Connection, asked: Submission, reason: str, spec: TaskSpec | None = None
+        self, tx: sa.Connection, submission: Submission, reason: str, spec: TaskSpec | None = None
     ) -> SubmissionState:
         """Records a failed run; the submission is locked, and owns the task.
 
         Args:
             tx: the transaction.
-            asked: the submission.
+            submission: the submission.
             reason: why the run failed.
             spec: the declaration with the retries; none: the run is not retried.
 
@@ -81,16 +89,18 @@ class Outcomes:
             the new state of the submission.
         """
         # Runs that fell silent or did not start are counted separately.
-        failures = asked.attempt - asked.silences
+        failures = submission.attempt - submission.silences
         if spec is not None and failures <= spec.retries:
             text = f"attempt {failures} of {spec.retries + 1}: {reason}; again"
-            found = self._repeated(tx, asked, text, spec.retry_delay)
-            if found is not None:
-                return found
-        self._over(tx, asked, SubmissionState.FAILED, Step.FAILED, reason)
+            state = self._retry(tx, submission, text, spec.retry_delay)
+            if state is not None:
+                return state
+        self._end(tx, submission, SubmissionState.FAILED, Step.FAILED, reason)
         return SubmissionState.FAILED
 
-    def not_started(self, tx: sa.Connection, asked: Submission, reason: str) -> SubmissionState:
+    def not_started(
+        self, tx: sa.Connection, submission: Submission, reason: str
+    ) -> SubmissionState:
         """Records a run that failed before it started; the submission is locked, and owns the task.
 
         The task is not to blame: its run is requested again up to ``SILENCES`` times, whatever its
@@ -99,35 +109,35 @@ class Outcomes:
         Returns:
             the new state of the submission.
         """
-        silences = asked.silences + 1
+        silences = submission.silences + 1
         if silences <= SILENCES:
             text = f"{reason}; again, {silences} of {SILENCES} times,"
             pause = STARTS_AGAIN_IN * 2 ** (silences - 1)
-            found = self._repeated(tx, asked, text, pause, silences=silences)
-            if found is not None:
-                return found
-        reason += f"; it was asked for again {SILENCES} times"
-        self._over(tx, asked, SubmissionState.FAILED, Step.NOT_STARTED, reason)
+            state = self._retry(tx, submission, text, pause, silences=silences)
+            if state is not None:
+                return state
+        reason += f"; it was requested again {SILENCES} times"
+        self._end(tx, submission, SubmissionState.FAILED, Step.NOT_STARTED, reason)
         return SubmissionState.FAILED
 
-    def refused_by_dagster(self, tx: sa.Connection, asked: Submission, problem: str) -> None:
+    def refused_by_dagster(self, tx: sa.Connection, submission: Submission, problem: str) -> None:
         """Records that Dagster refuses its run; the submission is locked, and owns the task."""
         reason = f"Dagster refuses its run: {problem}"
-        self._over(tx, asked, SubmissionState.FAILED, Step.NOT_STARTED, reason)
+        self._end(tx, submission, SubmissionState.FAILED, Step.NOT_STARTED, reason)
 
-    def given_up(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
+    def given_up(self, tx: sa.Connection, submission: Submission, reason: str) -> None:
         """Ends a submission without a retry; the submission is locked.
 
         A run that will not report any more is lost: submissions that share it run the task instead.
         """
-        state = SubmissionState.LOST if asked.state.owns else SubmissionState.FAILED
-        self._over(tx, asked, state, Step.FAILED, reason)
+        state = SubmissionState.LOST if submission.state.owns else SubmissionState.FAILED
+        self._end(tx, submission, state, Step.FAILED, reason)
 
-    def canceled(self, tx: sa.Connection, asked: Submission, reason: str) -> None:
+    def canceled(self, tx: sa.Connection, submission: Submission, reason: str) -> None:
         """Records a canceled run, which is not retried; the submission is locked."""
-        self._over(tx, asked, SubmissionState.CANCELED, Step.CANCELED, reason)
+        self._end(tx, submission, SubmissionState.CANCELED, Step.CANCELED, reason)
 
-    def silent(self, tx: sa.Connection, asked: Submission) -> bool:
+    def silent(self, tx: sa.Connection, submission: Submission) -> bool:
         """Records a silent run: its lease has expired or was replaced; the submission is locked.
 
         The task is not to blame: without another owner it runs again up to ``SILENCES`` times,
@@ -136,40 +146,40 @@ class Outcomes:
         Returns:
             whether it continues: with another run, or by sharing the run of the new owner.
         """
-        row = ownership.row_of(tx, asked.task, lock=True)
+        row = ownership.row_of(tx, submission.task, lock=True)
         now = self.time(tx)
-        run = f"run {asked.run_id}" if asked.run_id else "its run"
-        if row.owner != asked.owner or row.token != asked.token:
+        run = f"run {submission.run_id}" if submission.run_id else "its run"
+        if row.owner != submission.owner or row.token != submission.token:
             by = f"{row.holder} has taken the task over" if row.is_held(now) else "it was replaced"
             text = f"{run} fell silent, and {by}"
-            if asked.by_hand:
+            if submission.by_hand:
                 # Only that one run was requested.
-                self.move(tx, asked, SubmissionState.LOST, Step.LOST, text, now)
+                self.move(tx, submission, SubmissionState.LOST, Step.LOST, text, now)
                 return False
-            self.tell(tx, asked, Step.LOST, text, now, {"token": asked.token})
+            self.report(tx, submission, Step.LOST, text, now, {"token": submission.token})
             submissions.update(
-                tx, asked.id, state=SubmissionState.SUBMITTED.value, reason=text, state_at=now,
+                tx, submission.id, state=SubmissionState.SUBMITTED.value, reason=text, state_at=now,
                 next_check_at=now, token=None, run_id=None, deadline_at=None,
-                silences=asked.silences + 1,
+                silences=submission.silences + 1,
             )  # fmt: skip
             return True
         since = f" until {format_moment(row.expires_at)}" if row.expires_at else ""
         text = f"{run} was silent{since}, when its lease was over"
-        silences = asked.silences + 1
+        silences = submission.silences + 1
         if silences <= SILENCES:
-            told = f"{text}; again, {silences} of {SILENCES} times"
-            if self._again(tx, asked, told, silences=silences):
+            retry = f"{text}; again, {silences} of {SILENCES} times"
+            if self._retry_now(tx, submission, retry, silences=silences):
                 return True
-        elif not asked.by_hand:
-            text += f"; it was made again {SILENCES} times"
+        elif not submission.by_hand:
+            text += f"; it was retried {SILENCES} times"
         # Nothing else will run it: notify people, as of any other failure.
-        self._over(tx, asked, SubmissionState.LOST, Step.FAILED, text)
+        self._end(tx, submission, SubmissionState.LOST, Step.FAILED, text)
         return False
 
     def move(
         self,
         tx: sa.Connection,
-        asked: Submission,
+        submission: Submission,
         state: SubmissionState,
         step: Step,
         reason: str,
@@ -177,7 +187,7 @@ class Outcomes:
         *,
         recheck_at: datetime | None = None,
         details: dict[str, Any] | None = None,
-        told: bool = True,
+        report: bool = True,
         **values: Any,
     ) -> None:
         """Moves a locked submission to a state in which it waits for nothing."""
@@ -185,74 +195,87 @@ class Outcomes:
             state=state.value, reason=reason, state_at=now, next_check_at=recheck_at,
             ended_at=now if state.ended else None,
         )  # fmt: skip
-        submissions.update(tx, asked.id, **values)
-        if asked.state is SubmissionState.WAITING and state is not SubmissionState.WAITING:
-            tx.execute(sa.delete(task_waits).where(task_waits.c.submission == asked.id))
-        if told:
-            told_of: dict[str, Any] = {
+        submissions.update(tx, submission.id, **values)
+        if submission.state is SubmissionState.WAITING and state is not SubmissionState.WAITING:
+            tx.execute(sa.delete(task_waits).where(task_waits.c.submission == submission.id))
+        if report:
+            owner: dict[str, Any] = {
                 name: values[name] for name in ("token", "attempt") if name in values
             }
-            self.tell(tx, asked, step, reason, now, {**told_of, **(details or {})})
+            self.report(tx, submission, step, reason, now, {**owner, **(details or {})})
 
-    def tell(
+    def report(
         self,
         tx: sa.Connection,
-        asked: Submission,
+        submission: Submission,
         step: Step,
         reason: str,
         now: datetime,
         details: dict[str, Any] | None = None,
     ) -> None:
         """Reports a step of a submission."""
-        known = {"run_id": asked.run_id} if asked.run_id else {}
+        run = {"run_id": submission.run_id} if submission.run_id else {}
         event = StatusEvent(
-            task=asked.task, step=step, reason=reason, at=now, cluster=asked.cluster,
-            location=asked.location, submission=asked.id, details={**known, **(details or {})},
+            task=submission.task, step=step, reason=reason, at=now, cluster=submission.cluster,
+            location=submission.location, submission=submission.id,
+            details={**run, **(details or {})},
         )  # fmt: skip
-        tell(tx, [event], self.sinks)
+        report(tx, [event], self.sinks)
 
-    def _again(self, tx: sa.Connection, asked: Submission, reason: str, **values: Any) -> bool:
-        if asked.by_hand or asked.token is None:
+    def _retry_now(
+        self, tx: sa.Connection, submission: Submission, reason: str, **values: Any
+    ) -> bool:
+        if submission.by_hand or submission.token is None:
             return False
-        attempt = asked.attempt + 1
+        attempt = submission.attempt + 1
         token = ownership.renew_with_new_token(
-            tx, asked.task, asked.owner, asked.token, new_owner=owner_of(asked.id, attempt),
-            life=self.life, time=self.time,
+            tx, submission.task, submission.owner, submission.token,
+            new_owner=owner_of(submission.id, attempt), life=self.life, time=self.time,
         )  # fmt: skip
         if token is None:
             return False
         self.move(
-            tx, asked, SubmissionState.ACQUIRED, Step.AGAIN, reason, self.time(tx),
+            tx, submission, SubmissionState.ACQUIRED, Step.AGAIN, reason, self.time(tx),
             attempt=attempt, token=token, run_id=None, deadline_at=None, **values,
         )  # fmt: skip
         return True
 
-    def _repeated(
-        self, tx: sa.Connection, asked: Submission, reason: str, pause: timedelta, **values: Any
+    def _retry(
+        self,
+        tx: sa.Connection,
+        submission: Submission,
+        reason: str,
+        pause: timedelta,
+        **values: Any,
     ) -> SubmissionState | None:
         """Returns the state after a retry, now or after a pause; none: no attempt is left."""
         if not pause:
-            done = self._again(tx, asked, reason, **values)
+            done = self._retry_now(tx, submission, reason, **values)
             return SubmissionState.ACQUIRED if done else None
-        if asked.by_hand or asked.token is None:
+        if submission.by_hand or submission.token is None:
             return None
         # Submissions that wait for a slot in its batch use it meanwhile.
-        if not ownership.give_back(tx, asked.task, asked.owner, asked.token):
+        if not ownership.give_back(tx, submission.task, submission.owner, submission.token):
             return None
         now = self.time(tx)
         self.move(
-            tx, asked, SubmissionState.RETRYING, Step.AGAIN,
+            tx, submission, SubmissionState.RETRYING, Step.AGAIN,
             f"{reason} in {format_duration(pause)}", now,
             recheck_at=now + pause, token=None, run_id=None, deadline_at=None, **values,
         )  # fmt: skip
         return SubmissionState.RETRYING
 
-    def _over(
-        self, tx: sa.Connection, asked: Submission, state: SubmissionState, step: Step, reason: str
+    def _end(
+        self,
+        tx: sa.Connection,
+        submission: Submission,
+        state: SubmissionState,
+        step: Step,
+        reason: str,
     ) -> None:
-        if asked.token is not None:
-            ownership.give_back(tx, asked.task, asked.owner, asked.token)
-        self.move(tx, asked, state, step, reason, self.time(tx))
+        if submission.token is not None:
+            ownership.give_back(tx, submission.task, submission.owner, submission.token)
+        self.move(tx, submission, state, step, reason, self.time(tx))
 
 
 def wake(tx: sa.Connection, task: str, batch: str | None, now: datetime) -> int:
@@ -264,15 +287,15 @@ def wake(tx: sa.Connection, task: str, batch: str | None, now: datetime) -> int:
     Returns:
         the number of submissions.
     """
-    here, waits = task_submissions.c, task_waits.c
+    row, waits = task_submissions.c, task_waits.c
     waiting = (waits.kind == "task") & (waits.name == task)
     if batch is not None:
         waiting |= (waits.kind == "batch") & (waits.name == batch)
-    whoever = (here.task == task) & (here.state == SubmissionState.SHARING.value)
-    whoever |= here.id.in_(sa.select(waits.submission).where(waiting))
-    query = sa.select(here.id).where(is_live, whoever).order_by(here.id)
+    affected = (row.task == task) & (row.state == SubmissionState.SHARING.value)
+    affected |= row.id.in_(sa.select(waits.submission).where(waiting))
+    query = sa.select(row.id).where(is_live, affected).order_by(row.id)
     ids = list(tx.execute(query.with_for_update()).scalars())
     if ids:
-        due = sa.update(task_submissions).where(dialect.among(tx, here.id, ids))
+        due = sa.update(task_submissions).where(dialect.among(tx, row.id, ids))
         tx.execute(due.values(next_check_at=now))
     return len(ids)

@@ -78,7 +78,7 @@ class RunReconciler:
     location: str
     outcomes: Outcomes
 
-    def settle(self, runs: RunLookup, counts: Counter[str]) -> None:
+    def reconcile(self, runs: RunLookup, counts: Counter[str]) -> None:
         """Reconciles the runs of all submissions that own their task.
 
         Cost: two statements of the state database and at most two of Dagster's, and a transaction
@@ -95,102 +95,108 @@ class RunReconciler:
             now = self.outcomes.time(tx)
             rows = ownership.rows_of(tx, sorted({one.task for one in owning_ones}))
         seen = _looked_up(owning_ones, runs)
-        for asked in owning_ones:
-            run = seen.get(asked.id)
-            row = rows.get(asked.task) or TaskRow(task=asked.task)
-            if not self._has_news(asked, row, run, now):
+        for submission in owning_ones:
+            run = seen.get(submission.id)
+            row = rows.get(submission.task) or TaskRow(task=submission.task)
+            if not self._has_news(submission, row, run, now):
                 continue
             try:
-                self._settle(asked, run, _why_failed(run, runs), counts)
+                self._reconcile(submission, run, _why_failed(run, runs), counts)
             except DatabaseUnavailable:
                 raise
             except Exception as error:
                 # The other submissions are still reconciled; the next tick retries this one.
-                _log.warning("submission %s could not be reconciled", asked.id, exc_info=error)
+                _log.warning("submission %s could not be reconciled", submission.id, exc_info=error)
                 counts["troubled"] += 1
 
     def _has_news(
-        self, asked: Submission, row: TaskRow, run: RunView | None, now: datetime
+        self, submission: Submission, row: TaskRow, run: RunView | None, now: datetime
     ) -> bool:
         """Returns whether something has to be written; verified once the rows are locked."""
-        if row.owner != asked.owner or row.token != asked.token or row.expires_at is None:
+        if row.owner != submission.owner or row.token != submission.token or row.expires_at is None:
             return True
         if row.expires_at - now <= self.outcomes.life * 2 / 3 and row.begun_at is None:
             return True
         if row.expires_at <= now:
             return True
         if run is None:
-            return _is_gone(asked, row)
+            return _is_gone(submission, row)
         if run.status is None:
             return False
-        return run.status.ended or asked.run_id is None
+        return run.status.ended or submission.run_id is None
 
-    def _settle(
+    def _reconcile(
         self, before: Submission, run: RunView | None, why: str | None, counts: Counter[str]
     ) -> None:
         with self.database.begin() as tx:
-            asked = submissions.by_id(tx, before.id, lock=True)
-            if asked is None or not asked.state.owns or asked.token is None:
+            submission = submissions.by_id(tx, before.id, lock=True)
+            if submission is None or not submission.state.owns or submission.token is None:
                 # The run reported first.
                 return
-            if run is not None and not _is_its(asked, run):
+            if run is not None and not _is_its(submission, run):
                 return
-            if run is None and asked.run_id != before.run_id:
+            if run is None and submission.run_id != before.run_id:
                 # It has reported since the lookup missed it.
                 return
-            what = self._apply(tx, asked, run, why)
+            what = self._apply(tx, submission, run, why)
             counts[what] += 1
         if what not in _STILL:
             with self.database.begin() as tx:
-                wake(tx, asked.task, asked.batch, self.outcomes.time(tx))
+                wake(tx, submission.task, submission.batch, self.outcomes.time(tx))
 
     def _apply(
-        self, tx: sa.Connection, asked: Submission, run: RunView | None, why: str | None
+        self, tx: sa.Connection, submission: Submission, run: RunView | None, why: str | None
     ) -> str:
         out, now = self.outcomes, self.outcomes.time(tx)
-        row = ownership.row_of(tx, asked.task)
-        mine = row.owner == asked.owner and row.token == asked.token
-        spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
+        row = ownership.row_of(tx, submission.task)
+        mine = row.owner == submission.owner and row.token == submission.token
+        spec = definitions.spec_of(tx, submission.task, submission.cluster, submission.location)
         begun = row.begun_at is not None
         late = row.expires_at is None or row.expires_at <= now
         ended = run is not None and run.status is not None and run.status.ended
         if not mine:
-            out.silent(tx, asked)
+            out.silent(tx, submission)
             return "lost"
         if run is not None and ended:
             # The run of a job never begins as a task, and goes on without the database.
             silent = late and (begun or (spec is not None and spec.kind == "asset"))
-            return self._run_ended(tx, asked, run, spec, why, begun=begun, silent=silent)
+            return self._run_ended(tx, submission, run, spec, why, begun=begun, silent=silent)
         if late and begun:
-            return self._silent(tx, asked)
+            return self._silent(tx, submission)
         if begun:
             return "running"
-        if run is None and _is_gone(asked, row):
-            gone = f"run {asked.run_id} is gone from Dagster's storage"
-            return _counted(out.failed(tx, asked, gone, spec))
-        given_up = asked.deadline_at is not None and now >= asked.deadline_at
+        if run is None and _is_gone(submission, row):
+            gone = f"run {submission.run_id} is gone from Dagster's storage"
+            return _counted(out.failed(tx, submission, gone, spec))
+        given_up = submission.deadline_at is not None and now >= submission.deadline_at
         # Without ticks to renew the lease, the run could not begin either: it gets more time.
         if run is not None and given_up and not late:
             text = f"run {run.run_id} has not begun as a task"
-            return _counted(out.failed(tx, asked, text, spec))
+            return _counted(out.failed(tx, submission, text, spec))
         # Until it begins, only this renewal shows that a run is on its way.
         seen: dict[str, Any] = {}
-        if run is not None and asked.run_id is None:
+        if run is not None and submission.run_id is None:
             seen["run_id"] = run.run_id
-            submissions.update(tx, asked.id, run_id=run.run_id)
-        if asked.deadline_at is None and _is_to_begin(run, spec):
+            submissions.update(tx, submission.id, run_id=run.run_id)
+        if submission.deadline_at is None and _is_to_begin(run, spec):
             # By the database's time: Dagster's moments come from the clocks of the processes.
-            submissions.update(tx, asked.id, deadline_at=now + BEGINS_WITHIN)
-        assert asked.token is not None
+            submissions.update(tx, submission.id, deadline_at=now + BEGINS_WITHIN)
+        assert submission.token is not None
         ownership.renew(
-            tx, asked.task, asked.owner, asked.token, life=out.life, time=out.time, **seen
+            tx,
+            submission.task,
+            submission.owner,
+            submission.token,
+            life=out.life,
+            time=out.time,
+            **seen,
         )
         return "renewed"
 
     def _run_ended(
         self,
         tx: sa.Connection,
-        asked: Submission,
+        submission: Submission,
         run: RunView,
         spec: TaskSpec | None,
         why: str | None,
@@ -199,43 +205,43 @@ class RunReconciler:
         silent: bool,
     ) -> str:
         out = self.outcomes
-        token = asked.token
+        token = submission.token
         assert token is not None
-        if asked.run_id is None:
-            submissions.update(tx, asked.id, run_id=run.run_id)
-            asked = replace(asked, run_id=run.run_id)
+        if submission.run_id is None:
+            submissions.update(tx, submission.id, run_id=run.run_id)
+            submission = replace(submission, run_id=run.run_id)
         if run.status is RunStatus.SUCCESS:
             if begun and silent:
-                return self._silent(tx, asked)
+                return self._silent(tx, submission)
             # Without a take-over, this run may still publish.
             ownership.renew(
-                tx, asked.task, asked.owner, token, life=out.life, time=out.time,
+                tx, submission.task, submission.owner, token, life=out.life, time=out.time,
                 run_id=run.run_id,
             )  # fmt: skip
             try:
-                out.published(tx, asked, token=token, owner=asked.owner)
+                out.published(tx, submission, token=token, owner=submission.owner)
             except Refused as error:
-                out.tell(tx, asked, Step.REFUSED, str(error), out.time(tx))
+                out.report(tx, submission, Step.REFUSED, str(error), out.time(tx))
                 return "lost"
             return "published"
         if run.status is RunStatus.CANCELED:
-            out.canceled(tx, asked, f"run {run.run_id} was canceled")
+            out.canceled(tx, submission, f"run {run.run_id} was canceled")
             return "canceled"
         if not run.started and not begun:
             text = f"run {run.run_id} could not start" + (f": {why}" if why else "")
-            return _counted(out.not_started(tx, asked, text))
-        raised = asked.reason.startswith(RAISED)
-        if asked.reason.startswith(SILENT) or (silent and not raised):
+            return _counted(out.not_started(tx, submission, text))
+        raised = submission.reason.startswith(RAISED)
+        if submission.reason.startswith(SILENT) or (silent and not raised):
             # It could not renew its lease, or could not even begin.
-            return self._silent(tx, asked)
+            return self._silent(tx, submission)
         if why is not None:
             text = f"{RAISED}{why}"
         else:
-            text = asked.reason if raised else "failed"
-        return _counted(out.failed(tx, asked, f"run {run.run_id} {text}", spec))
+            text = submission.reason if raised else "failed"
+        return _counted(out.failed(tx, submission, f"run {run.run_id} {text}", spec))
 
-    def _silent(self, tx: sa.Connection, asked: Submission) -> str:
-        return "repeated" if self.outcomes.silent(tx, asked) else "lost"
+    def _silent(self, tx: sa.Connection, submission: Submission) -> str:
+        return "repeated" if self.outcomes.silent(tx, submission) else "lost"
 
 
 def _why_failed(run: RunView | None, runs: RunLookup) -> str | None:
@@ -263,8 +269,8 @@ def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
 
 def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, RunView]:
     """Returns the run of each submission that has one in Dagster's storage."""
-    asked_for = [one.id for one in owning_ones if not one.by_hand]
-    tagged = runs.runs_by_tag(SUBMISSION_TAG, asked_for) if asked_for else {}
+    requested = [one.id for one in owning_ones if not one.by_hand]
+    tagged = runs.runs_by_tag(SUBMISSION_TAG, requested) if requested else {}
     seen: dict[str, RunView] = {}
     for one in owning_ones:
         run = _of_attempt(one, tagged.get(one.id, ()))
@@ -277,22 +283,22 @@ def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, 
     return seen
 
 
-def _is_gone(asked: Submission, row: TaskRow) -> bool:
+def _is_gone(submission: Submission, row: TaskRow) -> bool:
     """Returns whether a missing run was seen before, and cannot report any more."""
-    return asked.run_id is not None and row.begun_at is None
+    return submission.run_id is not None and row.begun_at is None
 
 
-def _is_its(asked: Submission, run: RunView) -> bool:
+def _is_its(submission: Submission, run: RunView) -> bool:
     """Returns whether a run belongs to the present attempt, by its id or by its tags."""
-    if asked.run_id == run.run_id or asked.by_hand:
+    if submission.run_id == run.run_id or submission.by_hand:
         return True
-    return _of_attempt(asked, (run,)) is not None
+    return _of_attempt(submission, (run,)) is not None
 
 
-def _of_attempt(asked: Submission, runs: Sequence[RunView]) -> RunView | None:
+def _of_attempt(submission: Submission, runs: Sequence[RunView]) -> RunView | None:
     """Returns the run of the present attempt; a re-execution by a person is another run."""
     for run in runs:
-        if run.tags.get(_RUN_KEY_TAG) == asked.run_key and _PARENT_TAG not in run.tags:
+        if run.tags.get(_RUN_KEY_TAG) == submission.run_key and _PARENT_TAG not in run.tags:
             return run
     return None
 

@@ -56,33 +56,33 @@ def hand_out(
     found = [Submission.from_row(row) for row in tx.execute(_TO_REQUEST, given).mappings()]
     requests: list[TaskRequest] = []
     gone: list[str] = []
-    for asked in found:
-        spec = definitions.spec_of(tx, asked.task, cluster, location)
+    for submission in found:
+        spec = definitions.spec_of(tx, submission.task, cluster, location)
         if spec is None:
-            gone.append(asked.id)
+            gone.append(submission.id)
             continue
-        if asked.next_check_at is None:
+        if submission.next_check_at is None:
             # A value means that the run was requested.
-            now, text = outcomes.time(tx), "its run is asked for"
-            details = {"run_key": asked.run_key, "token": asked.token}
-            outcomes.tell(tx, asked, Step.REQUESTED, text, now, details)
-            submissions.update(tx, asked.id, next_check_at=now)
-        requests.append(_request(asked, spec))
+            now, text = outcomes.time(tx), "its run is requested"
+            details = {"run_key": submission.run_key, "token": submission.token}
+            outcomes.report(tx, submission, Step.REQUESTED, text, now, details)
+            submissions.update(tx, submission.id, next_check_at=now)
+        requests.append(_request(submission, spec))
     return requests, gone
 
 
-def _request(asked: Submission, spec: TaskSpec) -> TaskRequest:
+def _request(submission: Submission, spec: TaskSpec) -> TaskRequest:
     return TaskRequest(
-        run_key=asked.run_key,
-        submission=asked.id,
-        task=asked.task,
+        run_key=submission.run_key,
+        submission=submission.id,
+        task=submission.task,
         kind=spec.kind,
         target=spec.target,
         tags={
             **spec.tags,
-            TASK_TAG: asked.task,
-            SUBMISSION_TAG: asked.id,
-            TOKEN_TAG: str(asked.token),
+            TASK_TAG: submission.task,
+            SUBMISSION_TAG: submission.id,
+            TOKEN_TAG: str(submission.token),
             # Retries are runs under a new token; Dagster's own retry would have the old one.
             "dagster/max_retries": "0",
         },

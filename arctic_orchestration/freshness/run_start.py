@@ -1,4 +1,4 @@
-"""How a run of a task begins: with the token of its request, or by hand.
+"""How a run of a task begins: with the token of its request, or started manually.
 
 ::
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("arctic.freshness")
 
 #: how long a run that has not begun waits for the database
 _BEGINS_FOR = timedelta(minutes=10)
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -76,20 +76,20 @@ def begun(
         DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time, sinks=sinks)
-    asked_at = 0.0
+    requested_at = 0.0
 
     def begin() -> Submission:
-        nonlocal asked_at
-        asked_at = steady.monotonic()
+        nonlocal requested_at
+        requested_at = steady.monotonic()
         return _begin(database, outcomes, task, submission, token, run_id)
 
-    asked = insist(begin, patience)
-    lease = Lease.taken(owner=asked.owner, token=token, asked=asked_at, life=life)
-    yield from _renewed(database, asked, lease, outcomes)
+    owning = insist(begin, patience)
+    lease = Lease.taken(owner=owning.owner, token=token, requested_at=requested_at, life=life)
+    yield from _renewed(database, owning, lease, outcomes)
 
 
 @contextmanager
-def acquired_by_hand(
+def acquired_manually(
     database: Database,
     *,
     task: str,
@@ -108,24 +108,26 @@ def acquired_by_hand(
         DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time, sinks=sinks)
-    asked_at = 0.0
+    requested_at = 0.0
 
     def begin() -> Submission:
-        nonlocal asked_at
-        asked_at = steady.monotonic()
+        nonlocal requested_at
+        requested_at = steady.monotonic()
         return _acquire(database, outcomes, task, Owner(cluster=cluster, location=location,
                         run_id=run_id))  # fmt: skip
 
-    asked = insist(begin, patience)
-    assert asked.token is not None
-    lease = Lease.taken(owner=asked.owner, token=asked.token, asked=asked_at, life=life)
-    yield from _renewed(database, asked, lease, outcomes)
+    owning = insist(begin, patience)
+    assert owning.token is not None
+    lease = Lease.taken(
+        owner=owning.owner, token=owning.token, requested_at=requested_at, life=life
+    )
+    yield from _renewed(database, owning, lease, outcomes)
 
 
 def _renewed(
-    database: Database, asked: Submission, lease: Lease, outcomes: Outcomes
+    database: Database, submission: Submission, lease: Lease, outcomes: Outcomes
 ) -> Iterator[Running]:
-    running = Running(database=database, asked=asked, lease=lease, outcomes=outcomes)
+    running = Running(database=database, submission=submission, lease=lease, outcomes=outcomes)
     with running.renewal:
         try:
             yield running
@@ -139,45 +141,45 @@ def _begin(
     database: Database, outcomes: Outcomes, task: str, id: str, token: int, run_id: str
 ) -> Submission:
     with database.begin() as tx:
-        asked = submissions.by_id(tx, id, lock=True)
-        if asked is None or asked.task != task:
+        submission = submissions.by_id(tx, id, lock=True)
+        if submission is None or submission.task != task:
             raise Refused(f"task {task} has no submission {id}: nothing was begun")
         now, problem = outcomes.time(tx), None
-        if not asked.state.owns or asked.token != token or asked.by_hand:
+        if not submission.state.owns or submission.token != token or submission.by_hand:
             problem = (
                 f"task {task}: token {token} is over: its submission {id} is "
-                f"{asked.state.value} ({asked.reason})"
+                f"{submission.state.value} ({submission.reason})"
             )
-        elif _has_another_run(asked, run_id):
-            problem = f"task {task}: token {token} is used by run {asked.run_id}"
+        elif _has_another_run(submission, run_id):
+            problem = f"task {task}: token {token} is used by run {submission.run_id}"
         elif not ownership.renew(
-            tx, task, asked.owner, token, life=outcomes.life, time=outcomes.time,
+            tx, task, submission.owner, token, life=outcomes.life, time=outcomes.time,
             run_id=run_id, begun_at=now,
         ):  # fmt: skip
             row = ownership.row_of(tx, task)
-            problem = ownership.why_not(row, asked.owner, token, now)
+            problem = ownership.why_not(row, submission.owner, token, now)
         if problem is None:
-            return _with_run(tx, outcomes, asked, token, run_id, now)
-        outcomes.refused(tx, asked, token, f"run {run_id} began in vain: {problem}")
+            return _with_run(tx, outcomes, submission, token, run_id, now)
+        outcomes.refused(tx, submission, token, f"run {run_id} may not begin: {problem}")
     raise Refused(problem)
 
 
-def _has_another_run(asked: Submission, run_id: str) -> bool:
+def _has_another_run(submission: Submission, run_id: str) -> bool:
     """Returns whether its run is another one, as after a re-execution with the same tags."""
-    return asked.state is SubmissionState.RUNNING and asked.run_id != run_id
+    return submission.state is SubmissionState.RUNNING and submission.run_id != run_id
 
 
 def _with_run(
     tx: sa.Connection,
     outcomes: Outcomes,
-    asked: Submission,
+    submission: Submission,
     token: int,
     run_id: str,
     now: datetime,
 ) -> Submission:
-    """Records that the run of the submission has begun; reports that once."""
-    mine = replace(asked, run_id=run_id)
-    if asked.state is not SubmissionState.RUNNING:
+    """Records once that the run of the submission has begun."""
+    mine = replace(submission, run_id=run_id)
+    if submission.state is not SubmissionState.RUNNING:
         outcomes.move(
             tx, mine, SubmissionState.RUNNING, Step.BEGUN, f"run {run_id} has begun", now,
             run_id=run_id, token=token, deadline_at=None,
@@ -213,20 +215,20 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -
                 f"{row.token}): two runs of it at once could publish each other's leftovers"
             )
         text = f"run {holder.run_id} was started in Dagster"
-        asked = Submission(
+        submission = Submission(
             id=id, task=task, cluster=holder.cluster, location=holder.location,
             batch=spec.batch if spec else None, group_id=id, by=f"run {holder.run_id}",
             state=SubmissionState.RUNNING, reason=text, state_at=now, required_since=now,
             force=True, by_hand=True, submitted_at=now, attempt=1, token=found.token,
             run_id=holder.run_id,
         )  # fmt: skip
-        tx.execute(sa.insert(task_submissions).values(asked.as_row()))
+        tx.execute(sa.insert(task_submissions).values(submission.as_row()))
         ownership.renew(
-            tx, task, asked.owner, found.token, life=outcomes.life, time=outcomes.time,
+            tx, task, submission.owner, found.token, life=outcomes.life, time=outcomes.time,
             begun_at=now,
         )  # fmt: skip
-        outcomes.tell(tx, asked, Step.BEGUN, text, now, {"token": found.token})
-        return asked
+        outcomes.report(tx, submission, Step.BEGUN, text, now, {"token": found.token})
+        return submission
 
 
 def step_begun(
@@ -239,9 +241,10 @@ def step_begun(
     time: Time = database_time,
     sinks: Sequence[StatusSink] = SINKS,
 ) -> str | None:
-    """Verifies the token in a step of a requested run, and renews the lease; reports one start.
+    """Verifies the token when a step of a requested run begins, and renews the lease.
 
-    The ticks of the location publish the run's success, and continue to renew its lease.
+    The first such step also records that the run has begun. The ticks of the location publish the
+    run's success, and continue to renew its lease.
 
     Returns:
         why the run is no longer the task's; none: it is.
@@ -251,14 +254,14 @@ def step_begun(
     """
     outcomes = Outcomes(life=life, time=time, sinks=sinks)
     with database.begin() as tx:
-        asked = submissions.by_id(tx, submission, lock=True)
-        if asked is not None and asked.state.owns and asked.token == token:
-            if _has_another_run(asked, run_id):
-                return f"task {asked.task}: token {token} is used by run {asked.run_id}"
+        owning = submissions.by_id(tx, submission, lock=True)
+        if owning is not None and owning.state.owns and owning.token == token:
+            if _has_another_run(owning, run_id):
+                return f"task {owning.task}: token {token} is used by run {owning.run_id}"
             if ownership.renew(
-                tx, asked.task, asked.owner, token, life=life, time=time, run_id=run_id
+                tx, owning.task, owning.owner, token, life=life, time=time, run_id=run_id
             ):
-                _with_run(tx, outcomes, asked, token, run_id, time(tx))
+                _with_run(tx, outcomes, owning, token, run_id, time(tx))
                 return None
     problem = token_problem(database, submission, token)
     return problem or f"token {token} of submission {submission} is over"
@@ -278,4 +281,4 @@ def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _
             if steady.monotonic() > give_up_at:
                 raise
             _log.warning("the run begins as soon as the state database answers: %s", error)
-            steady.sleep(_AGAIN_SECONDS)
+            steady.sleep(_RETRY_SECONDS)

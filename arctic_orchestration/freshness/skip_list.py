@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.ownership import Time
-from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
+from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import skipped_tasks
@@ -55,7 +55,7 @@ def skip(
     tx.execute(new.on_conflict_do_update(index_elements=["task"], set_=values))
     text = f"put on the skip list by {by}: {reason}"
     event = StatusEvent(task=task, step=Step.SKIP_SET, reason=text, at=now, cluster=cluster)
-    tell(tx, [event], sinks)
+    report(tx, [event], sinks)
     return Skip(task=task, reason=reason, by=by, at=now)
 
 
@@ -79,7 +79,7 @@ def unskip(
         raise NotFound(f"task {task} is not on the skip list, which has: {listed}")
     text = f"taken off the skip list by {by}"
     event = StatusEvent(task=task, step=Step.SKIP_LIFTED, reason=text, at=time(tx), cluster=cluster)
-    tell(tx, [event], sinks)
+    report(tx, [event], sinks)
 
 
 def skips(tx: sa.Connection, names: Sequence[str] | None = None) -> list[Skip]:

@@ -56,7 +56,7 @@ class Step(StrEnum):
 
 
 _SENTENCES: Mapping[Step, str] = {
-    Step.SUBMITTED: "Somebody, or a child, wants it to be fresh.",
+    Step.SUBMITTED: "A person, a schedule, code or a child requires it to be fresh.",
     Step.FRESH: "It is fresh enough, so nothing is run.",
     Step.SKIPPED: "It is not to be run for now, so nothing is run.",
     Step.WAITS_FOR_PARENTS: "Parents are not fresh enough for it yet; it holds nothing meanwhile.",
@@ -65,7 +65,7 @@ _SENTENCES: Mapping[Step, str] = {
     Step.SHARES: "Another submission makes it already; the outcome is shared.",
     Step.ACQUIRED: "It is for this submission to make, under a token of its own.",
     Step.TOOK_OVER: "The owner before fell silent, and its lease was over.",
-    Step.REQUESTED: "Dagster was asked for the run.",
+    Step.REQUESTED: "The run was requested from Dagster.",
     Step.BEGUN: "The run has begun and renews the lease itself.",
     Step.PUBLISHED: "The run succeeded, and its token was still the task's.",
     Step.REFUSED: "A run that was not the owner any more published nothing.",
@@ -75,8 +75,8 @@ _SENTENCES: Mapping[Step, str] = {
     Step.FAILED: "It could not be made.",
     Step.SHARED_FAILURE: "The run that it shared failed.",
     Step.CANCELED: "Its run was canceled.",
-    Step.SKIP_SET: "Somebody put it on the skip list.",
-    Step.SKIP_LIFTED: "Somebody took it off the skip list.",
+    Step.SKIP_SET: "It was put on the skip list.",
+    Step.SKIP_LIFTED: "It was taken off the skip list.",
 }
 
 
@@ -99,8 +99,8 @@ class StatusEvent:
 class StatusSink(Protocol):
     """A receiver of steps."""
 
-    def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
-        """Receives steps inside the transaction that makes them.
+    def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+        """Reports steps inside the transaction that makes them.
 
         An exception of one of the three built-in sinks rolls the steps back. An exception of an
         added sink is logged, and only its own writes are rolled back; steps and other sinks go on.
@@ -111,7 +111,7 @@ class StatusSink(Protocol):
 class TableSink:
     """The table ``arctic_task_events``: the history, and a stream that is read by its ids."""
 
-    def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+    def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         rows = [
             {
                 "task": one.task,
@@ -134,7 +134,7 @@ _NEW_EVENT = sa.insert(task_events)
 class LogSink:
     """The log ``arctic.freshness``, after the step is committed."""
 
-    def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+    def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         lines = [f"task {one.task}: {one.step.value}: {one.reason}" for one in events]
         levels = [logging.WARNING if one.step in _BAD else logging.INFO for one in events]
 
@@ -180,7 +180,7 @@ class NotificationSink:
     notice.
     """
 
-    def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+    def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         for one in events:
             notice = _NOTICES.get(one.step)
             if notice is None or one.location is None:
@@ -188,7 +188,7 @@ class NotificationSink:
             location_id = _location_id(tx, one.cluster, one.location)
             tags = {"arctic/task": one.task}
             if notice is Notice.PARENTS_STALE:
-                roots = self._untold(tx, location_id, one)
+                roots = self._unreported(tx, location_id, one)
                 if not roots:
                     continue
                 tags[_ROOTS] = json.dumps(sorted(roots))
@@ -196,7 +196,7 @@ class NotificationSink:
             outbox.write(tx, location_id, [news], one.at)
 
     @staticmethod
-    def _untold(tx: sa.Connection, location_id: int, one: StatusEvent) -> set[str]:
+    def _unreported(tx: sa.Connection, location_id: int, one: StatusEvent) -> set[str]:
         """Returns the parents that made a task fail and that were not reported while it waited."""
         roots = set(one.details.get(ROOTS, ()))
         if roots:
@@ -226,14 +226,14 @@ class _Added:
     def __init__(self) -> None:
         self.sinks: list[StatusSink] = []
 
-    def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+    def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
         for sink in self.sinks:
             try:
                 with tx.begin_nested():
-                    sink.tell(tx, events)
+                    sink.report(tx, events)
             except Exception as error:
                 # A failing sink must not keep tasks from going on.
-                _log.warning("the sink %r was not told", sink, exc_info=error)
+                _log.warning("the sink %r failed", sink, exc_info=error)
 
 
 _added = _Added()
@@ -251,11 +251,11 @@ def add_sink(sink: StatusSink) -> None:
         _added.sinks.append(sink)
 
 
-def tell(tx: sa.Connection, events: Sequence[StatusEvent], sinks: Sequence[StatusSink]) -> None:
+def report(tx: sa.Connection, events: Sequence[StatusEvent], sinks: Sequence[StatusSink]) -> None:
     """Reports steps to each sink, in the transaction that makes them."""
     if events:
         for sink in sinks:
-            sink.tell(tx, events)
+            sink.report(tx, events)
 
 
 def events_of(

@@ -45,7 +45,7 @@ NO_ASSETS: Assets = _NoAssets()
 
 def facts_of(
     tx: sa.Connection,
-    asked: Submission,
+    submission: Submission,
     assets: Assets,
     now: datetime,
     *,
@@ -57,29 +57,29 @@ def facts_of(
 
     Cost: one statement of the state database for a fresh task, else about ten.
     """
-    row = ownership.row_of(tx, asked.task)
-    shared = submissions.by_id(tx, asked.shares) if asked.shares is not None else None
-    if row.is_fresh(asked.required_since, force=asked.force):
-        return Facts(submission=asked, spec=None, row=row, shared=shared)
-    spec = definitions.spec_of(tx, asked.task, asked.cluster, asked.location)
+    row = ownership.row_of(tx, submission.task)
+    shared = submissions.by_id(tx, submission.shares) if submission.shares is not None else None
+    if row.is_fresh(submission.required_since, force=submission.force):
+        return Facts(submission=submission, spec=None, row=row, shared=shared)
+    spec = definitions.spec_of(tx, submission.task, submission.cluster, submission.location)
     if spec is None:
-        return Facts(submission=asked, spec=None, row=row, shared=shared)
+        return Facts(submission=submission, spec=None, row=row, shared=shared)
     skipped = {
         one.task: f"{one.reason} (by {one.by})"
-        for one in skip_list.skips(tx, [asked.task, *(parent.name for parent in spec.parents)])
+        for one in skip_list.skips(tx, [submission.task, *(parent.name for parent in spec.parents)])
     }
     running = 0
     if spec.concurrency is not None and spec.batch is not None:
         if not only_look:
             definitions.take_turn_in(tx, spec.batch)
-        running = _running_of(tx, spec.batch, now, besides=asked.task)
-    missed, retrying = _last(tx, asked, row, now)
+        running = _running_of(tx, spec.batch, now, besides=submission.task)
+    missed, retrying = _last(tx, submission, row, now)
     return Facts(
-        submission=asked,
+        submission=submission,
         spec=spec,
         row=row,
-        skipped=skipped.get(asked.task) or spec.skip,
-        parents=parents_of(tx, asked, spec, skipped, assets),
+        skipped=skipped.get(submission.task) or spec.skip,
+        parents=parents_of(tx, submission, spec, skipped, assets),
         shared=shared,
         missed=missed,
         retrying=retrying,
@@ -89,7 +89,7 @@ def facts_of(
 
 def parents_of(
     tx: sa.Connection,
-    asked: Submission,
+    submission: Submission,
     spec: TaskSpec,
     skipped: Mapping[str, str],
     assets: Assets,
@@ -104,22 +104,22 @@ def parents_of(
     others = sorted(set(names) - {one.spec.name for one in declared})
     made = assets.materialized_at(others) if others else {}
     known = assets.known(others) if others else frozenset()
-    here = (asked.cluster, asked.location)
+    here = (submission.cluster, submission.location)
     strangers = {one.spec.name for one in declared} - {
         one.spec.name for one in declared if _is_near(one, here, spec.batch)
     }
-    together = _placed_together(tx, asked, sorted(strangers))
+    together = _placed_together(tx, submission, sorted(strangers))
     # Only waiting submissions have rows of waits.
-    waited = _waited_for(tx, asked.id) if asked.state is SubmissionState.WAITING else {}
+    waited = _waited_for(tx, submission.id) if submission.state is SubmissionState.WAITING else {}
     # If several places declare the parent, and none is ours: one that was seen lately.
     crowded = len({one.spec.name for one in declared}) < len(declared)
-    seen = definitions.live_locations(tx, asked.submitted_at) if crowded else frozenset()
+    seen = definitions.live_locations(tx, submission.submitted_at) if crowded else frozenset()
 
     def seen_at(cluster: str, location: str) -> datetime | None:
         if (cluster, location) == here:
             return None
         place = definitions.location_of(tx, cluster, location)
-        return (place.ticked_at if place is not None else None) or asked.submitted_at
+        return (place.ticked_at if place is not None else None) or submission.submitted_at
 
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
@@ -129,7 +129,7 @@ def parents_of(
         before = waited.get(name)
         deciding = [ours] if ours is not None else places
         reasons = [one.spec.skip for one in deciding]
-        waits_for = _to_wait_for(live.get(name, []), asked, row)
+        waits_for = _to_wait_for(live.get(name, []), submission, row)
         maker = waits_for or ours
         return ParentFacts(
             parent=parent,
@@ -173,28 +173,28 @@ def _is_near(one: definitions.Definition, here: tuple[str, str], batch: str | No
 
 
 def _placed_together(
-    tx: sa.Connection, asked: Submission, names: Sequence[str]
+    tx: sa.Connection, submission: Submission, names: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
     """Returns cluster and location of tasks that were submitted together with another."""
     if not names:
         return {}
     here = task_submissions.c
     query = sa.select(here.task, here.cluster, here.location).where(
-        here.group_id == asked.group_id, dialect.among(tx, here.task, names)
+        here.group_id == submission.group_id, dialect.among(tx, here.task, names)
     )
     return {row.task: (row.cluster, row.location) for row in tx.execute(query)}
 
 
 def _to_wait_for(
-    live: Sequence[Submission], asked: Submission, row: ownership.TaskRow | None
+    live: Sequence[Submission], submission: Submission, row: ownership.TaskRow | None
 ) -> Submission | None:
     """Returns the live submission of a parent that a submission waits for; none without work."""
     live = [one for one in live if submissions.has_work(one, row)]
     for one in live:
-        if one.group_id == asked.group_id:
+        if one.group_id == submission.group_id:
             return one
     for one in live:
-        if (one.cluster, one.location) == (asked.cluster, asked.location):
+        if (one.cluster, one.location) == (submission.cluster, submission.location):
             return one
     return None
 
@@ -210,15 +210,15 @@ def _waited_for(tx: sa.Connection, id: str) -> dict[str, Submission]:
 
 
 def _last(
-    tx: sa.Connection, asked: Submission, row: ownership.TaskRow, now: datetime
+    tx: sa.Connection, submission: Submission, row: ownership.TaskRow, now: datetime
 ) -> tuple[Submission | None, Submission | None]:
     """Returns the last owner of the task, if its run, or its next run, would be shared.
 
     Returns:
-        the submission, if its run ended since the last check of ``asked``, which was ready (it only
-        waited for a slot, or was unchecked); and the submission, if it will be retried soon.
+        the owner, if its run ended since the last check of ``submission``, which was ready (it only
+        waited for a slot, or was unchecked); and the owner, if it will be retried soon.
     """
-    if row.owner is not None or row.submission is None or row.submission == asked.id:
+    if row.owner is not None or row.submission is None or row.submission == submission.id:
         return None, None
     last = submissions.by_id(tx, row.submission)
     if last is None:
@@ -226,9 +226,9 @@ def _last(
     if last.state is SubmissionState.RETRYING and last.next_check_at is not None:
         # A submission whose location is away is not waited for.
         return None, last if now <= last.next_check_at + LATE else None
-    if last.ended_at is None or last.ended_at <= asked.state_at:
+    if last.ended_at is None or last.ended_at <= submission.state_at:
         return None, None
-    ready = asked.state is SubmissionState.SUBMITTED or _waits_for_place(tx, asked.id)
+    ready = submission.state is SubmissionState.SUBMITTED or _waits_for_place(tx, submission.id)
     return last if ready else None, None
 
 

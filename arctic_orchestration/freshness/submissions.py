@@ -16,7 +16,7 @@ from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.criteria import TaskSpec, required_since
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.ownership import TaskRow, Time
-from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, tell
+from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.state import dialect
@@ -28,7 +28,7 @@ _MOST_HOURS = 876_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class NewSubmission:
     """One submission to create."""
 
     task: str
@@ -49,7 +49,7 @@ def submit(
     *,
     cluster: str,
     location: str | None = None,
-    by: str = "somebody",
+    by: str = "an unnamed caller",
     force: bool = False,
     freshness_hours: float | None = None,
     only: Sequence[str] | None = None,
@@ -91,7 +91,7 @@ def submit(
     named = frozenset(found)
     if with_parents:
         found = _with_parents(tx, found)
-    now, wishes = time(tx), []
+    now, new = time(tx), []
     seen = definitions.live_locations(tx, now)
     chosen = {
         name: _place_of(name, places, cluster, location, seen) for name, places in found.items()
@@ -104,8 +104,8 @@ def submit(
             hours = 0.0 if force else freshness_hours
         since = required_since(hours, one.spec.timezone, now)
         forced = force and is_named
-        wishes.append(
-            Wish(
+        new.append(
+            NewSubmission(
                 task=name,
                 cluster=one.cluster,
                 location=one.location,
@@ -117,12 +117,12 @@ def submit(
                 submits_parents=only is None,
             )
         )
-    return make(tx, wishes, now=now, sinks=sinks)
+    return make(tx, new, now=now, sinks=sinks)
 
 
 def make(
     tx: sa.Connection,
-    wishes: Sequence[Wish],
+    new: Sequence[NewSubmission],
     *,
     now: datetime,
     sinks: Sequence[StatusSink],
@@ -133,27 +133,27 @@ def make(
     made = [
         Submission(
             id=new_id(now),
-            task=wish.task,
-            cluster=wish.cluster,
-            location=wish.location,
-            batch=wish.batch,
+            task=one.task,
+            cluster=one.cluster,
+            location=one.location,
+            batch=one.batch,
             group_id=group,
-            by=wish.by,
-            wanted_by=wish.wanted_by,
+            by=one.by,
+            wanted_by=one.wanted_by,
             state=SubmissionState.SUBMITTED,
-            reason=wish.reason,
+            reason=one.reason,
             state_at=now,
-            required_since=wish.required_since,
-            force=wish.force,
-            submits_parents=wish.submits_parents,
+            required_since=one.required_since,
+            force=one.force,
+            submits_parents=one.submits_parents,
             submitted_at=now,
             next_check_at=now,
         )
-        for wish in wishes
+        for one in new
     ]
     if made:
         tx.execute(_NEW, [one.as_row() for one in made])
-    tell(
+    report(
         tx,
         [
             StatusEvent(
@@ -200,10 +200,12 @@ def live_of(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Submissio
     return found
 
 
-def has_work(asked: Submission, row: TaskRow | None) -> bool:
+def has_work(submission: Submission, row: TaskRow | None) -> bool:
     """Returns whether a live submission has work: it owns the task, or the task is stale for it."""
     return (
-        asked.state.owns or row is None or not row.is_fresh(asked.required_since, force=asked.force)
+        submission.state.owns
+        or row is None
+        or not row.is_fresh(submission.required_since, force=submission.force)
     )
 
 

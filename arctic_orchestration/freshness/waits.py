@@ -13,7 +13,7 @@ from arctic_orchestration.state.freshness_tables import task_waits
 
 def note(
     tx: sa.Connection,
-    asked: Submission,
+    submission: Submission,
     decision: Decision,
     made: Mapping[str, str],
     now: datetime,
@@ -22,7 +22,7 @@ def note(
 
     Args:
         tx: the transaction.
-        asked: the submission, locked.
+        submission: the submission, locked.
         decision: the decision to wait.
         made: submissions that were created for it, by their task.
         now: the moment.
@@ -30,14 +30,14 @@ def note(
     Returns:
         whether the waits changed.
     """
-    mine = task_waits.c.submission == asked.id
+    mine = task_waits.c.submission == submission.id
     known = {}
-    if asked.state is SubmissionState.WAITING:
+    if submission.state is SubmissionState.WAITING:
         found = tx.execute(sa.select(task_waits).where(mine))
         known = {(row.kind, row.name): row for row in found}
     wanted: dict[tuple[str, str], str | None] = {}
     if decision.step is Step.WAITS_FOR_PLACE:
-        wanted["batch", asked.batch or ""] = None
+        wanted["batch", submission.batch or ""] = None
     else:
         for name, live in decision.waits_for.items():
             wanted["task", name] = made.get(name) or live
@@ -47,7 +47,7 @@ def note(
         tx.execute(sa.delete(task_waits).where(mine))
     rows = [
         {
-            "submission": asked.id,
+            "submission": submission.id,
             "kind": kind,
             "name": name,
             "parent_submission": parent,

@@ -60,9 +60,11 @@ def test_a_task_that_was_not_made_says_so_until_it_is(three: Tasked, arctic: Com
     """With the reason; what is fresh nevertheless stays fresh, and a success ends it."""
     with three.database.begin() as tx:
         for name in ("top", "middle"):
-            (asked,) = submissions.submit(tx, [name], cluster="default")
+            (submission,) = submissions.submit(tx, [name], cluster="default")
             ended = database_time(tx)
-            submissions.update(tx, asked.id, state="failed", reason="no source", ended_at=ended)
+            submissions.update(
+                tx, submission.id, state="failed", reason="no source", ended_at=ended
+            )
     title, _, middle, _, top = lines(arctic("tasks", "list"))
     assert title == ["3 tasks: 2 fresh, 1 failed"]
     assert middle[3] == "fresh"
@@ -97,7 +99,7 @@ def test_one_task_is_shown_with_edges_submissions_and_history(
 ) -> None:
     """From both ends of its edges; and what was done with it, with the reasons."""
     with three.database.begin() as tx:
-        (asked,) = submissions.submit(tx, ["middle"], cluster="default", by="ann")
+        (submission,) = submissions.submit(tx, ["middle"], cluster="default", by="ann")
     found = document(arctic, "show", "middle")
     assert (found["state"], found["fresh"], found["last_success_cluster"]) == (
         "waiting", True, "west",
@@ -108,7 +110,7 @@ def test_one_task_is_shown_with_edges_submissions_and_history(
     assert found["children"] == [
         {"child": "top", "hours": 24, "need": "at most 24 hours old", "fresh": False}
     ]
-    assert [one["submission"] for one in found["submissions"]] == [asked.id]
+    assert [one["submission"] for one in found["submissions"]] == [submission.id]
     assert [(event["step"], event["reason"]) for event in found["history"]] == [
         ("submitted", "submitted by ann")
     ]
@@ -142,7 +144,7 @@ def test_an_explanation_follows_the_life_of_a_task(three: Tasked, arctic: Comman
     assert "✗ middle: made 1d6h" in text
     assert "to be at most 24 hours old; it is submitted first" in text
     assert "? plain: not known here, without DAGSTER_HOME, to be at most 2 hours old" in text
-    assert "✓ nobody makes it" in text
+    assert "✓ no run makes it" in text
     assert "2 runs until it is fresh, in this order" in text
     found = document(arctic, "explain", "top")
     assert found["runs"] == ["middle", "top"]
@@ -180,11 +182,11 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     assert document(arctic, "explain", "top")["nothing_renews"] == {"top": ["middle"]}
     with three.database.begin() as tx:
         skip_list.unskip(tx, "middle", by="ann", cluster="default")
-        (asked,) = submissions.submit(tx, ["top"], cluster="default", by="ann")
+        (submission,) = submissions.submit(tx, ["top"], cluster="default", by="ann")
     three.made("raw", 7)
     found = arctic("tasks", "explain", "middle").out
     assert "it is of location feeds of cluster default, and is waited for 30m" in found
-    assert "1 task that nobody submits here" in found
+    assert "1 task that no submission here runs" in found
     would = document(arctic, "explain", "middle")
     assert would["runs"] == ["middle"]
     assert would["waited_for"] == {"raw": "of location feeds of cluster default, and waited for"}
@@ -193,8 +195,8 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     assert "raw: made 7h" in found
     assert "run run-8 of cluster default, location feeds makes it" in found
     found = arctic("tasks", "explain", "top").out
-    assert f"submission {asked.id} by ann at" in found
-    assert "is submitted: submitted by ann; looked at again at" in found
+    assert f"submission {submission.id} by ann at" in found
+    assert "is submitted: submitted by ann; next check at" in found
 
 
 @ON_SQLITE
@@ -364,14 +366,14 @@ def test_a_location_whose_sensor_does_not_tick_is_why_nothing_begins(
                 definitions.ticked(tx, "default", "feeds", at)
         return arctic("tasks", "explain", "raw").out
 
-    told = "default/feeds: its sensor has not ticked"
-    assert f"✗ {told} yet, and begins nothing until it does" in explained(None)
-    assert told not in explained(60)
+    silence = "default/feeds: its sensor has not ticked"
+    assert f"✗ {silence} yet, and begins nothing until it does" in explained(None)
+    assert silence not in explained(60)
     # Two hours, and the seconds until the command looks.
-    assert f"✗ {told} for 2h" in explained(7200)
+    assert f"✗ {silence} for 2h" in explained(7200)
     # The list says it of locations in which something is to be done, and not of ``lake``.
     listed = arctic("tasks", "list").out
-    assert f"\n{told} for 2h" in listed
+    assert f"\n{silence} for 2h" in listed
     assert "default/lake" not in listed
     (place,) = document(arctic, "explain", "raw")["locations"]
     assert (place["cluster"], place["location"]) == ("default", "feeds")

@@ -227,11 +227,11 @@ def test_a_task_is_skipped_with_a_reason_until_it_is_not(three: Tasked, arctic: 
     steps = [event["step"] for event in found["history"]]
     assert (steps[0], steps[-1]) == ("skip_set", "skip_lifted")
 
-    for arguments, told in (
+    for arguments, message in (
         (("skip", "nobody", "-r", "x"), "no task has the name 'nobody'"),
         (("skip", "raw", "-r", " "), "reason: got ' ', expected why it is not to be made"),
         (("unskip", "raw"), "task raw is not on the skip list, which has: nothing"),
     ):
         refused = arctic("tasks", *arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert told in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())

@@ -73,9 +73,9 @@ class Tasks:
             (made,) = submissions.submit(tx, [task], cluster="default", by="ann", **how)
         return made
 
-    def again(self, asked: Submission) -> Submission:
+    def again(self, submission: Submission) -> Submission:
         with self.database.read() as tx:
-            found = submissions.by_id(tx, asked.id)
+            found = submissions.by_id(tx, submission.id)
         assert found is not None
         return found
 
@@ -87,9 +87,9 @@ class Tasks:
     def failure_of(ran: dg.ExecuteInProcessResult) -> str:
         """What the one step said that failed."""
         (failure,) = ran.get_step_failure_events()
-        told = failure.step_failure_data.user_failure_data
-        assert told is not None
-        return str(told.description)
+        data = failure.step_failure_data.user_failure_data
+        assert data is not None
+        return str(data.description)
 
     def run_all(self) -> list[str]:
         """Ticks and runs until nothing is left to run; returns the tasks in their order."""
@@ -110,7 +110,7 @@ def tasks(storages: tuple[dg.DagsterInstance, Database]) -> Tasks:
     return made
 
 
-def told(tasks: Tasks, task: str) -> list[dict[str, Any]]:
+def observed(tasks: Tasks, task: str) -> list[dict[str, Any]]:
     """What stands on the history of a task, the oldest first."""
     records = tasks.instance.fetch_observations(history_key(task), limit=50).records
     found = []

@@ -68,7 +68,7 @@ def test_a_partition_of_before_makes_no_task_fresh(tasks: Tasks, called: list[st
     assert tasks.by_hand(PART, "2026-01-05").success
     row = tasks.row("b/part")
     assert (row.token, row.last_success_at) == (0, None)
-    asked = tasks.submit("b/part")
+    submission = tasks.submit("b/part")
     (request,) = tasks.tick().run_requests or ()
     assert request.partition_key == today()
     old = tasks.by_hand(PART, "2026-01-06")
@@ -77,7 +77,7 @@ def test_a_partition_of_before_makes_no_task_fresh(tasks: Tasks, called: list[st
     in_the_way = tasks.by_hand(PART, today())
     assert "being made by a run for submission" in tasks.failure_of(in_the_way)
     assert tasks.run(request).success
-    assert tasks.again(asked).state == "succeeded"
+    assert tasks.again(submission).state == "succeeded"
     assert tasks.by_hand(PART, today()).success
     assert tasks.row("b/part").last_token == 2
     assert called == ["2026-01-05", "2026-01-06", today(), today()]
@@ -116,14 +116,14 @@ def test_a_job_of_assets_that_are_tasks_comes_to_its_end(tasks: Tasks) -> None:
 
     nightly = fresh_parents({})(dg.define_asset_job("nightly", selection=["part", "other_part"]))
     tasks.declare(Freshness(tasks=[part, other_part, nightly]).definitions())
-    asked = tasks.submit("nightly")
+    submission = tasks.submit("nightly")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)
     assert ran.success
     tags = tasks.tags_of(ran)
-    assert (tags["arctic/task"], tags["arctic/submission"]) == ("nightly", asked.id)
+    assert (tags["arctic/task"], tags["arctic/submission"]) == ("nightly", submission.id)
     assert tasks.tick().run_requests == []
-    ended = tasks.again(asked)
+    ended = tasks.again(submission)
     assert (ended.state, ended.run_id) == ("succeeded", ran.run_id)
     assert tasks.row("nightly").owner is None
     for name in ("part", "other_part"):

@@ -23,11 +23,11 @@ __all__ = ["tasks"]
 def test_a_task_runs_after_its_parents_and_says_so_on_run_and_asset(tasks: Tasks) -> None:
     """An asset under an asset, and a job under both; the parent that is no task was made."""
     tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
-    asked = tasks.submit("report")
+    submission = tasks.submit("report")
     assert tasks.run_all() == ["flights", "nyc/delays", "report"]
     # The job knows nothing of tasks: the next tick publishes it.
     tasks.tick()
-    ended = tasks.again(asked)
+    ended = tasks.again(submission)
     assert (ended.state, ended.token) == ("succeeded", 1)
 
     row = tasks.row("nyc/delays")
@@ -58,12 +58,12 @@ def test_a_run_that_fails_says_what_was_raised(
     monkeypatch.setenv(BROKEN, "yes")
     tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
     tasks.by_hand(dg.AssetKey("flights"))
-    asked = tasks.submit("nyc/delays")
+    submission = tasks.submit("nyc/delays")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)
     assert not ran.success
     tasks.tick()
-    ended = tasks.again(asked)
+    ended = tasks.again(submission)
     assert (ended.state, ended.run_id) == ("failed", ran.run_id)
     why = "step nyc__delays: ValueError: the flights are upside down"
     assert ended.reason == f"run {ran.run_id} failed: {why}"
@@ -72,7 +72,7 @@ def test_a_run_that_fails_says_what_was_raised(
 
 def test_a_run_that_dagster_could_not_start_is_asked_for_again(tasks: Tasks) -> None:
     """It is no attempt of the task, which has no retries; the reason is the daemon's."""
-    asked = tasks.submit("flights")
+    submission = tasks.submit("flights")
     (request,) = tasks.tick().run_requests or ()
     run = tasks.instance.create_run_for_job(
         tasks.repository.get_job(str(request.job_name)),
@@ -80,7 +80,7 @@ def test_a_run_that_dagster_could_not_start_is_asked_for_again(tasks: Tasks) -> 
     )
     tasks.instance.report_run_failed(run, "the code server is away")
     tasks.tick()
-    waiting = tasks.again(asked)
+    waiting = tasks.again(submission)
     assert (waiting.state, waiting.silences) == ("retrying", 1)
     assert waiting.reason == (
         f"run {run.run_id} could not start: the code server is away; again, 1 of 3 times, in 1m"
@@ -102,13 +102,13 @@ def test_a_run_from_dagsters_ui_acquires_for_itself(tasks: Tasks) -> None:
 
 def test_a_run_from_dagsters_ui_fails_while_another_has_the_task(tasks: Tasks) -> None:
     """And says whose run is in the way."""
-    asked = tasks.submit("flights")
+    submission = tasks.submit("flights")
     tasks.tick()
     ran = tasks.by_hand(dg.AssetKey("flights"))
     assert not ran.success
     (failure,) = ran.get_step_failure_events()
-    said = failure.step_failure_data.user_failure_data.description
-    assert f"being made by a run for submission {asked.id} of cluster default" in said
+    description = failure.step_failure_data.user_failure_data.description
+    assert f"being made by a run for submission {submission.id} of cluster default" in description
     assert tasks.row("flights").last_success_at is None
 
 
@@ -158,8 +158,8 @@ def test_the_run_of_a_job_that_was_superseded_does_nothing(tasks: Tasks) -> None
     ran = tasks.run(request)
     assert not ran.success
     (failure,) = ran.get_step_failure_events()
-    said = failure.step_failure_data.user_failure_data.description
-    assert "was superseded: run theirs of cluster default" in said
+    description = failure.step_failure_data.user_failure_data.description
+    assert "was superseded: run theirs of cluster default" in description
     job = tasks.repository.get_job("report")
     assert job.execute_in_process(instance=tasks.instance).success
 
@@ -175,13 +175,13 @@ def test_a_run_that_is_superseded_while_it_works_materializes_nothing(tasks: Tas
             tx.execute(here.values(token=2, owner="another", run_id="theirs"))
 
     tasks.declare(Freshness(tasks=[slow]).definitions())
-    asked = tasks.submit("slow")
+    submission = tasks.submit("slow")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)
     assert "was superseded: run theirs of cluster default" in tasks.failure_of(ran)
     assert tasks.instance.get_latest_materialization_event(dg.AssetKey("slow")) is None
     with tasks.database.read() as tx:
-        (*_, last) = [event for _, event in events_of(tx, submission=asked.id)]
+        (*_, last) = [event for _, event in events_of(tx, submission=submission.id)]
     assert last.step is Step.REFUSED
 
 
@@ -197,9 +197,9 @@ def test_a_parent_that_is_only_named_is_waited_for_as_one_that_does_not_exist(
 
     tasks.repository = Freshness(tasks=[child]).definitions().get_repository_def()
     tasks.tick()
-    asked = tasks.submit("child")
+    submission = tasks.submit("child")
     tasks.tick()
-    assert "waits for fligths, which does not exist yet" in tasks.again(asked).reason
+    assert "waits for fligths, which does not exist yet" in tasks.again(submission).reason
 
 
 @ON_SQLITE
@@ -233,11 +233,11 @@ def test_the_tags_of_a_batch_and_its_tasks_are_on_their_runs(tasks: Tasks, tmp_p
     )
     tasks.declare(whole(batches=[file]))
     for name in ("b/part", "tell"):
-        asked = tasks.submit(name)
+        submission = tasks.submit(name)
         (request,) = tasks.tick().run_requests or ()
         ran = tasks.run(request)
         assert ran.success
         assert tasks.tags_of(ran).items() >= {
-            "team": "ops", "size": "small", "arctic/task": name, "arctic/submission": asked.id,
+            "team": "ops", "size": "small", "arctic/task": name, "arctic/submission": submission.id,
             ".dagster/arctic_token": "1", "dagster/max_retries": "0",
         }.items()  # fmt: skip

@@ -29,7 +29,7 @@ class Seen:
     """A guard that notes when it was entered and left, and what Dagster had stored by then."""
 
     def __init__(self) -> None:
-        self.said: list[object] = []
+        self.calls: list[object] = []
         self.lost = self.superseded = False
 
     def check(self) -> None:
@@ -44,17 +44,17 @@ class Seen:
 
     @contextmanager
     def __call__(self, context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterator["Seen"]:
-        self.said.append(f"enters {spec.name}")
+        self.calls.append(f"enters {spec.name}")
         context.add_asset_metadata({"token": 7})
         try:
             yield self
         except BaseException as error:
-            self.said.append(type(error).__name__)
+            self.calls.append(type(error).__name__)
             raise
         stored = context.instance.all_logs(
             context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION
         )
-        self.said.append(len(stored))
+        self.calls.append(len(stored))
 
 
 def made(definition: dg.AssetsDefinition) -> tuple[list[object], dict[str, Any]]:
@@ -70,7 +70,7 @@ def made(definition: dg.AssetsDefinition) -> tuple[list[object], dict[str, Any]]
     )
     events = result.asset_materializations_for_node(definition.op.name)
     metadata = {name: value.value for event in events for name, value in event.metadata.items()}
-    return seen.said, metadata
+    return seen.calls, metadata
 
 
 @fresh_parents({})
@@ -114,8 +114,8 @@ def test_it_is_left_when_dagster_has_stored_what_came(
     definition: dg.AssetsDefinition, metadata: dict[str, Any], stored: int
 ) -> None:
     """Configuration, resources and what is returned or yielded are as without a guard."""
-    said, found = made(definition)
-    assert said == [f"enters {definition.key.to_user_string()}", stored]
+    calls, found = made(definition)
+    assert calls == [f"enters {definition.key.to_user_string()}", stored]
     assert {name: found.get(name) for name in metadata} == metadata
 
 
@@ -135,8 +135,8 @@ def breaks_late() -> Iterator[Any]:
 def test_what_is_raised_passes_through_it() -> None:
     """Before anything came, and after something was stored."""
     assert made(breaks) == (["enters breaks", "ValueError"], {})
-    said, metadata = made(breaks_late)
-    assert said == ["enters breaks_late", "ValueError"]
+    calls, metadata = made(breaks_late)
+    assert calls == ["enters breaks_late", "ValueError"]
     assert metadata["token"] == 7
 
 
@@ -148,7 +148,7 @@ def test_called_directly_it_is_the_function() -> None:
         assert spec is not None
         result: Any = guarded(definition, spec, seen)()
         assert (result if isinstance(result, int) else list(result)) == expected
-    assert seen.said == []
+    assert seen.calls == []
 
 
 def test_who_has_lost_the_task_is_told_before_it_writes() -> None:
@@ -175,7 +175,7 @@ def test_who_has_lost_the_task_is_told_before_it_writes() -> None:
     )
     assert not result.success
     assert written == ["before"]
-    assert seen.said == ["enters writes", "LeaseLost"]
+    assert seen.calls == ["enters writes", "LeaseLost"]
     check_lease()
 
 
@@ -196,10 +196,10 @@ def test_nothing_is_stored_of_who_was_superseded_while_it_worked() -> None:
         try:
             yield dg.MaterializeResult()
         finally:
-            seen.said.append("closed")
+            seen.calls.append("closed")
 
     for definition, expected in ((returns, []), (yields_twice, ["closed"])):
-        seen.said, seen.superseded = [], False
+        seen.calls, seen.superseded = [], False
         spec = spec_of(definition)
         assert spec is not None
         instance = dg.DagsterInstance.ephemeral()
@@ -208,5 +208,5 @@ def test_nothing_is_stored_of_who_was_superseded_while_it_worked() -> None:
         )
         assert not result.success
         assert instance.get_latest_materialization_event(definition.key) is None
-        assert seen.said == [f"enters {spec.name}", *expected, "Refused"]
+        assert seen.calls == [f"enters {spec.name}", *expected, "Refused"]
     assert result.get_asset_observation_events()

@@ -73,8 +73,8 @@ def test_an_op_renews_the_lease_and_tells_how_it_came_to_run(tasks: Tasks) -> No
     row = tasks.row("slow")
     assert (row.last_success_run, row.last_token) == (ran.run_id, 1)
     messages = [entry.user_message for entry in tasks.instance.all_logs(ran.run_id)]
-    told = [line.split(" ", 1)[1] for line in messages if " acquired: " in line]
-    assert told == ["acquired: it has no parents"] * 2
+    acquired = [line.split(" ", 1)[1] for line in messages if " acquired: " in line]
+    assert acquired == ["acquired: it has no parents"] * 2
 
 
 @ON_SQLITE

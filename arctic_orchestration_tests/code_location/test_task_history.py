@@ -20,7 +20,7 @@ from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_of_tests import defs as location
-from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks, told
+from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, observed, tasks
 from arctic_orchestration_tests.freshness.imagined import Runs
 
 __all__ = ["tasks"]
@@ -30,53 +30,53 @@ FLIGHTS, DELAYS = dg.AssetKey("flights"), dg.AssetKey(["nyc", "delays"])
 
 def ends(tasks: Tasks, task: str) -> list[tuple[str, str, str]]:
     """Submission, state and reason of each report."""
-    return [(one["submission"], one["ended as"], one["reason"]) for one in told(tasks, task)]
+    return [(one["submission"], one["ended as"], one["reason"]) for one in observed(tasks, task)]
 
 
-def end_of(asked: Submission) -> tuple[str, str, str]:
-    return asked.id, asked.state.value, asked.reason
+def end_of(submission: Submission) -> tuple[str, str, str]:
+    return submission.id, submission.state.value, submission.reason
 
 
 def test_what_ended_without_a_run_is_seen_once_with_its_reason(tasks: Tasks) -> None:
     """Fresh already, skipped, and with a parent that is no more to be waited for."""
     assert tasks.by_hand(FLIGHTS).success
     tasks.tick()
-    (by_hand,) = told(tasks, "flights")
+    (by_hand,) = observed(tasks, "flights")
     assert by_hand["ended as"] == "succeeded"
-    asked = tasks.submit("flights")
+    submission = tasks.submit("flights")
     with tasks.database.begin() as tx:
         skip_list.skip(tx, "nyc/delays", "the feed is broken", by="ann", cluster="default")
     skipped = tasks.submit("nyc/delays")
     stale = tasks.submit("report")
     for _ in range(3):
         tasks.tick()
-    fresh, skipped, stale = map(tasks.again, (asked, skipped, stale))
-    _, told_fresh = told(tasks, "flights")
-    assert (told_fresh["submission"], told_fresh["ended as"]) == (asked.id, "fresh")
-    assert told_fresh["reason"] == fresh.reason
+    fresh, skipped, stale = map(tasks.again, (submission, skipped, stale))
+    _, observed_fresh = observed(tasks, "flights")
+    assert (observed_fresh["submission"], observed_fresh["ended as"]) == (submission.id, "fresh")
+    assert observed_fresh["reason"] == fresh.reason
     assert fresh.reason.startswith("made ")
-    assert told_fresh.items() >= {
+    assert observed_fresh.items() >= {
         "step": "fresh", "submitted by": "ann", "attempts": 0, "fresh": 1,
         "was made for (s)": 0, "task": FLIGHTS, "made last by run": by_hand["run"],
     }.items()  # fmt: skip
-    assert "run" not in told_fresh
+    assert "run" not in observed_fresh
     waited = fresh.ended_at - fresh.submitted_at if fresh.ended_at else timedelta(-1)
-    assert told_fresh["waited (s)"] == pytest.approx(waited.total_seconds(), abs=0.001)
-    assert told_fresh["freshness"].startswith("made ")
-    assert [step["step"] for step in told_fresh["history"]] == ["submitted", "fresh"]
+    assert observed_fresh["waited (s)"] == pytest.approx(waited.total_seconds(), abs=0.001)
+    assert observed_fresh["freshness"].startswith("made ")
+    assert [step["step"] for step in observed_fresh["history"]] == ["submitted", "fresh"]
 
     assert ends(tasks, "nyc/delays") == [end_of(skipped)]
     (record,) = tasks.instance.fetch_observations(history_key("nyc/delays"), limit=1).records
     assert record.asset_observation is not None
     assert record.asset_observation.description == "skipped: the feed is broken (by ann)"
     assert "the feed is broken" in skipped.reason
-    (told_stale,) = told(tasks, "report")
-    assert (told_stale["ended as"], told_stale["step"]) == ("failed", "stale_parents")
-    assert told_stale["reason"] == stale.reason
+    (observed_stale,) = observed(tasks, "report")
+    assert (observed_stale["ended as"], observed_stale["step"]) == ("failed", "stale_parents")
+    assert observed_stale["reason"] == stale.reason
     assert "nyc/delays (never made" in stale.reason
-    assert (told_stale["freshness"][:10], told_stale["fresh"]) == ("never made", 0)
-    assert "age of the last success (h)" not in told_stale
-    assert told_stale["task"].job_name == "report"
+    assert (observed_stale["freshness"][:10], observed_stale["fresh"]) == ("never made", 0)
+    assert "age of the last success (h)" not in observed_stale
+    assert observed_stale["task"].job_name == "report"
 
 
 def test_who_shares_a_run_has_an_end_of_its_own(tasks: Tasks) -> None:
@@ -88,7 +88,7 @@ def test_who_shares_a_run_has_an_end_of_its_own(tasks: Tasks) -> None:
     ran = tasks.run(request)
     for _ in range(2):
         tasks.tick()
-    owned, shared = told(tasks, "flights")
+    owned, shared = observed(tasks, "flights")
     assert (owned["submission"], owned["ended as"], owned["run"]) == (
         owner.id, "succeeded", ran.run_id,
     )  # fmt: skip
@@ -110,7 +110,7 @@ def test_what_failed_says_why(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> 
     ran = tasks.run(request)
     for _ in range(2):
         tasks.tick()
-    one, other = told(tasks, "nyc/delays")
+    one, other = observed(tasks, "nyc/delays")
     assert (one["submission"], one["run"]) == (failed.id, ran.run_id)
     why = "step nyc__delays: ValueError: the flights are upside down"
     assert one["reason"] == f"run {ran.run_id} failed: {why}"
@@ -120,12 +120,12 @@ def test_what_failed_says_why(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> 
 
     outcomes, ended = Outcomes(), []
     for state in ("canceled", "lost"):
-        asked = tasks.submit("flights", force=True)
+        submission = tasks.submit("flights", force=True)
         tasks.tick()
         with tasks.database.begin() as tx:
             # It was silent as often as it may be.
-            submissions.update(tx, asked.id, silences=3)
-            acquired = submissions.by_id(tx, asked.id, lock=True)
+            submissions.update(tx, submission.id, silences=3)
+            acquired = submissions.by_id(tx, submission.id, lock=True)
             assert acquired is not None
             if state == "canceled":
                 outcomes.canceled(tx, acquired, "run 7 was canceled")
@@ -133,7 +133,7 @@ def test_what_failed_says_why(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> 
                 assert not outcomes.silent(tx, acquired)
         for _ in range(2):
             tasks.tick()
-        ended.append(end_of(tasks.again(asked)))
+        ended.append(end_of(tasks.again(submission)))
     assert ends(tasks, "flights")[1:] == ended
     assert [state for _, state, _ in ended] == ["canceled", "lost"]
 
@@ -151,10 +151,10 @@ def test_what_dagster_refuses_to_run_says_why(tasks: Tasks) -> None:
         post()
 
     tasks.declare(Freshness(tasks=[mail]).definitions())
-    asked = tasks.submit("mail")
+    submission = tasks.submit("mail")
     tasks.tick()
-    (one,) = told(tasks, "mail")
-    assert (one["submission"], one["ended as"]) == (asked.id, "failed")
+    (one,) = observed(tasks, "mail")
+    assert (one["submission"], one["ended as"]) == (submission.id, "failed")
     assert (one["task"].job_name, one["task"].location_name) == ("mail", "local")
     assert one["reason"].startswith("Dagster refuses its run: ")
     assert 'Missing required config entry "ops"' in one["reason"]
@@ -174,13 +174,13 @@ def test_a_parent_that_is_waited_for_in_vain_is_named(tasks: Tasks) -> None:
     tasks.declare(
         dg.Definitions.merge(dg.Definitions([raw]), Freshness(tasks=[child]).definitions())
     )
-    asked = tasks.submit("child")
-    while not told(tasks, "child"):
+    submission = tasks.submit("child")
+    while not observed(tasks, "child"):
         tasks.tick()
-    (one,) = told(tasks, "child")
+    (one,) = observed(tasks, "child")
     assert (one["ended as"], one["step"]) == ("failed", "stale_parents")
     assert "still not fresh: raw (never made, to be at most 1 hour old)" in one["reason"]
-    ended = tasks.again(asked)
+    ended = tasks.again(submission)
     assert ended.ended_at is not None
     assert one["waited (s)"] == round((ended.ended_at - ended.submitted_at).total_seconds(), 3)
     assert one["waited (s)"] >= 0.02
@@ -206,7 +206,7 @@ def test_each_cluster_reports_what_was_submitted_on_it(tasks: Tasks) -> None:
     assert request.submission == theirs.id
     for _ in range(2):
         tasks.tick()
-    (one,) = told(tasks, "flights")
+    (one,) = observed(tasks, "flights")
     assert (one["submission"], one["ended as"]) == (ours.id, "fresh")
     assert one["shares submission"] == theirs.id
     assert one["shares run"] == "run west-1 of cluster west"
@@ -224,7 +224,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
     """Of three ends, the process dies at the second."""
     assert tasks.by_hand(FLIGHTS).success
     tasks.tick()
-    asked = [tasks.submit("flights") for _ in range(3)]
+    submitted = [tasks.submit("flights") for _ in range(3)]
     noted: list[str] = []
     note = note_reported
 
@@ -250,7 +250,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
             tasks.tick()
     for _ in range(2):
         tasks.tick()
-    first, second, third = (one.id for one in asked)
+    first, second, third = (one.id for one in submitted)
     again = [] if dies == "before it reports" else [second]
     assert [id for id, _, _ in ends(tasks, "flights")][1:] == [first, second, *again, third]
 
@@ -335,7 +335,7 @@ def test_reports_fire_no_trigger_and_make_nothing_fresh(tasks: Tasks) -> None:
         tasks.submit("nyc/delays")
     for _ in range(2):
         tasks.tick()
-    assert (len(told(tasks, "flights")), len(told(tasks, "nyc/delays"))) == (4, 3)
+    assert (len(observed(tasks, "flights")), len(observed(tasks, "nyc/delays"))) == (4, 3)
     assert dispatch() == fired
     assert tasks.row("flights") == made
     assert tasks.row("nyc/delays").last_success_at is None

@@ -9,7 +9,7 @@ from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration.freshness.dagster.submission_history import history_key
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
-from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks, told
+from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, observed, tasks
 
 __all__ = ["tasks"]
 
@@ -75,11 +75,11 @@ def test_names_that_a_key_does_not_take_have_a_history_of_their_own(tasks: Tasks
     assert history_key("punctuality/carriers-2.é").path[2:] == ["punctuality", "carriers-2.é"]
     tasks.declare(Freshness(tasks=made).definitions())
     graph = tasks.repository.asset_graph
-    asked = {name: tasks.submit(name) for name in names}
+    submitted = {name: tasks.submit(name) for name in names}
     for _ in range(2):
         tasks.tick()
     for number, name in enumerate(names):
         assert graph.get(history_key(name)).metadata["task"] == name
-        (one,) = told(tasks, name)
-        assert (one["submission"], one["ended as"]) == (asked[name].id, "skipped")
+        (one,) = observed(tasks, name)
+        assert (one["submission"], one["ended as"]) == (submitted[name].id, "skipped")
         assert one["task"] == dg.AssetKey(f"asset_{number}")

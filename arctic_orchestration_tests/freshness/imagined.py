@@ -205,7 +205,7 @@ class World:
         made.tick()
         return made
 
-    def settle(self) -> list[str]:
+    def run_all(self) -> list[str]:
         """Ticks and runs, until nothing happens any more without time passing.
 
         Returns:
@@ -233,20 +233,20 @@ class World:
         with self.state.read() as tx:
             return ownership.row_of(tx, task)
 
-    def again(self, asked: Submission) -> Submission:
+    def again(self, submission: Submission) -> Submission:
         """A submission as it is now."""
         with self.state.read() as tx:
-            found = submissions.by_id(tx, asked.id)
+            found = submissions.by_id(tx, submission.id)
         assert found is not None
         return found
 
-    def state_of(self, asked: Submission) -> SubmissionState:
-        return self.again(asked).state
+    def state_of(self, submission: Submission) -> SubmissionState:
+        return self.again(submission).state
 
-    def steps(self, asked: Submission) -> list[Step]:
+    def steps(self, submission: Submission) -> list[Step]:
         """The history of a submission."""
         with self.state.read() as tx:
-            return [event.step for _, event in events_of(tx, submission=asked.id)]
+            return [event.step for _, event in events_of(tx, submission=submission.id)]
 
     def made(self, task: str, **ago: float) -> None:
         """A success of a task, so long ago, by nobody here."""

@@ -21,12 +21,12 @@ def _fails(place: Place, *, started: bool = True, why: str | None = None) -> Non
 def test_a_run_that_could_not_start_is_no_attempt(world: World, kind: str) -> None:
     """A task without retries is asked for again after 1, 2 and 4 minutes, and made."""
     east = world.place(spec("flights", kind=kind))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     for number, minutes in enumerate((1, 2, 4), start=1):
         east.tick()
         _fails(east, started=False, why="no node")
         east.tick()
-        waiting = world.again(asked)
+        waiting = world.again(submission)
         assert waiting.state is SubmissionState.RETRYING
         assert waiting.reason == (
             f"run east-lake-{number} could not start: no node; again, {number} of 3 times, "
@@ -35,29 +35,29 @@ def test_a_run_that_could_not_start_is_no_attempt(world: World, kind: str) -> No
         assert waiting.next_check_at == world.clock.now + timedelta(minutes=minutes)
         assert world.row("flights").owner is None
         world.clock.passes(minutes=minutes)
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_task_whose_runs_never_start_fails_in_the_end(world: World) -> None:
     """The fourth was the last, also of a task with retries; the reason says what happened."""
     east = world.place(spec("flights", retries=5))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     for _ in range(4):
         east.tick()
         _fails(east, started=False)
         east.tick()
         world.clock.passes(minutes=4)
-    assert world.settle() == []
-    ended = world.again(asked)
+    assert world.run_all() == []
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FAILED
-    assert ended.reason == "run east-lake-4 could not start; it was asked for again 3 times"
+    assert ended.reason == "run east-lake-4 could not start; it was requested again 3 times"
 
 
 def test_a_run_that_fails_after_one_that_did_not_start_is_the_first_attempt(world: World) -> None:
     """Of two, as the task has one retry."""
     east = world.place(spec("flights", retries=1))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     _fails(east, started=False)
     east.tick()
@@ -65,22 +65,22 @@ def test_a_run_that_fails_after_one_that_did_not_start_is_the_first_attempt(worl
     east.tick()
     _fails(east)
     east.tick()
-    assert world.again(asked).reason == "attempt 1 of 2: run east-lake-2 failed; again"
+    assert world.again(submission).reason == "attempt 1 of 2: run east-lake-2 failed; again"
 
 
 def test_the_reason_of_a_failure_is_dagsters_own(world: World) -> None:
     """Of an attempt that is repeated, and of the last one."""
     east = world.place(spec("flights", retries=1))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     _fails(east, why="step flights: ValueError: no such airport")
     east.tick()
-    told = "run east-lake-1 failed: step flights: ValueError: no such airport"
-    assert world.again(asked).reason == f"attempt 1 of 2: {told}; again"
+    reason = "run east-lake-1 failed: step flights: ValueError: no such airport"
+    assert world.again(submission).reason == f"attempt 1 of 2: {reason}; again"
     east.tick()
     _fails(east, why="step flights: KeyError: 'JFK'")
     east.tick()
-    assert world.again(asked).reason == "run east-lake-2 failed: step flights: KeyError: 'JFK'"
+    assert world.again(submission).reason == "run east-lake-2 failed: step flights: KeyError: 'JFK'"
 
 
 def test_a_log_that_cannot_be_read_leaves_a_failure_a_failure(
@@ -88,7 +88,7 @@ def test_a_log_that_cannot_be_read_leaves_a_failure_a_failure(
 ) -> None:
     """That it failed is known; why, is not."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
 
     def broken(run_id: str) -> str:
@@ -97,7 +97,7 @@ def test_a_log_that_cannot_be_read_leaves_a_failure_a_failure(
     monkeypatch.setattr(east.runs, "why_failed", broken)
     _fails(east)
     east.tick()
-    assert world.again(asked).reason == "run east-lake-1 failed"
+    assert world.again(submission).reason == "run east-lake-1 failed"
 
 
 def test_a_pause_lies_between_a_failed_run_and_the_next(world: World) -> None:
@@ -106,23 +106,23 @@ def test_a_pause_lies_between_a_failed_run_and_the_next(world: World) -> None:
     east = world.place(
         spec("flights", retries=1, retry_delay="10m", **night), spec("other", **night)
     )
-    (asked,), (other,) = east.submit("flights"), east.submit("other")
+    (submission,), (other,) = east.submit("flights"), east.submit("other")
     east.tick()
     _fails(east)
     east.tick()
-    waiting = world.again(asked)
+    waiting = world.again(submission)
     assert waiting.state is SubmissionState.RETRYING
     assert waiting.reason == "attempt 1 of 2: run east-lake-1 failed; again in 10m"
     assert world.row("flights").owner is None
-    assert world.settle() == ["other"]
+    assert world.run_all() == ["other"]
     assert world.state_of(other) is SubmissionState.SUCCEEDED
     world.clock.passes(minutes=9, seconds=59)
-    assert world.settle() == []
+    assert world.run_all() == []
     world.clock.passes(seconds=1)
-    assert world.settle() == ["flights"]
-    ended = world.again(asked)
+    assert world.run_all() == ["flights"]
+    ended = world.again(submission)
     assert (ended.state, ended.attempt) == (SubmissionState.SUCCEEDED, 2)
-    assert world.steps(asked)[3:6] == [Step.AGAIN, Step.ACQUIRED, Step.REQUESTED]
+    assert world.steps(submission)[3:6] == [Step.AGAIN, Step.ACQUIRED, Step.REQUESTED]
 
 
 def test_who_submits_during_the_pause_shares_the_next_attempt(world: World) -> None:
@@ -136,16 +136,16 @@ def test_who_submits_during_the_pause_shares_the_next_attempt(world: World) -> N
     _fails(east)
     east.tick()
     later = [place.submit("flights")[0] for place in (east, west) * 4]
-    assert world.settle() == []
-    told = f"shares the next attempt of submission {first.id} of cluster east, location lake, "
+    assert world.run_all() == []
+    reason = f"shares the next attempt of submission {first.id} of cluster east, location lake, "
     assert {world.again(one).reason for one in (during, *later)} == {
-        f"{told}at 2026-01-01 12:10:00Z"
+        f"{reason}at 2026-01-01 12:10:00Z"
     }
     world.clock.passes(minutes=10)
     east.tick()
     _fails(east)
     world.clock.passes(seconds=10)
-    assert world.settle() == []
+    assert world.run_all() == []
     assert {world.state_of(one) for one in (first, during, *later)} == {SubmissionState.FAILED}
     assert (len(east.runs.known), len(west.runs.known)) == (2, 0)
 
@@ -167,6 +167,6 @@ def test_a_pause_of_a_location_that_is_away_is_not_waited_for(world: World) -> N
     world.clock.passes(seconds=11)
     west.tick()
     assert west.make_all() == ["flights"]
-    assert world.settle() == []
+    assert world.run_all() == []
     assert world.state_of(other) is SubmissionState.SUCCEEDED
     assert world.state_of(first) is SubmissionState.FRESH

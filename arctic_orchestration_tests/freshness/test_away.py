@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.owned_run import Running
-from arctic_orchestration.freshness.run_start import acquired_by_hand, begun
+from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World, spec
@@ -29,8 +29,8 @@ def impatient(state: Database, database_url: str) -> Iterator[Database]:
     made.close()
 
 
-def _by_hand(database: Database, life: timedelta) -> AbstractContextManager[Running]:
-    return acquired_by_hand(
+def _manually(database: Database, life: timedelta) -> AbstractContextManager[Running]:
+    return acquired_manually(
         database, task="flights", cluster="east", location="lake", run_id="r", life=life
     )
 
@@ -41,13 +41,13 @@ def test_a_tick_begins_nothing_and_loses_nothing(
     """What was submitted before is made when the database is back."""
     east = world.place(spec("flights"))
     east.lifecycle.database = impatient
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     with outage(), pytest.raises(DatabaseUnavailable):
         east.tick()
     assert east.runs.known == {}
-    assert world.state_of(asked) is SubmissionState.SUBMITTED
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUBMITTED
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_goes_on_until_its_lease_can_be_trusted_no_more(
@@ -55,7 +55,7 @@ def test_a_run_goes_on_until_its_lease_can_be_trusted_no_more(
 ) -> None:
     """Then it is stopped, by its own steady clock, and what it would publish is refused."""
     life = timedelta(seconds=2)
-    with pytest.raises(LeaseLost), _by_hand(impatient, life) as running:
+    with pytest.raises(LeaseLost), _manually(impatient, life) as running:
         with outage():
             trusted_until = running.renewal.lease.trusted_until
             while time.monotonic() < trusted_until - 0.2:
@@ -73,7 +73,7 @@ def test_a_publication_waits_for_the_database_while_the_lease_holds(
     state: Database, impatient: Database, outage: Outage
 ) -> None:
     """It is back in time."""
-    with _by_hand(impatient, timedelta(seconds=60)) as running:
+    with _manually(impatient, timedelta(seconds=60)) as running:
         with outage(), pytest.raises(DatabaseUnavailable):
             running._publish()
         running.publish()
@@ -85,7 +85,7 @@ def test_a_token_that_cannot_be_shown_is_trusted_while_the_lease_holds(
     impatient: Database, outage: Outage
 ) -> None:
     """And no longer."""
-    with pytest.raises(LeaseLost), _by_hand(impatient, timedelta(seconds=1)) as running, outage():
+    with pytest.raises(LeaseLost), _manually(impatient, timedelta(seconds=1)) as running, outage():
         running.show()
         until(running.renewal.lost.is_set, 10, "the lease is lost")
         running.show()
@@ -105,13 +105,13 @@ def test_a_publication_whose_answer_was_lost_is_recognised(
         return answers[-1]
 
     monkeypatch.setattr(Running, "_publish", once_without_answer)
-    with _by_hand(state, timedelta(seconds=60)) as running:
+    with _manually(state, timedelta(seconds=60)) as running:
         at = running.publish()
     assert answers == [at, at]
     with state.read() as tx:
         assert ownership.row_of(tx, "flights").last_success_at == at
-        told = tx.execute(sa.text("select count(*) from arctic_task_publications")).scalar()
-    assert told == 1
+        publications = tx.execute(sa.text("select count(*) from arctic_task_publications")).scalar()
+    assert publications == 1
 
 
 def test_a_run_that_has_not_begun_waits_for_the_database(
@@ -119,7 +119,7 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
 ) -> None:
     """Its process is there already; it begins as soon as it may."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     answers = iter([DatabaseUnavailable("away"), DatabaseUnavailable("still")])
     real = Database.begin
@@ -130,21 +130,23 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
         return real(database)
 
     monkeypatch.setattr(Database, "begin", begin)
-    monkeypatch.setattr("arctic_orchestration.freshness.run_start._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("arctic_orchestration.freshness.run_start._RETRY_SECONDS", 0.01)
     with begun(
-        state_of_run := world.state, task="flights", submission=asked.id, token=1, run_id="r",
+        state_of_run := world.state, task="flights", submission=submission.id, token=1, run_id="r",
         time=world.clock,
     ) as running:  # fmt: skip
         assert state_of_run is running.database
         running.publish()
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_by_hand_does_not_wait_for_another_run(state: Database) -> None:
     """Only for the database."""
-    other = acquired_by_hand(state, task="flights", cluster="west", location="lake", run_id="other")
+    other = acquired_manually(
+        state, task="flights", cluster="west", location="lake", run_id="other"
+    )
     with (
-        _by_hand(state, timedelta(seconds=60)),
+        _manually(state, timedelta(seconds=60)),
         pytest.raises(Refused, match="being made by run r of cluster east"),
         other,
     ):
@@ -156,9 +158,9 @@ def test_a_run_by_hand_that_is_refused_waits_for_no_submission(
     state: Database, impatient: Database
 ) -> None:
     """Whoever publishes has locked that, and waits for the row of the task."""
-    with _by_hand(state, timedelta(seconds=60)) as running, state.begin() as tx:
-        submissions.by_id(tx, running.asked.id, lock=True)
-        other = acquired_by_hand(
+    with _manually(state, timedelta(seconds=60)) as running, state.begin() as tx:
+        submissions.by_id(tx, running.submission.id, lock=True)
+        other = acquired_manually(
             impatient, task="flights", cluster="west", location="lake", run_id="other",
             patience=timedelta(0),
         )  # fmt: skip

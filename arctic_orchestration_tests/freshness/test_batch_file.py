@@ -195,14 +195,14 @@ BAD: list[tuple[str, object, str, str | None]] = [
 _NAMED = [f"{path}={value!r}"[:80] for path, value, _, _ in BAD]
 
 
-@pytest.mark.parametrize(("path", "value", "expected", "told_at"), BAD, ids=_NAMED)
+@pytest.mark.parametrize(("path", "value", "expected", "reported_at"), BAD, ids=_NAMED)
 def test_what_no_batch_can_be_is_refused(
-    path: str, value: object, expected: str, told_at: str | None
+    path: str, value: object, expected: str, reported_at: str | None
 ) -> None:
     """By path, with the value and what was expected."""
     problems = {problem.field: problem for problem in refusal(changed(path, value)).problems}
-    assert list(problems) == [told_at or path] or path == "tasks[1].name"
-    assert expected in problems[told_at or path].expected
+    assert list(problems) == [reported_at or path] or path == "tasks[1].name"
+    assert expected in problems[reported_at or path].expected
 
 
 def test_everything_wrong_is_told_at_once() -> None:

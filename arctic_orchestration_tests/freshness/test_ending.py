@@ -15,7 +15,7 @@ from arctic_orchestration.freshness.ended_submissions import (
     note_reported,
     unreported,
 )
-from arctic_orchestration.freshness.run_start import acquired_by_hand
+from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.state.database import Database
@@ -34,9 +34,9 @@ def noted(world: World, *ids: str) -> None:
             note_reported(tx, id, world.clock.now)
 
 
-def end_of(world: World, asked: Submission) -> Ending:
+def end_of(world: World, submission: Submission) -> Ending:
     with world.state.read() as tx:
-        made = ending(tx, asked.id)
+        made = ending(tx, submission.id)
     assert made is not None
     return made
 
@@ -67,7 +67,7 @@ def test_each_location_of_each_cluster_finds_its_own(world: World) -> None:
     other = world.place(spec("b"), location="reports")
     west = world.place(spec("a"), cluster="west")
     (one,), (two,), (three,) = east.submit("a"), other.submit("b"), west.submit("a")
-    assert world.settle() == ["a", "b"]
+    assert world.run_all() == ["a", "b"]
     assert found(world, "east", "lake") == [one.id]
     assert found(world, "east", "reports") == [two.id]
     assert found(world, "west", "lake") == [three.id]
@@ -83,9 +83,9 @@ def test_an_end_that_is_committed_after_later_ones_is_not_missed(
     (a,), (b,) = lake.submit("a"), lake.submit("b")
     here = task_submissions.c
 
-    def end(tx: sa.Connection, asked: Submission, second: int) -> None:
+    def end(tx: sa.Connection, submission: Submission, second: int) -> None:
         at = NOON + timedelta(seconds=second)
-        tx.execute(sa.update(task_submissions).where(here.id == asked.id).values(ended_at=at))
+        tx.execute(sa.update(task_submissions).where(here.id == submission.id).values(ended_at=at))
 
     with state.begin() as slow:
         end(slow, a, 1)
@@ -101,11 +101,11 @@ def test_a_run_outside_of_any_location_is_found_where_its_task_is_declared(world
     world.place(spec("a"))
     world.place(spec("b"), location="reports")
     given: dict[str, Any] = {"task": "a", "cluster": "east", "location": "local", "run_id": "mine"}
-    with acquired_by_hand(world.state, **given, life=LIFE, time=world.clock) as running:
+    with acquired_manually(world.state, **given, life=LIFE, time=world.clock) as running:
         running.publish()
     assert found(world, "east", "reports") == []
     (id,) = found(world, "east", "lake")
-    assert end_of(world, running.asked).submission.id == id
+    assert end_of(world, running.submission).submission.id == id
 
 
 def test_an_end_tells_how_long_it_took_and_what_was_fresh_then(world: World) -> None:
@@ -133,7 +133,7 @@ def test_an_end_tells_how_long_it_took_and_what_was_fresh_then(world: World) -> 
     lake.tick()
     world.clock.passes(hours=1)
     lake.submit("child", force=True)
-    assert world.settle() == ["child"]
+    assert world.run_all() == ["child"]
     end = end_of(world, again)
     assert (end.step, end.began_at, end.made_for) == (Step.FRESH, None, timedelta(0))
     # Not the forced one an hour later.
@@ -145,9 +145,9 @@ def test_what_was_made_before_publications_were_kept_counts(world: World) -> Non
     """Of a success older than those that are kept, the task's own row knows."""
     lake = world.place(spec("a", freshness_hours=2000))
     world.made("a", days=40)
-    (asked,) = lake.submit("a")
+    (submission,) = lake.submit("a")
     lake.tick()
-    assert end_of(world, asked).success == Success(
+    assert end_of(world, submission).success == Success(
         at=NOON - timedelta(days=40), run_id="before", cluster="east"
     )
 
@@ -177,7 +177,7 @@ def test_who_shared_a_run_of_another_cluster_says_whose(world: World) -> None:
 def test_what_has_not_ended_has_no_end(world: World) -> None:
     """Neither has what is not kept any more."""
     lake = world.place(spec("a"))
-    (asked,) = lake.submit("a")
+    (submission,) = lake.submit("a")
     with world.state.read() as tx:
-        assert ending(tx, asked.id) is None
+        assert ending(tx, submission.id) is None
         assert ending(tx, "gone") is None

@@ -23,9 +23,9 @@ def test_a_location_that_was_not_seen_for_a_day_is_not_asked(world: World) -> No
         new.submit("flights")
     world.clock.passes(hours=2)
     new.tick()
-    (asked,) = new.submit("flights")
-    assert asked.location == "new"
-    assert world.settle() == ["flights"]
+    (submission,) = new.submit("flights")
+    assert submission.location == "new"
+    assert world.run_all() == ["flights"]
     # Whoever names it gets it, as it may come back.
     (named,) = new.submit("flights", location="old")
     assert named.location == "old"
@@ -37,12 +37,12 @@ def test_a_location_of_another_cluster_is_asked_if_that_of_the_own_one_is_gone(
     """And the own one, while it is there."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("flights")
-    assert asked.cluster == "east"
+    (submission,) = east.submit("flights")
+    assert submission.cluster == "east"
     world.clock.passes(hours=25)
     west.tick()
-    (asked,) = east.submit("flights")
-    assert asked.cluster == "west"
+    (submission,) = east.submit("flights")
+    assert submission.cluster == "west"
 
 
 def test_a_parent_of_the_batch_is_submitted_where_somebody_was_seen_lately(world: World) -> None:
@@ -53,7 +53,7 @@ def test_a_parent_of_the_batch_is_submitted_where_somebody_was_seen_lately(world
     east = world.place(spec("delays", ["flights"], batch="night"), cluster="east")
     world.place(spec("flights", batch="night"), cluster="west", location="b")
     east.submit("delays")
-    assert world.settle() == ["flights", "delays"]
+    assert world.run_all() == ["flights", "delays"]
 
 
 def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World) -> None:
@@ -99,7 +99,7 @@ def test_who_shared_a_run_of_a_location_that_is_forgotten_makes_the_task_instead
     world.clock.passes(minutes=2, seconds=1)
     forget(world.state, "old", cluster="east", by=ANN, time=world.clock)
     assert world.again(first).reason == "location old of cluster east was forgotten by ann"
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
     assert world.state_of(second) is SubmissionState.SUCCEEDED
 
 
@@ -112,4 +112,4 @@ def test_a_forgotten_location_that_goes_on_is_there_again(world: World) -> None:
     east.deployed([spec("flights")])
     east.tick()
     east.submit("flights")
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]

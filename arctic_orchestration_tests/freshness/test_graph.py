@@ -91,9 +91,9 @@ def test_of_a_long_cycle_the_beginning_is_shown() -> None:
     cycle = ring.cycle()
     assert cycle is not None
     assert len(cycle) == size + 1
-    told = str(cycle_problem("tasks[0].dependencies", cycle).value)
+    shown = str(cycle_problem("tasks[0].dependencies", cycle).value)
     # 10,001 names: t0 to t17, then 9,982 more, then t0
-    assert told.endswith("t17 needs (9982 more) needs t0")
+    assert shown.endswith("t17 needs (9982 more) needs t0")
 
 
 def test_a_chain_of_ten_thousand_is_no_deeper_than_one_of_two() -> None:

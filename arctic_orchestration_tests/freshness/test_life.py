@@ -21,23 +21,23 @@ from arctic_orchestration_tests.freshness.imagined import Run, Runs, World, spec
 def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> None:
     """The whole life, and what each step left behind."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     first = east.tick()
     again = east.tick()
 
-    assert [request.run_key for request in first.requests] == [f"{asked.id}-1"]
+    assert [request.run_key for request in first.requests] == [f"{submission.id}-1"]
     # It is asked for until it is seen, and seen by the next tick.
     assert again.requests == []
     row = world.row("flights")
-    assert (row.token, row.run_id, row.submission) == (1, "east-lake-1", asked.id)
+    assert (row.token, row.run_id, row.submission) == (1, "east-lake-1", submission.id)
     assert east.make_all() == ["flights"]
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert ended.state is SubmissionState.SUCCEEDED
     assert ended.ended_at == world.clock.now
     row = world.row("flights")
     assert (row.owner, row.last_success_at, row.last_token) == (None, world.clock.now, 1)
     assert (row.last_success_run, row.last_success_cluster) == ("east-lake-1", "east")
-    assert world.steps(asked) == [
+    assert world.steps(submission) == [
         Step.SUBMITTED, Step.ACQUIRED, Step.REQUESTED, Step.BEGUN, Step.PUBLISHED,
     ]  # fmt: skip
 
@@ -46,9 +46,9 @@ def test_a_task_that_is_fresh_is_not_run(world: World) -> None:
     """Made today, for a task that is to be of today."""
     east = world.place(spec("flights"))
     world.made("flights", hours=2)
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     assert east.tick().requests == []
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FRESH
     assert ended.reason == "made 2h ago by run before of cluster east"
 
@@ -57,22 +57,22 @@ def test_a_stale_parent_of_the_location_is_submitted_and_waited_for(world: World
     """The child's need of it is the parent's, and the end of the parent wakes the child."""
     east = world.place(spec("flights"), spec("delays", {"flights": 24}))
     world.made("flights", hours=25)
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     assert [one.task for one in east.tick().requests] == ["flights"]
-    waiting = world.again(asked)
+    waiting = world.again(submission)
     assert waiting.state is SubmissionState.WAITING
     assert waiting.reason == (
         "waits for flights (made 1d1h ago, to be at most 24 hours old), which is submitted for it"
     )
     world.clock.passes(seconds=10)
     east.tick()
-    assert world.again(asked).reason == (
+    assert world.again(submission).reason == (
         "waits for flights (made 1d1h10s ago, to be at most 24 hours old), which was submitted for "
         "it, and is acquired"
     )
-    assert world.settle() == ["flights", "delays"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
-    assert world.steps(asked)[:3] == [Step.SUBMITTED, Step.WAITS_FOR_PARENTS, Step.ACQUIRED]
+    assert world.run_all() == ["flights", "delays"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
+    assert world.steps(submission)[:3] == [Step.SUBMITTED, Step.WAITS_FOR_PARENTS, Step.ACQUIRED]
 
 
 def test_ten_submissions_on_two_clusters_run_once_and_nine_say_whose_run_they_share(
@@ -81,22 +81,22 @@ def test_ten_submissions_on_two_clusters_run_once_and_nine_say_whose_run_they_sh
     """Both clusters declare the task; whoever is first makes it."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    asked = [one for place in (east, west) * 5 for one in place.submit("flights")]
+    submitted = [one for place in (east, west) * 5 for one in place.submit("flights")]
     east.tick()
     west.tick()
-    owners = [one for one in asked if world.state_of(one) is SubmissionState.ACQUIRED]
+    owners = [one for one in submitted if world.state_of(one) is SubmissionState.ACQUIRED]
     assert len(owners) == 1
     east.tick()
     world.clock.passes(seconds=10)
     west.tick()
     east.tick()
-    told = "shares run east-lake-1 of cluster east, location lake "
-    told += f"(submission {owners[0].id}, token 1)"
-    shares = [world.again(one) for one in asked if one.id != owners[0].id]
-    assert [one.reason for one in shares] == [told] * 9
+    reason = "shares run east-lake-1 of cluster east, location lake "
+    reason += f"(submission {owners[0].id}, token 1)"
+    shares = [world.again(one) for one in submitted if one.id != owners[0].id]
+    assert [one.reason for one in shares] == [reason] * 9
     assert {one.shares for one in shares} == {owners[0].id}
 
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
     assert len(east.runs.known) + len(west.runs.known) == 1
     ends = [world.again(one) for one in shares]
     assert {one.state for one in ends} == {SubmissionState.FRESH}
@@ -109,19 +109,19 @@ def test_ten_submissions_on_two_clusters_run_once_and_nine_say_whose_run_they_sh
 def test_a_run_that_is_canceled_is_not_repeated(world: World) -> None:
     """Whoever canceled it did not want another one."""
     east = world.place(spec("flights", retries=3))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.CANCELED)
-    assert world.settle() == []
-    assert world.state_of(asked) is SubmissionState.CANCELED
+    assert world.run_all() == []
+    assert world.state_of(submission) is SubmissionState.CANCELED
     assert world.row("flights").owner is None
 
 
 def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(world: World) -> None:
     """For as long as Dagster says that it runs; and published when it says that it succeeded."""
     east = world.place(spec("report", kind="job"))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
@@ -131,33 +131,33 @@ def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(wor
         assert world.row("report").is_held(world.clock.now)
     east.runs.becomes(run.run_id, RunStatus.SUCCESS)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
     assert world.row("report").last_success_run == run.run_id
 
 
 def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> None:
     """Once, and the ticks go on renewing; one with a token that is over tells nothing."""
     east = world.place(spec("report", kind="job"))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     east.tick()
     (run,) = east.waiting_runs()
 
     def step(token: int) -> str | None:
         return step_begun(
-            world.state, submission=asked.id, token=token, run_id=run.run_id, time=world.clock
+            world.state, submission=submission.id, token=token, run_id=run.run_id, time=world.clock
         )
 
     def of_another_run() -> str | None:
         return step_begun(
-            world.state, submission=asked.id, token=1, run_id="again", time=world.clock
+            world.state, submission=submission.id, token=1, run_id="again", time=world.clock
         )
 
-    assert str(step(2)).startswith(f"task report: token 2 of {asked.id}-1 ")
-    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    assert str(step(2)).startswith(f"task report: token 2 of {submission.id}-1 ")
+    assert world.state_of(submission) is SubmissionState.ACQUIRED
     assert step(1) is None
     assert step(1) is None
     assert of_another_run() == f"task report: token 1 is used by run {run.run_id}"
-    assert world.state_of(asked) is SubmissionState.RUNNING
+    assert world.state_of(submission) is SubmissionState.RUNNING
     with world.state.read() as tx:
         steps = [one.step for _, one in events_of(tx, task="report")]
     assert steps == ["submitted", "acquired", "requested", "begun"]
@@ -168,13 +168,13 @@ def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> N
         assert world.row("report").is_held(world.clock.now)
     east.runs.becomes(run.run_id, RunStatus.SUCCESS)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_that_tells_of_itself_while_it_is_looked_up_is_not_gone(world: World) -> None:
     """Dagster did not know it yet when it was asked; it does when the next tick asks."""
     east = world.place(spec("report", kind="job"))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     (request,) = east.lifecycle.tick().requests
     # Its lease is to be renewed, so that the tick has something to write.
     world.clock.passes(seconds=30)
@@ -185,39 +185,39 @@ def test_a_run_that_tells_of_itself_while_it_is_looked_up_is_not_gone(world: Wor
             self.ask(request)
             (run_id,) = self.known
             problem = step_begun(
-                world.state, submission=asked.id, token=1, run_id=run_id, time=world.clock
+                world.state, submission=submission.id, token=1, run_id=run_id, time=world.clock
             )
             assert problem is None
             return found
 
     east.lifecycle.runs = Late(prefix="late")
     east.lifecycle.tick()
-    found = world.again(asked)
+    found = world.again(submission)
     assert (found.state, found.attempt, found.run_id) == ("running", 1, "late-1")
 
 
 def test_an_asset_that_never_begins_as_a_task_is_given_up(world: World) -> None:
     """Its process has died before it could say anything, and Dagster does not watch."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
     east.tick()
     world.clock.passes(minutes=14, seconds=59)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    assert world.state_of(submission) is SubmissionState.ACQUIRED
     # It is looked at when its lease is to be renewed.
     world.clock.passes(seconds=21)
     east.tick()
-    assert world.again(asked).reason == f"run {run.run_id} has not begun as a task"
+    assert world.again(submission).reason == f"run {run.run_id} has not begun as a task"
 
 
 @pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.STARTED])
 def test_a_run_that_was_deleted_in_dagster_is_a_failure(world: World, status: RunStatus) -> None:
     """It will never say so itself, and its task is not held for ever; it is made again."""
     east = world.place(spec("report", kind="job", retries=1))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     east.tick()
     east.tick()
     (run,) = east.waiting_runs()
@@ -225,62 +225,62 @@ def test_a_run_that_was_deleted_in_dagster_is_a_failure(world: World, status: Ru
     east.tick()
     del east.runs.known[run.run_id]
     east.tick()
-    again = world.again(asked)
+    again = world.again(submission)
     assert again.state is SubmissionState.ACQUIRED
     assert again.reason == "attempt 1 of 2: run east-lake-1 is gone from Dagster's storage; again"
     # Until a run was seen, there is none that could be gone.
     east.lifecycle.tick()
     world.clock.passes(minutes=5)
     east.lifecycle.tick()
-    assert world.state_of(asked) is SubmissionState.ACQUIRED
-    assert world.settle() == ["report"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.ACQUIRED
+    assert world.run_all() == ["report"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_whose_tags_are_gone_is_known_by_its_id(world: World) -> None:
     """Another task of the same run has written its own over them."""
     east = world.place(spec("report", kind="job"))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     east.tick()
     east.tick()
     (run,) = east.waiting_runs()
     tags = {**run.tags, "arctic/submission": "another"}
     east.runs.known[run.run_id] = replace(run, tags=tags, status=RunStatus.SUCCESS)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_that_has_begun_is_not_given_up_any_more(world: World) -> None:
     """And nothing says until when it would have been."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
     east.tick()
-    assert world.again(asked).deadline_at == world.clock.now + BEGINS_WITHIN
+    assert world.again(submission).deadline_at == world.clock.now + BEGINS_WITHIN
     with ExitStack() as stack:
         east.begin(run, stack)
-        assert world.again(asked).deadline_at is None
+        assert world.again(submission).deadline_at is None
 
 
 def test_no_clock_of_the_process_is_asked(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However wrong it is, nothing depends on it: time is the database's."""
 
-    class Nobody:
+    class UnusableClock:
         def now(self, zone: object = None) -> None:
             raise AssertionError("the clock of the process was asked")
 
-    monkeypatch.setitem(vars(clock), "datetime", Nobody())
+    monkeypatch.setitem(vars(clock), "datetime", UnusableClock())
     monkeypatch.setattr(time, "time", lambda: 0.0)
     world = World(state)
     world.clock = database_time  # type: ignore[assignment]
     east = world.place(spec("flights", freshness_hours=24), spec("delays", {"flights": 24}))
-    (asked,) = east.submit("delays")
-    assert world.settle() == ["flights", "delays"]
+    (submission,) = east.submit("delays")
+    assert world.run_all() == ["flights", "delays"]
     (again,) = east.submit("flights")
-    assert world.settle() == []
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == []
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
     assert world.state_of(again) is SubmissionState.FRESH
 
 

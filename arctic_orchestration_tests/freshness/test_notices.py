@@ -43,11 +43,11 @@ def test_a_failure_is_told_once_and_not_for_each_descendant(world: World) -> Non
         spec("flights"), spec("delays", ["flights"]), spec("routes", ["delays"]),
         spec("report", ["routes", "flights"]),
     )  # fmt: skip
-    asked = east.submit("report", with_parents=True)
+    submitted = east.submit("report", with_parents=True)
     east.tick()
     _ends(east, RunStatus.FAILURE)
-    assert world.settle() == []
-    assert {world.state_of(one) for one in asked} == {SubmissionState.FAILED}
+    assert world.run_all() == []
+    assert {world.state_of(one) for one in submitted} == {SubmissionState.FAILED}
     assert _titles(world) == ["task flights: run failed"]
 
 
@@ -57,12 +57,12 @@ def test_the_title_says_how_a_run_ended(world: World) -> None:
     east.submit("a")
     east.tick()
     _ends(east, RunStatus.CANCELED)
-    (asked,) = east.submit("b")
+    (submission,) = east.submit("b")
     for _ in range(4):
         east.tick()
         _ends(east, RunStatus.FAILURE, started=False)
         world.clock.passes(minutes=4)
-    assert world.state_of(asked) is SubmissionState.FAILED
+    assert world.state_of(submission) is SubmissionState.FAILED
     (refused,) = east.submit("a")
     east.tick()
     east.lifecycle.refuse(refused.id, "no such partition")
@@ -101,7 +101,7 @@ def test_a_skipped_parent_is_told_once_for_all_its_children(world: World) -> Non
     with world.state.begin() as tx:
         skip(tx, "off", "broken", by="ben", cluster="east", time=world.clock)
     east.submit(*(f"child{number}" for number in range(3)))
-    world.settle()
+    world.run_all()
     assert len(_titles(world)) == 1
     assert _titles(world)[0].endswith(": parents not fresh")
 
@@ -116,7 +116,7 @@ def test_a_failure_elsewhere_is_told_once_here_too(world: World) -> None:
     east.tick()
     west.tick()
     _ends(west, RunStatus.FAILURE)
-    assert world.settle() == []
+    assert world.run_all() == []
     assert _titles(world, "west") == ["task flights: run failed"]
     (title,) = _titles(world, "east")
     assert title.endswith(": parents not fresh")

@@ -95,7 +95,7 @@ def test_only_the_owner_with_its_token_renews(owners: Owners) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "token", "after", "said"),
+    ("owner", "token", "after", "message"),
     [
         ("ann", 1, 60, "lost its lease, which was over 0s ago"),
         ("ann", 1, 75, "lost its lease, which was over 15s ago"),
@@ -104,12 +104,12 @@ def test_only_the_owner_with_its_token_renews(owners: Owners) -> None:
     ],
 )
 def test_who_is_not_the_owner_publishes_nothing(
-    owners: Owners, owner: str, token: int, after: float, said: str
+    owners: Owners, owner: str, token: int, after: float, message: str
 ) -> None:
     """With a lease that is over, another token, another name."""
     owners.acquire("ann")
     owners.clock.passes(seconds=after)
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Refused, match=message):
         owners.publish(owner, token)
     assert owners.tokens() == []
 
@@ -161,7 +161,7 @@ def test_a_take_over_waits_for_a_publication_under_way(owners: Owners) -> None:
         owners.clock.passes(seconds=120)
         other = threading.Thread(target=lambda: taken.append(owners.acquire("ben")))
         other.start()
-        until(lambda: _somebody_waits(owners.state), 60, "the other one waits")
+        until(lambda: _another_waits(owners.state), 60, "the other one waits")
         assert taken == []
     other.join()
     (found,) = taken
@@ -169,7 +169,7 @@ def test_a_take_over_waits_for_a_publication_under_way(owners: Owners) -> None:
     assert owners.tokens() == [1]
 
 
-def _somebody_waits(state: Database) -> bool:
+def _another_waits(state: Database) -> bool:
     query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
     with state.read() as tx:
         return bool(tx.execute(sa.text(query + "and datname = current_database()")).scalar())

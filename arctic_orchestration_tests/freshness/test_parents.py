@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from arctic_orchestration.event_log.event import RunStatus
-from arctic_orchestration.freshness.run_start import acquired_by_hand
+from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
@@ -18,12 +18,12 @@ def test_the_tip_of_a_diamond_is_made_once_and_first(world: World) -> None:
     east = world.place(
         spec("tip"), spec("left", ["tip"]), spec("right", ["tip"]), spec("end", ["left", "right"])
     )
-    (asked,) = east.submit("end")
-    made = world.settle()
+    (submission,) = east.submit("end")
+    made = world.run_all()
     assert made[0] == "tip"
     assert sorted(made[1:3]) == ["left", "right"]
     assert made[3:] == ["end"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_chain_of_200_tasks_is_made_from_its_root(world: World) -> None:
@@ -31,66 +31,66 @@ def test_a_chain_of_200_tasks_is_made_from_its_root(world: World) -> None:
     names = [f"t{number:03}" for number in range(200)]
     pairs = zip(names, [None, *names[:-1]], strict=True)
     east = world.place(*(spec(name, [above] if above else []) for name, above in pairs))
-    (asked,) = east.submit(names[-1])
+    (submission,) = east.submit(names[-1])
     # A tick leaves what takes too long to the next.
     until(lambda: bool(east.tick().requests), 600, "the first run is asked for")
     assert [run.request.task for run in east.waiting_runs()] == [names[0]]
-    assert world.settle() == names
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == names
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
     assert len(east.runs.known) == 200
 
 
 def test_a_parent_that_does_not_exist_is_waited_for_with_patience(world: World) -> None:
     """Nobody declares it, and it is no asset of the instance: the child fails after 30 minutes."""
     east = world.place(spec("delays", ["fligths"]))
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     for _ in range(15):
         assert east.tick().requests == []
-        assert world.state_of(asked) is SubmissionState.WAITING
+        assert world.state_of(submission) is SubmissionState.WAITING
         world.clock.passes(minutes=2)
     east.tick()
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FAILED
     assert ended.reason == (
         "after 30m still not fresh: fligths, which does not exist yet: no location of any cluster "
         "declares it, and it is no asset of this Dagster instance"
     )
-    assert world.steps(asked)[-1] is Step.STALE_PARENTS
+    assert world.steps(submission)[-1] is Step.STALE_PARENTS
 
 
 def test_a_parent_whose_cluster_registers_later_is_waited_for(world: World) -> None:
     """As after a first deployment, in which the clusters start one after another."""
     east = world.place(spec("delays", ["flights"]))
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     world.clock.passes(minutes=2)
     west = world.place(spec("flights"), cluster="west")
     west.submit("flights")
-    assert world.settle() == ["flights", "delays"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights", "delays"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_parent_that_is_no_task_counts_by_its_materialization(world: World) -> None:
     """It is waited for, as whoever makes it is not ours to ask."""
     east = world.place(spec("delays", {"raw/flights": 3}))
     east.assets.made["raw/flights"] = world.clock.now - timedelta(hours=4)
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     assert east.tick().requests == []
-    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.state_of(submission) is SubmissionState.WAITING
     east.assets.made["raw/flights"] = world.clock.now
     world.clock.passes(minutes=2)
-    assert world.settle() == ["delays"]
+    assert world.run_all() == ["delays"]
 
 
 def test_a_parent_that_fails_fails_the_child_and_says_why(world: World) -> None:
     """The grandchild too, each naming its own parent."""
     east = world.place(spec("flights"), spec("delays", ["flights"]), spec("report", ["delays"]))
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    assert world.settle() == []
-    ended = world.again(asked)
+    assert world.run_all() == []
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FAILED
     assert ended.reason == (
         "delays (never made, to be made since the start of today (UTC)) failed: flights (never "
@@ -105,9 +105,9 @@ def test_a_failed_parent_is_tried_again_by_the_next_submission(world: World) -> 
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    world.settle()
+    world.run_all()
     (again,) = east.submit("delays")
-    assert world.settle() == ["flights", "delays"]
+    assert world.run_all() == ["flights", "delays"]
     assert world.state_of(again) is SubmissionState.SUCCEEDED
 
 
@@ -115,17 +115,17 @@ def test_a_run_that_fails_is_repeated_under_a_new_token(world: World) -> None:
     """As often as the task says, and the task stays its own meanwhile."""
     east = world.place(spec("flights", retries=2), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    (asked,), (other,) = east.submit("flights"), west.submit("flights")
+    (submission,), (other,) = east.submit("flights"), west.submit("flights")
     for attempt in (1, 2, 3):
         east.tick()
         west.tick()
         (run,) = east.waiting_runs()
-        assert run.request.run_key == f"{asked.id}-{attempt}"
+        assert run.request.run_key == f"{submission.id}-{attempt}"
         assert world.row("flights").token == attempt
         assert world.state_of(other) is SubmissionState.SHARING
         east.runs.becomes(run.run_id, RunStatus.FAILURE)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.FAILED
+    assert world.state_of(submission) is SubmissionState.FAILED
     west.tick()
     shared = world.again(other)
     # What is shared is the outcome, also this one.
@@ -147,7 +147,7 @@ def test_a_skipped_parent_counts_by_its_own_last_success_alone(world: World) -> 
     with world.state.begin() as tx:
         skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
     (weekly,), (daily,) = east.submit("weekly"), east.submit("daily")
-    assert world.settle() == ["weekly"]
+    assert world.run_all() == ["weekly"]
     assert world.state_of(weekly) is SubmissionState.SUCCEEDED
     ended = world.again(daily)
     assert ended.state is SubmissionState.FAILED
@@ -164,7 +164,7 @@ def test_a_fresh_parent_on_the_skip_list_that_is_submitted_too_fails_nobody(worl
     with world.state.begin() as tx:
         skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
     child, parent = east.submit("weekly", "flights")
-    assert world.settle() == ["weekly"]
+    assert world.run_all() == ["weekly"]
     assert world.state_of(child) is SubmissionState.SUCCEEDED
     assert world.state_of(parent) is SubmissionState.SKIPPED
 
@@ -185,38 +185,38 @@ def test_a_parent_that_is_submitted_too_and_has_nothing_to_do_is_not_waited_for(
         "waits for weather (made 1d6h ago, to be at most 168 hours old), which was submitted "
         "together with it, and is submitted"
     )
-    assert world.settle() == ["weather", "delays"]
+    assert world.run_all() == ["weather", "delays"]
 
 
 def test_a_parent_that_is_skipped_while_it_runs_goes_on_and_its_child_waits(world: World) -> None:
     """Once it has ended, its child fails or runs by what came of it."""
     east = world.place(spec("delays", ["flights"]), spec("flights"))
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     with world.state.begin() as tx:
         skip(tx, "flights", "the feed is broken", by="ben", cluster="east", time=world.clock)
     world.clock.passes(seconds=11)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.WAITING
-    assert world.settle() == ["flights", "delays"]
+    assert world.state_of(submission) is SubmissionState.WAITING
+    assert world.run_all() == ["flights", "delays"]
 
 
 def test_a_parent_that_a_person_made_in_vain_is_made_for_its_child(world: World) -> None:
     """Whoever waits did not ask for that run."""
     east = world.place(spec("delays", ["flights"]), spec("flights"))
-    by_hand = acquired_by_hand(
+    manual_run = acquired_manually(
         world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
         time=world.clock,
     )  # fmt: skip
-    with pytest.raises(ZeroDivisionError), by_hand:
-        (asked,) = east.submit("delays")
+    with pytest.raises(ZeroDivisionError), manual_run:
+        (submission,) = east.submit("delays")
         east.tick()
-        assert "flights" in world.again(asked).reason
+        assert "flights" in world.again(submission).reason
         world.clock.passes(seconds=11)
         east.tick()
         raise ZeroDivisionError
-    assert world.settle() == ["flights", "delays"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights", "delays"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_parent_that_its_definition_skips_is_skipped(world: World) -> None:
@@ -226,10 +226,10 @@ def test_a_parent_that_its_definition_skips_is_skipped(world: World) -> None:
     world.place(spec("fleet", skip="none here"), cluster="west")
     south = world.place(spec("late", ["fleet"]), cluster="south")
     (late,) = south.submit("late")
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     (child,) = east.submit("delays")
-    assert world.settle() == []
-    assert world.again(asked).reason == "skipped: until the feed is back"
+    assert world.run_all() == []
+    assert world.again(submission).reason == "skipped: until the feed is back"
     assert world.state_of(child) is SubmissionState.FAILED
     assert world.again(late).reason == (
         "fleet (never made, to be made since the start of today (UTC)) is skipped: no feed"
@@ -242,7 +242,7 @@ def test_a_parent_that_one_of_two_locations_skips_is_waited_for(world: World) ->
     world.place(spec("fleet", skip="no feed"), cluster="north")
     west = world.place(spec("fleet"), cluster="west")
     (late,) = east.submit("late")
-    assert world.settle() == []
+    assert world.run_all() == []
     assert world.state_of(late) is SubmissionState.WAITING
     west.submit("fleet")
-    assert world.settle() == ["fleet", "late"]
+    assert world.run_all() == ["fleet", "late"]

@@ -11,18 +11,18 @@ def test_a_parent_elsewhere_that_never_ran_is_waited_for_half_an_hour(world: Wor
     """Looked at every two minutes; then the child fails, naming the parent."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     looks = set()
     for _ in range(180):
         east.tick()
-        at = world.again(asked)
+        at = world.again(submission)
         if at.next_check_at is not None:
             looks.add(at.next_check_at - world.clock.now)
         world.clock.passes(seconds=10)
     assert max(looks) == timedelta(minutes=2)
-    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.state_of(submission) is SubmissionState.WAITING
     east.tick()
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FAILED
     assert ended.reason == (
         "after 30m still not fresh: flights (never made, to be made since the start of today (UTC))"
@@ -38,15 +38,15 @@ def test_a_parent_that_is_handed_to_a_location_that_is_down_is_not_waited_for_fo
     """As long as for any parent elsewhere, once its location was not seen for five minutes."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     world.place(spec("flights"), cluster="west")
-    asked, _ = east.submit("delays", with_parents=True)
+    submission, _ = east.submit("delays", with_parents=True)
     for _ in range(50):
         east.tick()
-        if world.state_of(asked).ended:
+        if world.state_of(submission).ended:
             break
         world.clock.passes(minutes=1)
     # The second look is soon, here after a minute, and the third one ten minutes later.
-    assert world.clock.now - asked.submitted_at == timedelta(minutes=41)
-    assert world.again(asked).reason == (
+    assert world.clock.now - submission.submitted_at == timedelta(minutes=41)
+    assert world.again(submission).reason == (
         "after 30m still not fresh: flights (never made, to be made since the start of today "
         "(UTC)), which was submitted together with it, and is submitted in a location that was not "
         "seen for 41m"
@@ -61,7 +61,7 @@ def test_a_parent_elsewhere_that_grows_too_old_while_its_child_waits_is_submitte
     east = world.place(spec("delays", needs), spec("weather", kind="job"), cluster="east")
     west = world.place(spec("flights", freshness_hours=24), cluster="west")
     world.made("flights", hours=23)
-    asked, *_ = east.submit("delays", with_parents=True)
+    submission, *_ = east.submit("delays", with_parents=True)
     for place in world.places * 2:
         place.tick()
     (run,) = east.waiting_runs()
@@ -71,13 +71,13 @@ def test_a_parent_elsewhere_that_grows_too_old_while_its_child_waits_is_submitte
             place.tick()
         world.clock.passes(seconds=30)
     assert [run.request.task for run in west.waiting_runs()] == ["flights"]
-    waiting = world.again(asked)
+    waiting = world.again(submission)
     assert waiting.state is SubmissionState.WAITING
     assert "flights (made 1d" in waiting.reason
     assert "which was submitted for it, and is acquired" in waiting.reason
     west.make_all()
     east.runs.becomes(run.run_id, RunStatus.SUCCESS)
-    assert world.settle() == ["delays"]
+    assert world.run_all() == ["delays"]
 
 
 def test_a_parent_elsewhere_that_was_not_submitted_is_nobodys_to_submit(world: World) -> None:
@@ -88,7 +88,7 @@ def test_a_parent_elsewhere_that_was_not_submitted_is_nobodys_to_submit(world: W
     )  # fmt: skip
     west = world.place(spec("flights", freshness_hours=24), cluster="west")
     world.made("flights", hours=23)
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
@@ -97,7 +97,7 @@ def test_a_parent_elsewhere_that_was_not_submitted_is_nobodys_to_submit(world: W
             place.tick()
         world.clock.passes(seconds=30)
     assert west.runs.known == {}
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert ended.state is SubmissionState.FAILED
     assert ended.reason.startswith("after 30m still not fresh: flights (made 1d")
 
@@ -106,7 +106,7 @@ def test_a_parent_that_another_location_makes_for_us_may_take_long(world: World)
     """The control: the location is there, and its run takes two hours."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     west = world.place(spec("flights", kind="job"), cluster="west")
-    asked, _ = east.submit("delays", with_parents=True)
+    submission, _ = east.submit("delays", with_parents=True)
     west.tick()
     (run,) = west.waiting_runs()
     west.runs.becomes(run.run_id, RunStatus.STARTED)
@@ -114,46 +114,46 @@ def test_a_parent_that_another_location_makes_for_us_may_take_long(world: World)
         for place in world.places:
             place.tick()
         world.clock.passes(seconds=30)
-    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.state_of(submission) is SubmissionState.WAITING
     west.runs.becomes(run.run_id, RunStatus.SUCCESS)
-    assert world.settle() == ["delays"]
+    assert world.run_all() == ["delays"]
 
 
 def test_the_time_in_which_nobody_looked_is_no_part_of_the_patience(world: World) -> None:
     """The database was away for an hour: the parent has as long afterwards as it had before."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     for _ in range(10):
         east.tick()
         world.clock.passes(minutes=2)
     world.clock.passes(minutes=60)
     east.tick()
     # 18 minutes had passed until the last look.
-    assert world.again(asked).deadline_at == world.clock.now + timedelta(minutes=12)
+    assert world.again(submission).deadline_at == world.clock.now + timedelta(minutes=12)
     for _ in range(6):
         east.tick()
-        assert world.state_of(asked) is SubmissionState.WAITING
+        assert world.state_of(submission) is SubmissionState.WAITING
         world.clock.passes(minutes=2)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.FAILED
+    assert world.state_of(submission) is SubmissionState.FAILED
 
 
 def test_recheck_and_patience_are_the_tasks(world: World) -> None:
     """Every 30 s, for two minutes."""
     east = world.place(spec("delays", ["flights"], recheck="30s", patience="2m"), cluster="east")
     world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     world.clock.passes(seconds=10)
     east.tick()
-    assert world.again(asked).next_check_at == world.clock.now + timedelta(seconds=30)
+    assert world.again(submission).next_check_at == world.clock.now + timedelta(seconds=30)
     world.clock.passes(seconds=80)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.state_of(submission) is SubmissionState.WAITING
     world.clock.passes(seconds=30)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.FAILED
+    assert world.state_of(submission) is SubmissionState.FAILED
 
 
 def test_a_parent_on_the_other_cluster_that_finishes_while_we_wait_wakes_the_child(
@@ -162,15 +162,15 @@ def test_a_parent_on_the_other_cluster_that_finishes_while_we_wait_wakes_the_chi
     """Without waiting for the next look."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     world.clock.passes(seconds=11)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.WAITING
+    assert world.state_of(submission) is SubmissionState.WAITING
     west.submit("flights")
     world.clock.passes(seconds=1)
-    assert world.settle() == ["flights", "delays"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights", "delays"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_parent_of_the_same_batch_in_another_location_is_submitted_there(world: World) -> None:
@@ -178,5 +178,5 @@ def test_a_parent_of_the_same_batch_in_another_location_is_submitted_there(world
     east = world.place(spec("delays", ["flights"], batch="night"), cluster="east")
     west = world.place(spec("flights", batch="night"), cluster="west")
     east.submit("delays")
-    assert world.settle() == ["flights", "delays"]
+    assert world.run_all() == ["flights", "delays"]
     assert [run.request.task for run in west.runs.known.values()] == ["flights"]

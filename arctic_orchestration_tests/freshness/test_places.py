@@ -29,7 +29,7 @@ def test_the_places_of_a_batch_are_those_of_all_clusters(world: World) -> None:
     west.tick()
     assert world.again(second).reason == "1 tasks of batch night run, and 1 may"
     world.clock.passes(seconds=11)
-    assert world.settle() == ["a", "b"]
+    assert world.run_all() == ["a", "b"]
 
 
 def test_the_places_of_a_cluster_that_is_gone_are_free_in_the_end(world: World) -> None:

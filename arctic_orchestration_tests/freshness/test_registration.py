@@ -42,9 +42,9 @@ def test_a_cycle_across_clusters_is_told_and_nothing_of_the_new_definition_is_re
             "tasks: got 'b needs a needs b', expected tasks that do not need themselves"
         )
     assert registered(world) == {"east": ["a"], "west": ["b", "x"]}
-    (asked,) = west.submit("b")
-    assert world.settle() == ["b"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    (submission,) = west.submit("b")
+    assert world.run_all() == ["b"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
     west.deployed([spec("b"), spec("y")])
     assert west.tick().trouble is None
     assert registered(world) == {"east": ["a"], "west": ["b", "y"]}
@@ -63,14 +63,14 @@ def test_only_what_changed_is_written(world: World) -> None:
 def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -> None:
     """One that is to be looked at, and one whose run is asked for."""
     east = world.place(spec("a"), spec("b"))
-    (asked,) = east.submit("a")
+    (submission,) = east.submit("a")
     east.tick()
     (other,) = east.submit("b")
     east.runs.known.clear()
     east.deployed([spec("c")])
     east.tick()
     gone = "Dagster refuses its run: its location does not declare it any more"
-    assert world.again(asked).reason == gone
+    assert world.again(submission).reason == gone
     assert world.row("a").owner is None
     assert world.again(other).reason == (
         "location lake of cluster east does not declare it any more"
@@ -149,6 +149,6 @@ def test_a_definition_of_another_version_does_not_keep_others_from_registering(
         tx.execute(sa.update(task_definitions).values(spec='{"name": "a", "novel": 1}'))
     east = world.place(spec("b"), spec("c", ["a"]), cluster="east")
     assert registered(world) == {"east": ["b", "c"]}
-    (asked,) = east.submit("b")
-    assert world.settle() == ["b"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    (submission,) = east.submit("b")
+    assert world.run_all() == ["b"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED

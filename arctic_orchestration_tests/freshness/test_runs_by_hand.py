@@ -4,7 +4,7 @@ import pytest
 
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness.run_reconciler import NOWHERE
-from arctic_orchestration.freshness.run_start import acquired_by_hand
+from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 
@@ -12,23 +12,24 @@ from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 def test_a_run_that_a_person_started_gives_its_task_back_when_it_fails(world: World) -> None:
     """At once, and whoever shared it makes the task instead."""
     east = world.place(spec("flights"))
-    by_hand = acquired_by_hand(
+    manual_run = acquired_manually(
         world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
         time=world.clock,
     )  # fmt: skip
-    with pytest.raises(ZeroDivisionError), by_hand as running:
-        (asked,) = east.submit("flights")
+    with pytest.raises(ZeroDivisionError), manual_run as running:
+        (submission,) = east.submit("flights")
         east.tick()
-        assert world.again(asked).reason == (
-            f"shares run r of cluster east, location lake (submission {running.asked.id}, token 1)"
+        assert world.again(submission).reason == (
+            "shares run r of cluster east, location lake "
+            f"(submission {running.submission.id}, token 1)"
         )
         world.clock.passes(seconds=1)
         raise ZeroDivisionError("by nothing")
-    ended = world.again(running.asked)
+    ended = world.again(running.submission)
     assert (ended.state, ended.reason) == ("failed", "run r failed: ZeroDivisionError: by nothing")
     assert world.row("flights").owner is None
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too(
@@ -36,13 +37,13 @@ def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too
 ) -> None:
     """Its process was killed: whichever location of the cluster ticks says so."""
     east = world.place(spec("flights"))
-    with acquired_by_hand(
+    with acquired_manually(
         world.state, task="flights", cluster="east", location=NOWHERE, run_id="r", life=LIFE,
         time=world.clock,
     ) as running:  # fmt: skip
         world.clock.passes(seconds=61)
         east.tick()
-        assert world.state_of(running.asked) is SubmissionState.LOST
+        assert world.state_of(running.submission) is SubmissionState.LOST
         with pytest.raises(Refused, match="is lost"):
             running.publish()
 
@@ -50,7 +51,7 @@ def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too
 def test_a_run_by_hand_that_begins_again_has_its_lease_from_then_on(world: World) -> None:
     """As after an answer that was lost: it trusts the lease as if it had just been taken."""
     first, again = (
-        acquired_by_hand(
+        acquired_manually(
             world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
             time=world.clock,
         )
@@ -59,7 +60,7 @@ def test_a_run_by_hand_that_begins_again_has_its_lease_from_then_on(world: World
     with first as running:
         world.clock.passes(seconds=50)
         with again as repeated:
-            assert repeated.asked.id == running.asked.id
+            assert repeated.submission.id == running.submission.id
             assert world.row("flights").expires_at == world.clock.now + LIFE
 
 
@@ -67,7 +68,7 @@ def test_a_run_by_hand_that_was_superseded_is_not_asked_for_again(world: World) 
     """A person started it, and it is over; the other one's run is what there is."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    with acquired_by_hand(
+    with acquired_manually(
         world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
         time=world.clock,
     ) as running:  # fmt: skip
@@ -75,9 +76,9 @@ def test_a_run_by_hand_that_was_superseded_is_not_asked_for_again(world: World) 
         west.submit("flights", force=True)
         west.tick()
         east.tick()
-        lost = world.again(running.asked)
+        lost = world.again(running.submission)
         assert lost.state is SubmissionState.LOST
         assert lost.reason.startswith("run r fell silent, and a run for submission")
         assert lost.reason.endswith("of cluster west, location lake has taken the task over")
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
     assert east.runs.known == {}

@@ -20,14 +20,14 @@ def test_ten_submissions_of_a_task_that_fails_are_one_run(
 ) -> None:
     """Also while the task itself takes the last place of its batch."""
     east = world.place(spec("flights", batch="night", concurrency=concurrency))
-    asked = [one for _ in range(10) for one in east.submit("flights")]
+    submitted = [one for _ in range(10) for one in east.submit("flights")]
     east.tick()
     east.tick()
     _fail(east)
-    assert world.settle() == []
+    assert world.run_all() == []
     assert [run.run_id for run in east.runs.known.values()] == ["east-lake-1"]
-    assert [world.state_of(one) for one in asked] == [SubmissionState.FAILED] * 10
-    assert [world.steps(one)[-1] for one in asked].count(Step.SHARED_FAILURE) == 9
+    assert [world.state_of(one) for one in submitted] == [SubmissionState.FAILED] * 10
+    assert [world.steps(one)[-1] for one in submitted].count(Step.SHARED_FAILURE) == 9
 
 
 def test_a_failure_is_shared_by_all_that_waited_for_a_place_at_the_time(world: World) -> None:
@@ -46,7 +46,7 @@ def test_a_failure_is_shared_by_all_that_waited_for_a_place_at_the_time(world: W
     _fail(east)
     east.tick()
     assert world.state_of(first) is SubmissionState.FAILED
-    assert world.settle() == []
+    assert world.run_all() == []
     assert world.again(second).reason == (
         "shared run east-lake-2 of cluster east, location lake, which failed: run east-lake-2 "
         "failed"
@@ -65,7 +65,7 @@ def test_a_failure_is_shared_by_what_was_submitted_while_the_task_was_made(world
     east.lifecycle.tick()
     assert world.state_of(during) is SubmissionState.FAILED
     (after,) = east.submit("flights")
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
     assert world.state_of(after) is SubmissionState.SUCCEEDED
 
 
@@ -83,7 +83,7 @@ def test_a_failure_from_before_its_parents_were_fresh_is_not_shared(world: World
     assert world.state_of(other) is SubmissionState.WAITING
     run = next(run for run in east.waiting_runs() if run.request.task == "delays")
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    assert world.settle() == ["flights", "delays"]
+    assert world.run_all() == ["flights", "delays"]
     assert world.state_of(other) is SubmissionState.SUCCEEDED
 
 

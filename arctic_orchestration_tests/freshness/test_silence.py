@@ -8,7 +8,7 @@ import pytest
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness.run_reconciler import BEGINS_WITHIN
-from arctic_orchestration.freshness.run_start import acquired_by_hand
+from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
@@ -40,7 +40,7 @@ def test_a_run_that_begins_with_an_old_token_touches_nothing(world: World) -> No
     """Its location was silent for longer than the lease, and another cluster was faster."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     west.submit("flights")
@@ -49,11 +49,11 @@ def test_a_run_that_begins_with_an_old_token_touches_nothing(world: World) -> No
     with ExitStack() as stack, pytest.raises(Refused, match="was superseded"):
         east.begin(run, stack)
     assert world.row("flights").run_id is None
-    assert world.steps(asked)[-1] is Step.REFUSED
+    assert world.steps(submission)[-1] is Step.REFUSED
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
     east.tick()
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.FRESH
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.FRESH
 
 
 def test_a_location_that_was_away_for_long_goes_on_with_its_run_if_nobody_took_it(
@@ -61,22 +61,22 @@ def test_a_location_that_was_away_for_long_goes_on_with_its_run_if_nobody_took_i
 ) -> None:
     """A run that waited in Dagster's queue meanwhile begins under its old token."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     world.clock.passes(hours=3)
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
     assert world.row("flights").last_token == 1
 
 
 def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -> None:
     """Three times, each under a new token; then its submission is lost, with the moment."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     for attempt in (1, 2, 3, 4):
         (run,) = east.waiting_runs()
-        assert run.request.run_key == f"{asked.id}-{attempt}"
+        assert run.request.run_key == f"{submission.id}-{attempt}"
         with ExitStack() as stack:
             east.begin(run, stack)
             east.tick()
@@ -85,11 +85,11 @@ def test_a_run_that_fell_silent_is_repeated_whatever_the_retries(world: World) -
             east.tick()
     assert east.waiting_runs() == []
     assert world.row("flights").token == 4
-    lost = world.again(asked)
+    lost = world.again(submission)
     assert (lost.state, lost.attempt) == (SubmissionState.LOST, 4)
     assert lost.reason == (
         "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it was "
-        "made again 3 times"
+        "retried 3 times"
     )
 
 
@@ -98,19 +98,19 @@ def test_a_run_that_was_superseded_leaves_its_submission_all_its_patience(world:
     east = world.place(spec("delays", {"flights": 3.0}), cluster="east")
     world.place(spec("flights"), cluster="west")
     world.made("flights", hours=2)
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
     east.tick()
-    assert world.again(asked).deadline_at == world.clock.now + BEGINS_WITHIN
+    assert world.again(submission).deadline_at == world.clock.now + BEGINS_WITHIN
     world.clock.passes(hours=2)
-    with acquired_by_hand(
+    with acquired_manually(
         world.state, task="delays", cluster="west", location="lake", run_id="r", life=LIFE,
         time=world.clock,
     ):  # fmt: skip
         east.tick()
-    waiting = world.again(asked)
+    waiting = world.again(submission)
     assert waiting.state is SubmissionState.WAITING, waiting.reason
     assert waiting.deadline_at == world.clock.now + timedelta(minutes=30)
 
@@ -145,7 +145,7 @@ def test_a_run_that_outlived_its_lease_is_made_again_without_retries(
 ) -> None:
     """The database was away for a minute: what the run says of itself is no failure."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     with pytest.raises(Refused, match="has lost its lease"), ExitStack() as stack:
@@ -153,15 +153,15 @@ def test_a_run_that_outlived_its_lease_is_made_again_without_retries(
         world.clock.passes(seconds=61)
         running.publish()
     east.runs.becomes(run.run_id, noticed)
-    assert world.settle() == ["flights"]
-    assert world.again(asked).state is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights"]
+    assert world.again(submission).state is SubmissionState.SUCCEEDED
     assert world.row("flights").last_token == 2
 
 
 def test_a_run_that_raised_is_a_failure_however_late_that_is_seen(world: World) -> None:
     """The control: its location was away, and what it noted is not taken for silence."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     with pytest.raises(ZeroDivisionError), ExitStack() as stack:
@@ -169,22 +169,22 @@ def test_a_run_that_raised_is_a_failure_however_late_that_is_seen(world: World) 
         raise ZeroDivisionError("by nothing")
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
     world.clock.passes(minutes=5)
-    assert world.settle() == []
-    assert world.again(asked).reason == "run east-lake-1 failed: ZeroDivisionError: by nothing"
+    assert world.run_all() == []
+    assert world.again(submission).reason == "run east-lake-1 failed: ZeroDivisionError: by nothing"
 
 
 def test_a_run_that_could_not_begin_for_the_database_is_asked_for_again(world: World) -> None:
     """It waited for ten minutes and failed, while nobody could renew its lease either."""
     east = world.place(spec("flights"))
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.STARTED)
     east.tick()
     world.clock.passes(minutes=20)
     east.tick()
-    assert world.state_of(asked) is SubmissionState.ACQUIRED
+    assert world.state_of(submission) is SubmissionState.ACQUIRED
     world.clock.passes(minutes=20)
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED

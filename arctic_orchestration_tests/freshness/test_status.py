@@ -47,13 +47,13 @@ def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: Worl
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
     for _ in range(16):
-        world.settle()
+        world.run_all()
         world.clock.passes(minutes=2)
-    told = noticed(world)
-    assert set(told) == {
+    notices = noticed(world)
+    assert set(notices) == {
         ("skipped", "task off"), ("run_failed", "task bad"), ("parents_stale", "task child"),
     }  # fmt: skip
-    assert told["run_failed", "task bad"] == "run east-lake-1 failed"
+    assert notices["run_failed", "task bad"] == "run east-lake-1 failed"
 
 
 def test_people_are_told_of_what_fell_silent_for_good(world: World) -> None:
@@ -71,7 +71,7 @@ def test_people_are_told_of_what_fell_silent_for_good(world: World) -> None:
     assert noticed(world) == {
         ("run_failed", "task flights"): (
             "run east-lake-4 was silent until 2026-01-01 12:04:03Z, when its lease was over; it "
-            "was made again 3 times"
+            "was retried 3 times"
         )
     }
 
@@ -85,11 +85,11 @@ def test_the_log_hears_of_a_step_once_it_is_committed(
     )
     with caplog.at_level(logging.INFO, "arctic.freshness"):
         with pytest.raises(ZeroDivisionError), world.state.begin() as tx:
-            status.tell(tx, [event], status.SINKS)
+            status.report(tx, [event], status.SINKS)
             raise ZeroDivisionError
         assert caplog.messages == []
         with world.state.begin() as tx:
-            status.tell(tx, [event], status.SINKS)
+            status.report(tx, [event], status.SINKS)
             assert caplog.messages == []
         assert caplog.messages == ["task flights: fresh: so it is"]
 
@@ -102,7 +102,7 @@ def test_a_sink_of_ones_own_is_one_small_class(
     class Heard:
         steps: list[str]
 
-        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+        def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
             self.steps += [one.step.value for one in events]
 
     monkeypatch.setattr(status._added, "sinks", [])
@@ -112,7 +112,7 @@ def test_a_sink_of_ones_own_is_one_small_class(
     status.add_sink(heard)
     east = world.place(spec("flights"))
     east.submit("flights")
-    world.settle()
+    world.run_all()
     assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
 
 
@@ -122,7 +122,7 @@ def test_a_sink_that_raises_keeps_nothing_and_nobody_from_going_on(
     """Not even with a statement that fails; what it has written by then is undone."""
 
     class Broken:
-        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+        def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
             tx.execute(sa.delete(task_submissions))
             tx.execute(sa.text("select * from nowhere"))
 
@@ -130,16 +130,16 @@ def test_a_sink_that_raises_keeps_nothing_and_nobody_from_going_on(
         def __init__(self) -> None:
             self.steps: list[str] = []
 
-        def tell(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
+        def report(self, tx: sa.Connection, events: Sequence[StatusEvent]) -> None:
             self.steps += [one.step.value for one in events]
 
     heard = Heard()
     monkeypatch.setattr(status._added, "sinks", [Broken(), heard])
     east = world.place(spec("flights"))
     east.submit("flights")
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
     assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
-    assert "was not told" in caplog.text
+    assert "failed" in caplog.text
 
 
 def test_a_run_about_which_nothing_can_be_written_does_not_stop_the_others(
@@ -154,10 +154,12 @@ def test_a_run_about_which_nothing_can_be_written_does_not_stop_the_others(
     (third,) = east.submit("c")
     real = Outcomes.failed
 
-    def failed(self: Outcomes, tx: sa.Connection, asked: Submission, *args: Any) -> SubmissionState:
-        if asked.id == first.id:
+    def failed(
+        self: Outcomes, tx: sa.Connection, submission: Submission, *args: Any
+    ) -> SubmissionState:
+        if submission.id == first.id:
             raise OSError("no more room")
-        return real(self, tx, asked, *args)
+        return real(self, tx, submission, *args)
 
     with monkeypatch.context() as patched:
         patched.setattr(Outcomes, "failed", failed)
@@ -174,7 +176,7 @@ def test_what_has_ended_is_kept_for_a_month(world: World) -> None:
     east = world.place(spec("flights"), spec("child", ["elsewhere"], patience="60d"))
     world.place(spec("elsewhere"), cluster="west")
     east.submit("flights", "child")
-    world.settle()
+    world.run_all()
     world.clock.now += timedelta(days=30)
     assert east.tick().counts["pruned"] == 0
     world.clock.now += timedelta(seconds=31)

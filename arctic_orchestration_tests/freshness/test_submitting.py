@@ -18,17 +18,17 @@ def test_what_is_exactly_as_old_as_it_may_be_is_fresh(world: World) -> None:
     """To the microsecond, for the task itself and for a parent."""
     east = world.place(spec("flights", freshness_hours=24), spec("delays", {"flights": 24}))
     world.made("flights", hours=24)
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     (child,) = east.submit("delays")
-    assert world.settle() == ["delays"]
-    assert world.state_of(asked) is SubmissionState.FRESH
+    assert world.run_all() == ["delays"]
+    assert world.state_of(submission) is SubmissionState.FRESH
     assert world.state_of(child) is SubmissionState.SUCCEEDED
 
     world.made("delays", hours=48)
     world.made("flights", hours=24, microseconds=1)
-    (asked,) = east.submit("flights")
-    assert world.settle() == ["flights"]
-    assert world.state_of(asked) is SubmissionState.SUCCEEDED
+    (submission,) = east.submit("flights")
+    assert world.run_all() == ["flights"]
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
 def test_today_starts_at_midnight_in_the_tasks_zone(world: World) -> None:
@@ -36,19 +36,19 @@ def test_today_starts_at_midnight_in_the_tasks_zone(world: World) -> None:
     east = world.place(spec("flights", timezone="America/New_York"))
     world.clock.now = world.clock.now.replace(hour=4, minute=59)
     world.made("flights", hours=20)
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
-    assert world.state_of(asked) is SubmissionState.FRESH
+    assert world.state_of(submission) is SubmissionState.FRESH
     world.clock.passes(minutes=1)
-    (asked,) = east.submit("flights")
-    assert world.settle() == ["flights"]
+    (submission,) = east.submit("flights")
+    assert world.run_all() == ["flights"]
 
 
 def test_force_makes_what_is_fresh_and_does_not_share_what_was_begun_before(world: World) -> None:
     """Ten forced ones at once are one run; one that comes while that runs is another."""
     east = world.place(spec("flights"))
     world.made("flights", minutes=1)
-    asked = [one for _ in range(10) for one in east.submit("flights", force=True)]
+    submitted = [one for _ in range(10) for one in east.submit("flights", force=True)]
     east.tick()
     east.tick()
     world.clock.passes(seconds=30)
@@ -56,8 +56,8 @@ def test_force_makes_what_is_fresh_and_does_not_share_what_was_begun_before(worl
     east.tick()
     east.make(east.waiting_runs()[0])
     world.clock.passes(seconds=30)
-    assert world.settle() == ["flights"]
-    states = [world.state_of(one) for one in asked]
+    assert world.run_all() == ["flights"]
+    states = [world.state_of(one) for one in submitted]
     assert sorted(states) == ["fresh"] * 9 + ["succeeded"]
     assert world.state_of(late) is SubmissionState.SUCCEEDED
     assert len(east.runs.known) == 2
@@ -80,7 +80,7 @@ def test_a_forced_submission_does_not_fail_with_a_run_that_was_begun_before(worl
     assert states == {SubmissionState.ACQUIRED, SubmissionState.SHARING}
     (run,) = east.waiting_runs()
     east.runs.becomes(run.run_id, RunStatus.FAILURE)
-    assert world.settle() == []
+    assert world.run_all() == []
     assert {world.state_of(one) for one in (first, second)} == {SubmissionState.FAILED}
     assert len(east.runs.known) == 2
 
@@ -100,13 +100,13 @@ def test_only_some_tasks_of_a_batch_run_and_the_others_are_waited_for(world: Wor
     """Their parents, too, as far as they are not among them."""
     batch = {"batch": "night"}
     east = world.place(spec("a", **batch), spec("b", ["a"], **batch), spec("c", ["b"], **batch))
-    asked = east.submit("night", only=["b", "c"])
-    assert [one.task for one in asked] == ["b", "c"]
-    assert world.settle() == []
-    assert "a (never made" in world.again(asked[0]).reason
+    submitted = east.submit("night", only=["b", "c"])
+    assert [one.task for one in submitted] == ["b", "c"]
+    assert world.run_all() == []
+    assert "a (never made" in world.again(submitted[0]).reason
     world.made("a")
     world.clock.passes(minutes=2)
-    assert world.settle() == ["b", "c"]
+    assert world.run_all() == ["b", "c"]
 
 
 def test_all_parents_are_submitted_with_a_task_wherever_they_are(world: World) -> None:
@@ -115,11 +115,11 @@ def test_all_parents_are_submitted_with_a_task_wherever_they_are(world: World) -
     west = world.place(spec("flights"), cluster="west")
     for name in ("flights", "delays", "report"):
         world.made(name, hours=25)
-    asked = east.submit("report", with_parents=True)
-    assert [(one.task, one.cluster) for one in asked] == [
+    submitted = east.submit("report", with_parents=True)
+    assert [(one.task, one.cluster) for one in submitted] == [
         ("report", "east"), ("delays", "east"), ("flights", "west"),
     ]  # fmt: skip
-    assert world.settle() == ["flights", "delays", "report"]
+    assert world.run_all() == ["flights", "delays", "report"]
     assert len(west.runs.known) == 1
 
 
@@ -135,10 +135,10 @@ def test_force_and_hours_say_nothing_of_the_parents_that_are_submitted_too(
     )
     for name in ("flights", "delays", "report"):
         world.made(name, hours=2)
-    asked = east.submit("report", with_parents=True, **how)
-    assert [one.force for one in asked] == ["force" in how, False, False]
-    assert world.settle() == ["report"]
-    states = [world.state_of(one) for one in asked]
+    submitted = east.submit("report", with_parents=True, **how)
+    assert [one.force for one in submitted] == ["force" in how, False, False]
+    assert world.run_all() == ["report"]
+    states = [world.state_of(one) for one in submitted]
     assert states == [SubmissionState.SUCCEEDED, SubmissionState.FRESH, SubmissionState.FRESH]
 
 
@@ -159,14 +159,14 @@ def test_parents_that_are_submitted_too_are_as_fresh_as_their_children_need_them
     )
     for name in ("weather", "radar", "fleet"):
         world.made(name, hours=30)
-    asked = {one.task: one for one in east.submit("report", with_parents=True)}
-    since = {name: world.clock.now - one.required_since for name, one in asked.items()}
+    submitted = {one.task: one for one in east.submit("report", with_parents=True)}
+    since = {name: world.clock.now - one.required_since for name, one in submitted.items()}
     assert since["weather"] == timedelta(hours=24)
     assert since["radar"] == timedelta(hours=12)
     assert since["fleet"] == timedelta(hours=240)
-    assert world.settle() == ["radar", "weather", "delays", "report"]
+    assert world.run_all() == ["radar", "weather", "delays", "report"]
     assert len(west.runs.known) == 2
-    assert world.state_of(asked["fleet"]) is SubmissionState.FRESH
+    assert world.state_of(submitted["fleet"]) is SubmissionState.FRESH
 
 
 def test_a_task_of_several_locations_is_made_by_that_of_the_own_cluster(world: World) -> None:
@@ -174,27 +174,27 @@ def test_a_task_of_several_locations_is_made_by_that_of_the_own_cluster(world: W
     here, there = {"cluster": "east"}, {"cluster": "west"}
     east = world.place(spec("flights"), **here)
     world.place(spec("flights"), **there)
-    (asked,) = east.submit("flights")
-    assert (asked.cluster, asked.location) == ("east", "lake")
+    (submission,) = east.submit("flights")
+    assert (submission.cluster, submission.location) == ("east", "lake")
     world.place(spec("flights"), cluster="east", location="second")
     with pytest.raises(InvalidInput, match="declares task flights: lake of cluster east, second"):
         east.submit("flights")
-    (asked,) = east.submit("flights", location="second")
-    assert asked.location == "second"
+    (submission,) = east.submit("flights", location="second")
+    assert submission.location == "second"
 
 
-@pytest.mark.parametrize(("count", "said"), [(5, "t0, t1, t2, t3, t4"), (8, "t4 and 3 more")])
+@pytest.mark.parametrize(("count", "message"), [(5, "t0, t1, t2, t3, t4"), (8, "t4 and 3 more")])
 def test_of_many_tasks_that_are_unlike_a_name_five_are_told_and_how_many_more(
-    world: World, count: int, said: str
+    world: World, count: int, message: str
 ) -> None:
     """The first ones by name."""
     east = world.place(*(spec(f"t{number}") for number in range(count)))
-    with pytest.raises(NotFound, match=f"'flights'; there is .*{said}$"):
+    with pytest.raises(NotFound, match=f"'flights'; there is .*{message}$"):
         east.submit("flights")
 
 
 @pytest.mark.parametrize(
-    ("names", "how", "said"),
+    ("names", "how", "message"),
     [
         (["flihgts"], {}, r"names\[0\]: no task has the name 'flihgts'; there is flights"),
         (["flights", "x"], {}, r"names\[1\]"),
@@ -211,11 +211,11 @@ def test_of_many_tasks_that_are_unlike_a_name_five_are_told_and_how_many_more(
     ],
 )
 def test_a_bad_submission_is_refused_and_nothing_is_written(
-    world: World, names: list[str], how: dict[str, Any], said: str
+    world: World, names: list[str], how: dict[str, Any], message: str
 ) -> None:
     """With the field, what was found there, and what was expected."""
     east = world.place(spec("flights"))
-    with pytest.raises((InvalidInput, NotFound), match=said):
+    with pytest.raises((InvalidInput, NotFound), match=message):
         east.submit(*names, **how)
     with world.state.read() as tx:
         for table in (task_submissions, task_events):
@@ -229,9 +229,9 @@ def test_the_skip_list_ends_a_submission_and_has_a_history(world: World) -> None
     with world.state.begin() as tx:
         skip(tx, "flights", "broken", **args)
         skip(tx, "flights", "the feed is broken", **args)
-    (asked,) = east.submit("flights")
+    (submission,) = east.submit("flights")
     east.tick()
-    ended = world.again(asked)
+    ended = world.again(submission)
     assert (ended.state, ended.reason) == ("skipped", "skipped: the feed is broken (by ben)")
     with world.state.begin() as tx:
         assert [one.task for one in skips(tx)] == ["flights"]
@@ -243,7 +243,7 @@ def test_the_skip_list_ends_a_submission_and_has_a_history(world: World) -> None
         with pytest.raises(InvalidInput, match="reason"):
             skip(tx, "flights", " ", **args)
     east.submit("flights")
-    assert world.settle() == ["flights"]
+    assert world.run_all() == ["flights"]
 
 
 def test_a_submission_of_yesterday_is_not_made_fresh_by_midnight(world: World) -> None:
@@ -251,10 +251,12 @@ def test_a_submission_of_yesterday_is_not_made_fresh_by_midnight(world: World) -
     east = world.place(spec("delays", ["flights"], patience="1d"), cluster="east")
     world.place(spec("flights"), cluster="west")
     world.clock.now = world.clock.now.replace(hour=23, minute=59)
-    (asked,) = east.submit("delays")
+    (submission,) = east.submit("delays")
     east.tick()
     world.made("flights")
     world.clock.passes(minutes=5)
     # Made since it was submitted: fresh, though another day has begun.
-    assert world.settle() == ["delays"]
-    assert asked.required_since == world.clock.now.replace(day=1, hour=0, minute=0) + timedelta(0)
+    assert world.run_all() == ["delays"]
+    assert submission.required_since == world.clock.now.replace(
+        day=1, hour=0, minute=0
+    ) + timedelta(0)

@@ -50,8 +50,8 @@ def test_an_explanation_names_all_parents_and_how_fresh_each_is(world: World) ->
     world.made("b", hours=2)
     world.made("child", hours=4)
     east.assets.made["raw/c"] = world.clock.now - timedelta(minutes=5)
-    said = explained(world, "child").lines()
-    assert said == [
+    lines = explained(world, "child").lines()
+    assert lines == [
         "child is to be at most 2 hours old, and was made 4h ago by run before of cluster east: "
         "not fresh.",
         "Parent a is to be at most 24 hours old: made 3h ago, fresh until 2026-01-02 09:00:00Z "
@@ -73,13 +73,13 @@ def test_an_explanation_says_what_a_submission_waits_for_and_who_has_the_task(
 ) -> None:
     """With the moment at which it is looked at again."""
     east = world.place(spec("a"), spec("child", {"a": 24}))
-    (asked,) = east.submit("child")
+    (submission,) = east.submit("child")
     east.tick()
     east.tick()
     waits = explained(world, "child").lines()
     assert waits[2] == (
-        f"Submission {asked.id} is waiting: waits for a (never made, to be at most 24 hours old), "
-        "which is submitted for it. Looked at again at 2026-01-01 12:00:10Z."
+        f"Submission {submission.id} is waiting: waits for a (never made, to be at most 24 hours "
+        "old), which is submitted for it. The next check is at 2026-01-01 12:00:10Z."
     )
     assert "run east-lake-1 of cluster east, location lake makes it" in waits[1]
     parent = explained(world, "a")
@@ -87,7 +87,7 @@ def test_an_explanation_says_what_a_submission_waits_for_and_who_has_the_task(
         "It is being made by run east-lake-1 of cluster east, location lake, under token 1."
     )
     assert [event.step.value for event in parent.events] == ["submitted", "acquired", "requested"]
-    assert parent.latest[0].wanted_by == asked.id
+    assert parent.latest[0].wanted_by == submission.id
 
 
 def test_the_root_of_a_wait_is_named_in_one_line(world: World) -> None:
@@ -100,12 +100,12 @@ def test_the_root_of_a_wait_is_named_in_one_line(world: World) -> None:
     )
     east.submit("before")
     east.tick()
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
 
     def root() -> Root | None:
         with world.state.read() as tx:
             (view,) = task_views(tx, world.clock.now, names=["report"])
-        return view.roots.get(asked.id)
+        return view.roots.get(submission.id)
 
     assert root() is None
     east.tick()
@@ -130,7 +130,7 @@ def test_the_root_of_a_wait_is_named_in_one_line(world: World) -> None:
     found = root()
     assert found is not None
     assert (found.submission.task, found.through) == ("delays", ("routes",))
-    assert world.settle() == ["delays", "routes", "report"]
+    assert world.run_all() == ["delays", "routes", "report"]
     assert root() is None
 
 
@@ -140,11 +140,11 @@ def test_the_way_to_a_far_root_is_shown_in_part(world: World) -> None:
     children = [spec(name, [parent]) for parent, name in pairwise(names)]
     east = world.place(*children)
     world.place(spec("t00"), location="hills")
-    (asked,) = east.submit("t39")
+    (submission,) = east.submit("t39")
     for _ in range(3):
         east.tick()
     with world.state.read() as tx:
-        found = roots(tx, [world.again(asked)])[asked.id]
+        found = roots(tx, [world.again(submission)])[submission.id]
     assert found.text == (
         "waits for t01, which is waiting: waits for t00 (never made, to be made since the start of "
         "today (UTC)); until 2026-01-01 12:30:00Z (through t38, t37, t36 and 34 more)"
@@ -157,12 +157,12 @@ def test_the_root_of_a_wait_names_what_nobody_here_makes_too(world: World) -> No
         spec("flights"), spec("delays", ["flights", "weather"]), spec("report", ["delays"])
     )
     world.place(spec("weather"), location="hills")
-    (asked,) = east.submit("report")
+    (submission,) = east.submit("report")
     for _ in range(3):
         east.tick()
     with world.state.read() as tx:
-        found = roots(tx, [world.again(asked)])[asked.id]
+        found = roots(tx, [world.again(submission)])[submission.id]
     assert found.text == (
         "waits for flights, which run east-lake-1 of cluster east, location lake makes (through "
-        "delays), and for weather, which nobody here makes"
+        "delays), and for weather, which no submission runs"
     )

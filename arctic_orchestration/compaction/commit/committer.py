@@ -180,7 +180,7 @@ class Committer:
             ConfigurationError: the state database is bound to another catalog.
         """
         catalog_binding.require_same(self._database, self._catalog)
-        asked = monotonic()
+        requested_at = monotonic()
         with self._database.begin() as tx:
             lease = commit_leases.take_commit_lease(tx, name, self._name, life=self._life)
             if lease is None:
@@ -192,11 +192,11 @@ class Committer:
         try:
             table = load_table(self._catalog, name)
             interval = _commit_interval(table.properties, name)
-            with self._renewal(lease, asked):
+            with self._renewal(lease, requested_at):
                 replaced = replace_files(
                     table,
                     [_replacement(task) for task in tasks],
-                    before_commit=lambda: self._hold(lease, asked),
+                    before_commit=lambda: self._hold(lease, requested_at),
                 )
         except NotFound as error:
             return self._dropped(lease, tasks, str(error), gone=True)
@@ -255,26 +255,28 @@ class Committer:
         )
         return Round(table=lease.table, counts=counts, records=records, trouble=trouble)
 
-    def _renewal(self, lease: CommitLease, asked: float) -> Renewal:
+    def _renewal(self, lease: CommitLease, requested_at: float) -> Renewal:
         """Returns the lease's renewal: rounds longer than a lease would otherwise never commit."""
-        held = Lease.taken(owner=lease.owner, token=lease.token, asked=asked, life=self._life)
+        held = Lease.taken(
+            owner=lease.owner, token=lease.token, requested_at=requested_at, life=self._life
+        )
         what = f"the lease to commit to {lease.table}"
-        return Renewal(held, lambda: self._renewed(lease, asked), life=self._life, what=what)
+        return Renewal(held, lambda: self._renewed(lease, requested_at), life=self._life, what=what)
 
-    def _renewed(self, lease: CommitLease, asked: float) -> bool:
+    def _renewed(self, lease: CommitLease, requested_at: float) -> bool:
         # A hanging round would keep the table as long as its process lives.
-        if monotonic() - asked > self._longest_round:
+        if monotonic() - requested_at > self._longest_round:
             return False
         with self._database.begin() as tx:
             return commit_leases.renew_commit_lease(tx, lease, life=self._life) is not None
 
-    def _hold(self, lease: CommitLease, asked: float) -> None:
+    def _hold(self, lease: CommitLease, requested_at: float) -> None:
         """Renews the lease right before a publication.
 
         Errors:
             Refused: another committer has the table, or may acquire it soon.
         """
-        if not self._renewed(lease, asked):
+        if not self._renewed(lease, requested_at):
             raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
 
     def _dropped(

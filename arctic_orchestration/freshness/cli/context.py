@@ -116,7 +116,7 @@ class TaskOverview:
         """Returns the children of a task or an asset."""
         return self._below.get(name, ())
 
-    def can_tell(self, edge: EdgeView) -> bool:
+    def is_known(self, edge: EdgeView) -> bool:
         """Returns whether the parent's freshness is known: not of assets without an instance."""
         return edge.kind == "task" or not self.assets.unknown
 
@@ -129,7 +129,7 @@ class TaskOverview:
 
         The child's location knows; without such an asset, it waits until a location declares it.
         """
-        return self.can_tell(edge) and self.exists(edge) is None
+        return self.is_known(edge) and self.exists(edge) is None
 
     def successes(self) -> dict[str, datetime | None]:
         """Returns the last success of everything; unknown parents count as fresh."""
@@ -139,7 +139,7 @@ class TaskOverview:
         for view in self.views.values():
             for edge in view.parents:
                 if edge.parent not in found:
-                    found[edge.parent] = edge.last_success_at if self.can_tell(edge) else self.now
+                    found[edge.parent] = edge.last_success_at if self.is_known(edge) else self.now
         return found
 
     def skipped(self) -> frozenset[str]:
@@ -234,7 +234,7 @@ def colored(state: str) -> str:
 
 def mark(known: TaskOverview, edge: EdgeView) -> str:
     """Returns a mark for whether the parent of an edge is fresh enough."""
-    if not known.can_tell(edge):
+    if not known.is_known(edge):
         return "[dim]?[/]"
     return "[green]✓[/]" if edge.fresh else "[red]✗[/]"
 
@@ -243,4 +243,4 @@ def age_of(known: TaskOverview, edge: EdgeView) -> str:
     """Returns the age of the parent of an edge, in words."""
     if known.may_be_none(edge):
         return edge.age_if_it_exists
-    return edge.age if known.can_tell(edge) else "not known here, without DAGSTER_HOME"
+    return edge.age if known.is_known(edge) else "not known here, without DAGSTER_HOME"

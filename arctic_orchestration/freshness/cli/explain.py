@@ -80,7 +80,7 @@ def _tree(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> Tree
             f"holds until {moment(view.row.expires_at)}, and is renewed"
         )
     else:
-        tree.add(f"{_YES} nobody makes it")
+        tree.add(f"{_YES} no run makes it")
     for submission in view.live:
         branch = tree.add(f"{_WAITS} {escape(_live_text(submission))}")
         if submission.id in view.roots:
@@ -105,7 +105,7 @@ def _add_parents(tree: Tree, known: TaskOverview, view: TaskView) -> None:
     if not view.parents:
         tree.add(f"{_YES} it has no parents")
         return
-    all_fresh = all(known.can_tell(edge) and edge.fresh for edge in view.parents)
+    all_fresh = all(known.is_known(edge) and edge.fresh for edge in view.parents)
     branch = tree.add(f"{_YES if all_fresh else _WAITS} {counted(len(view.parents), 'parent')}")
     for edge in view.parents:
         text = f"{age_of(known, edge)}, to be {edge.need}{_what_is_done(known, edge)}"
@@ -114,7 +114,7 @@ def _add_parents(tree: Tree, known: TaskOverview, view: TaskView) -> None:
 
 def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
     """Describes what a submission would do about a stale parent."""
-    if not known.can_tell(edge) or edge.fresh:
+    if not known.is_known(edge) or edge.fresh:
         return ""
     children = known.places[edge.child]
     patience = format_duration(min(one.spec.patience for one in children))
@@ -146,7 +146,7 @@ def _live_text(one: Submission) -> str:
     text = f"submission {short_id(one.id)} by {one.by} at {format_moment(one.submitted_at)} is "
     text += f"{one.state.value}: {one.reason}"
     if one.next_check_at is not None and not one.state.owns:
-        text += f"; looked at again at {format_moment(one.next_check_at)}"
+        text += f"; next check at {format_moment(one.next_check_at)}"
     if one.deadline_at is not None:
         text += f", and given up at {format_moment(one.deadline_at)}"
     return text
@@ -159,12 +159,12 @@ def _ended_as(one: Submission) -> str:
 
 def _add_would(tree: Tree, known: TaskOverview, found: TaskExplanation) -> None:
     """Adds the decision by the rules of a submission; a guess without the instance."""
-    if found.task.live or any(not known.can_tell(edge) for edge in found.task.parents):
+    if found.task.live or any(not known.is_known(edge) for edge in found.task.parents):
         return
     for place, decision in found.would:
         where = f" ({place})" if len(found.would) > 1 else ""
-        said = _WOULD.get(decision.step, f"{_WAITS} submitted now, it would wait:")
-        tree.add(f"{said} {escape(decision.reason)}{escape(where)}")
+        outcome = _WOULD.get(decision.step, f"{_WAITS} submitted now, it would wait:")
+        tree.add(f"{outcome} {escape(decision.reason)}{escape(where)}")
 
 
 def _add_plan(tree: Tree, known: TaskOverview, plan: Resolution) -> None:
@@ -177,7 +177,7 @@ def _add_plan(tree: Tree, known: TaskOverview, plan: Resolution) -> None:
         branch = tree.add(f"{counted(len(runs), 'run')} until it is fresh, in this order")
         _add_some(branch, [_run_text(known, plan, name) for name in runs])
     if waited:
-        branch = tree.add(f"[yellow]{counted(len(waited), 'task')} that nobody submits here[/]")
+        branch = tree.add(f"[yellow]{counted(len(waited), 'task')} that no submission here runs[/]")
         _add_some(branch, [f"{escape(name)}: {escape(why)}" for name, why in waited.items()])
     if never:
         branch = tree.add(f"[red]{counted(len(never), 'task')} will not run[/]")

@@ -27,10 +27,10 @@ _DEPTH = 12
 def graph(
     task: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="Where to begin; without it, whom nobody needs."),
+        typer.Argument(metavar="TASK", help="The root; default: tasks without children."),
     ] = None,
     children: Annotated[
-        bool, typer.Option("--children", help="Who needs the task, instead of whom it needs.")
+        bool, typer.Option("--children", help="Draw children instead of parents.")
     ] = False,
     depth: Annotated[int, typer.Option(min=1, help="So many levels at most.")] = _DEPTH,
     as_json: JsonOption = False,
@@ -54,7 +54,7 @@ def graph(
     for root in [task] if task is not None else _roots(known, children):
         out.print(_tree(known, root, children, depth, drawn))
     edges = [edge for view in known.views.values() for edge in view.parents]
-    stale = sum(1 for edge in edges if known.can_tell(edge) and not edge.fresh)
+    stale = sum(1 for edge in edges if known.is_known(edge) and not edge.fresh)
     out.print(
         f"[dim]{counted(len(known.views), 'task')}, {counted(len(edges), 'edge')}, {stale} stale[/]"
     )
@@ -116,8 +116,8 @@ def _line(known: TaskOverview, edge: EdgeView, other: str) -> str:
         state = " [dim](asset)[/]"
     elif view.state in ("running", "waiting", "skipped"):
         state = f" {colored(view.state)}"
-    asked = f"{age_of(known, edge)}, to be {edge.need}"
-    return f"{mark(known, edge)} {escape(other)}{state} [dim]{escape(asked)}[/]"
+    need = f"{age_of(known, edge)}, to be {edge.need}"
+    return f"{mark(known, edge)} {escape(other)}{state} [dim]{escape(need)}[/]"
 
 
 def _document(known: TaskOverview, task: str | None) -> dict[str, Any]:

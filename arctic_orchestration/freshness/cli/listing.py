@@ -103,14 +103,14 @@ def _none_of(known: TaskOverview, *, stale: bool) -> str:
 
 def why(view: TaskView) -> str:
     """Returns the reason of a task's state."""
-    # The running submission tells more than the ones that wait for it.
-    said = sorted(view.live, key=lambda one: (not one.state.owns, one.submitted_at))
-    if view.holder is not None and not (said and said[0].state.owns):
+    # The running submission first: it explains more than the ones that wait for it.
+    live = sorted(view.live, key=lambda one: (not one.state.owns, one.submitted_at))
+    if view.holder is not None and not (live and live[0].state.owns):
         return f"{view.holder} makes it; {view.age}"
-    if said:
-        more = f" (and {counted(len(said) - 1, 'more submission')})" if len(said) > 1 else ""
-        root = view.roots.get(said[0].id)
-        return f"{root.text if root is not None else said[0].reason}{more}"
+    if live:
+        more = f" (and {counted(len(live) - 1, 'more submission')})" if len(live) > 1 else ""
+        root = view.roots.get(live[0].id)
+        return f"{root.text if root is not None else live[0].reason}{more}"
     if view.skipped is not None:
         return f"{view.skipped}; {view.age}"
     if view.failed is not None:
@@ -169,7 +169,7 @@ def edge_json(known: TaskOverview, edge: EdgeView) -> dict[str, Any]:
         "hours": edge.hours,
         "need": edge.need,
         "last_success_at": iso(edge.last_success_at),
-        "fresh": edge.fresh if known.can_tell(edge) else None,
+        "fresh": edge.fresh if known.is_known(edge) else None,
         "fresh_until": iso(edge.fresh_until),
     }
 
@@ -223,9 +223,9 @@ def _require_batch(known: TaskOverview, batch: str | None) -> None:
 
 def _print_list(views: Sequence[TaskView]) -> None:
     counts = Counter(view.state for view in views)
-    said = ", ".join(f"{count} {state}" for state, count in counts.items())
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
     clusters = {place.partition("/")[0] for view in views for place in view.places}
-    shown = Rows(f"{counted(len(views), 'task')}: {said}", "task", "batch", "location", "state",
+    shown = Rows(f"{counted(len(views), 'task')}: {summary}", "task", "batch", "location", "state",
                  "why", text="why")  # fmt: skip
     for view in views:
         places = view.places
@@ -246,17 +246,17 @@ def _print_task(known: TaskOverview, view: TaskView) -> None:
     out.print(f"[bold]{escape(view.name)}[/]: {colored(view.state)}: {escape(why(view))}")
     for place in known.places[view.name]:
         spec = place.spec
-        said = f"{spec.kind} {spec.target} of location {place.location}, cluster {place.cluster}"
+        line = f"{spec.kind} {spec.target} of location {place.location}, cluster {place.cluster}"
         if spec.batch:
-            said += f", batch {spec.batch}"
+            line += f", batch {spec.batch}"
         if spec.retries:
-            said += f"; {spec.retries} {'retry' if spec.retries == 1 else 'retries'}"
+            line += f"; {spec.retries} {'retry' if spec.retries == 1 else 'retries'}"
         if spec.parents:
-            said += (
+            line += (
                 f"; parents that others make are waited for {format_duration(spec.patience)}, and "
                 f"looked at every {format_duration(spec.recheck)}"
             )
-        out.print(f"  {escape(said)}")
+        out.print(f"  {escape(line)}")
     if view.holder is not None:
         until = moment(row.expires_at)
         out.print(f"  held by {escape(view.holder)}, token {row.token}, until {until}")

@@ -25,7 +25,7 @@ def until_ended(opened: OpenedTasks, made: Sequence[Submission]) -> list[Submiss
     """
     ids = [one.id for one in made]
     console = Console(stderr=True, highlight=False)
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     with _status(console) as status:
         while True:
             with opened.database.read() as tx:
@@ -35,11 +35,11 @@ def until_ended(opened: OpenedTasks, made: Sequence[Submission]) -> list[Submiss
                 root = next(iter(roots(tx, waiting[:1]).values()), None)
             if not waiting:
                 return [found[id] for id in ids]
-            wanted = {(one.cluster, one.location) for one in waiting} - told
+            wanted = {(one.cluster, one.location) for one in waiting} - reported
             for place in places:
                 silence = place.silence(now)
                 if silence is not None and (place.cluster, place.location) in wanted:
-                    told.add((place.cluster, place.location))
+                    reported.add((place.cluster, place.location))
                     console.print(f"[yellow]{escape(silence)}[/]")
             if status is not None:
                 status.update(_progress(len(ids), waiting, root))

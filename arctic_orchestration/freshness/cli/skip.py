@@ -20,8 +20,8 @@ def skip(
 ) -> None:
     """Skip a task in all clusters; an active run continues.
 
-    Its submissions end as skipped, and people are told. Its children go by its last success: as
-    long as that is fresh enough for them they run, and then they fail, naming it.
+    Its submissions end as skipped, with a notice. Its children use its last success: while that is
+    fresh enough for them they run, and then they fail, naming it.
     """
     with opened_tasks() as opened, opened.database.begin() as tx:
         by = opened.actor

@@ -123,7 +123,7 @@ def _expected(one: Submission, known: TaskOverview) -> str:
         return f"{view.age}; on the skip list: {view.skipped}"
     # Tasks that several locations need appear once.
     stale = dict.fromkeys(
-        edge.parent for edge in view.parents if known.can_tell(edge) and not edge.fresh
+        edge.parent for edge in view.parents if known.is_known(edge) and not edge.fresh
     )
     if stale:
         return f"{view.age}; waits for {', '.join(stale)}"

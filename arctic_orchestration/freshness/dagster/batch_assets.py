@@ -1,6 +1,6 @@
 """The assets of the tasks in batch files.
 
-``@dg.asset`` inspects the signature of each function anew. The tasks of a batch share one function,
+``@dg.asset`` inspects the signature of each function. The tasks of a batch share one function,
 so this module assembles their definitions without that, from parts that equal tasks share: each
 process of a location of thousands of tasks loads them.
 """

@@ -26,7 +26,7 @@ def schema_for(rows: spark.StructType, table: str) -> Schema:
     """Returns Iceberg's schema for Spark rows: optional columns, numbered from 1 in their order.
 
     Errors:
-        UnsupportedTable: a duplicate name, or a column type that needs a table created by hand.
+        UnsupportedTable: a duplicate name, or a column type that needs a table created manually.
     """
     problems = []
     columns = []

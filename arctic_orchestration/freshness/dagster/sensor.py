@@ -128,7 +128,7 @@ class TaskSensor(dg.SensorDefinition):
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=json.dumps(counts))
-        return dg.SensorResult(skip_reason=_told(result, counts), cursor=json.dumps(counts))
+        return dg.SensorResult(skip_reason=_summary(result, counts), cursor=json.dumps(counts))
 
     @staticmethod
     def _refuse(lifecycle: Lifecycle, request: TaskRequest, error: Exception) -> None:
@@ -232,7 +232,7 @@ def _run_request(
     return made
 
 
-def _told(result: TickResult, counts: Mapping[str, int]) -> str:
+def _summary(result: TickResult, counts: Mapping[str, int]) -> str:
     if result.trouble is not None:
         return f"not registered: {result.trouble}"
     return ", ".join(f"{name} {count}" for name, count in counts.items()) or "nothing is due"

@@ -150,19 +150,19 @@ class Histories:
         return True
 
     def _observation(self, end: Ending) -> dg.AssetObservation:
-        asked = end.submission
-        state, said = asked.state.value, asked.reason
+        submission = end.submission
+        state, reason = submission.state.value, submission.reason
         return dg.AssetObservation(
-            asset_key=history_key(asked.task),
-            description=said if said.startswith(f"{state}: ") else f"{state}: {said}",
+            asset_key=history_key(submission.task),
+            description=reason if reason.startswith(f"{state}: ") else f"{state}: {reason}",
             metadata={
-                "ended as": asked.state.value,
-                "reason": asked.reason,
+                "ended as": submission.state.value,
+                "reason": submission.reason,
                 **self._links(end),
                 **_numbers(end),
-                "submission": asked.id,
-                "submitted by": asked.by,
-                "submitted at": dg.MetadataValue.timestamp(asked.submitted_at),
+                "submission": submission.id,
+                "submitted by": submission.by,
+                "submitted at": dg.MetadataValue.timestamp(submission.submitted_at),
                 "ended at": dg.MetadataValue.timestamp(end.at),
                 **_freshness(end),
                 **({"step": end.step.value} if end.step is not None else {}),
@@ -176,14 +176,14 @@ class Histories:
         )
 
     def _links(self, end: Ending) -> dict[str, Any]:
-        asked, made, links = end.submission, end.success, dict[str, Any]()
-        spec = self.tasks.get(asked.task)
+        submission, made, links = end.submission, end.success, dict[str, Any]()
+        spec = self.tasks.get(submission.task)
         if spec is not None and spec.kind == "asset":
             links["task"] = dg.MetadataValue.asset(dg.AssetKey.from_user_string(spec.target))
         elif spec is not None:
             links["task"] = dg.MetadataValue.job(spec.target, self.location)
-        if asked.run_id is not None:
-            links["run"] = dg.MetadataValue.dagster_run(asked.run_id)
+        if submission.run_id is not None:
+            links["run"] = dg.MetadataValue.dagster_run(submission.run_id)
         elif end.shared is not None:
             links["shares submission"] = end.shared.id
             if end.shared.run_id is not None:

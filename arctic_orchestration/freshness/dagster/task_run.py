@@ -25,7 +25,7 @@ from arctic_orchestration.freshness.owned_run import Running
 from arctic_orchestration.freshness.ownership import LEASE
 from arctic_orchestration.freshness.run_reconciler import NOWHERE, SUBMISSION_TAG
 from arctic_orchestration.freshness.run_requests import TASK_TAG, TOKEN_TAG
-from arctic_orchestration.freshness.run_start import acquired_by_hand, begun, insist, step_begun
+from arctic_orchestration.freshness.run_start import acquired_manually, begun, insist, step_begun
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.leases import Lease, Renewal
 from arctic_orchestration.settings import Settings
@@ -58,7 +58,7 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
         dg.Failure: the run does not own the task, or no longer; the text says why. No retry.
     """
     if context.run.tags.get(TASK_TAG) == spec.name:
-        with _made(context, spec, _asked_for(context)) as held:
+        with _made(context, spec, _requested(context)) as held:
             yield held
         return
     # The run may belong to another task: to the job that contains this asset.
@@ -67,9 +67,9 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
 
 
 @contextmanager
-def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -> Iterator[Shown]:
+def _made(context: Context, spec: TaskSpec, requested: tuple[str, int] | None) -> Iterator[Shown]:
     database = _state()
-    if asked_for is None and _is_of_another_partition(context, database):
+    if requested is None and _is_of_another_partition(context, database):
         context.log.info(
             "task %s: this run is not for its newest partition alone; whatever comes of "
             "it, the task is as fresh as before",
@@ -78,8 +78,8 @@ def _made(context: Context, spec: TaskSpec, asked_for: tuple[str, int] | None) -
         yield _Free()
         return
     try:
-        with _begun(context, spec, database, asked_for) as running:
-            _tell(context, running)
+        with _begun(context, spec, database, requested) as running:
+            _report(context, running)
             yield running
             at = running.publish()
             context.log.info("task %s is published at %s, token %s", spec.name, at, running.token)
@@ -97,8 +97,8 @@ def guard_partition(context: dg.AssetExecutionContext, spec: TaskSpec) -> Iterat
     if _partition_of(context) is None:
         got = "a run without partition"
         if context.op_execution_context.has_partition_key_range:
-            asked = context.partition_key_range
-            got = f"a run for the partitions {asked.start} to {asked.end}"
+            keys = context.partition_key_range
+            got = f"a run for the partitions {keys.start} to {keys.end}"
         raise dg.Failure(
             description=f"task {spec.name}: got {got}, expected a run for one partition: its rows "
             "take the place of those of this partition; start one run for each",
@@ -113,8 +113,8 @@ def _partition_of(context: dg.AssetExecutionContext) -> str | None:
     op_context = context.op_execution_context
     if not op_context.has_partition_key and not op_context.has_partition_key_range:
         return None
-    asked = context.partition_key_range
-    return asked.start if asked.start == asked.end else None
+    keys = context.partition_key_range
+    return keys.start if keys.start == keys.end else None
 
 
 def _is_of_another_partition(context: Context, database: Database) -> bool:
@@ -133,7 +133,7 @@ def _now(database: Database) -> datetime:
         return database_time(tx)
 
 
-def _asked_for(context: Context) -> tuple[str, int] | None:
+def _requested(context: Context) -> tuple[str, int] | None:
     """Returns the submission that requested a run, and its token; none: a person started it.
 
     Runs that a person started get these tags too, for other readers; only the sensor's request sets
@@ -141,17 +141,17 @@ def _asked_for(context: Context) -> tuple[str, int] | None:
     """
     tags = context.run.tags
     submission, token = tags.get(SUBMISSION_TAG, ""), tags.get(TOKEN_TAG, "")
-    asked_by = tags.get(_RUN_KEY_TAG, "").rpartition("-")[0]
-    if not submission or asked_by != submission or not token.isdigit() or _PARENT_TAG in tags:
+    requested_by = tags.get(_RUN_KEY_TAG, "").rpartition("-")[0]
+    if not submission or requested_by != submission or not token.isdigit() or _PARENT_TAG in tags:
         return None
     return submission, int(token)
 
 
 def _begun(
-    context: Context, spec: TaskSpec, database: Database, asked_for: tuple[str, int] | None
+    context: Context, spec: TaskSpec, database: Database, requested: tuple[str, int] | None
 ) -> AbstractContextManager[Running]:
-    if asked_for is not None:
-        submission, token = asked_for
+    if requested is not None:
+        submission, token = requested
         return begun(
             database,
             task=spec.name,
@@ -159,7 +159,7 @@ def _begun(
             token=token,
             run_id=context.run.run_id,
         )
-    return acquired_by_hand(
+    return acquired_manually(
         database,
         task=spec.name,
         cluster=Settings.from_environment().cluster,
@@ -178,23 +178,23 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
     Errors:
         dg.Failure: another run has taken over the task; the text names it.
     """
-    asked_for = _asked_for(context)
-    if asked_for is None:
+    requested = _requested(context)
+    if requested is None:
         yield _Free()
         return
-    submission, token = asked_for
+    submission, token = requested
     database = _state()
     # The run key is the name of the owner: one attempt of one submission.
     task, owner = context.run.tags[TASK_TAG], context.run.tags[_RUN_KEY_TAG]
-    asked_at = 0.0
+    requested_at = 0.0
 
     def renew() -> bool:
         with database.begin() as tx:
             return ownership.renew(tx, task, owner, token, life=LEASE)
 
     def show() -> str | None:
-        nonlocal asked_at
-        asked_at = steady.monotonic()
+        nonlocal requested_at
+        requested_at = steady.monotonic()
         return step_begun(
             database, submission=submission, token=token, run_id=context.run.run_id, life=LEASE
         )
@@ -204,7 +204,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
         raise dg.Failure(description=problem, allow_retries=False)
     for step in _history(database, submission):
         context.log.info(step)
-    lease = Lease.taken(owner=owner, token=token, asked=asked_at, life=LEASE)
+    lease = Lease.taken(owner=owner, token=token, requested_at=requested_at, life=LEASE)
     try:
         with Renewal(lease, renew, life=LEASE, what=f"task {task}, token {token}") as renewal:
             yield renewal
@@ -228,12 +228,12 @@ def location_of(run: dg.DagsterRun) -> str:
     return origin.location_name if origin is not None else NOWHERE
 
 
-def _tell(context: Context, running: Running) -> None:
+def _report(context: Context, running: Running) -> None:
     """Reports the submission, its token and its history on the run and on the asset."""
-    asked = running.asked
-    tags = {TASK_TAG: asked.task, SUBMISSION_TAG: asked.id, TOKEN_TAG: str(running.token)}
+    submission = running.submission
+    tags = {TASK_TAG: submission.task, SUBMISSION_TAG: submission.id, TOKEN_TAG: str(running.token)}
     # The tags identify the run of a submission, even if it materializes other tasks too.
-    if _asked_for(context) is None and any(
+    if _requested(context) is None and any(
         context.run.tags.get(name) != value for name, value in tags.items()
     ):
         # A run of several tasks keeps the tags of the last.
@@ -244,11 +244,11 @@ def _tell(context: Context, running: Running) -> None:
     if isinstance(context, dg.AssetExecutionContext):
         context.add_asset_metadata(
             {
-                "arctic/task": asked.task,
-                "arctic/submission": asked.id,
+                "arctic/task": submission.task,
+                "arctic/submission": submission.id,
                 "arctic/token": running.token,
-                "arctic/submitted_by": asked.by,
-                "arctic/attempt": asked.attempt,
+                "arctic/submitted_by": submission.by,
+                "arctic/attempt": submission.attempt,
                 "arctic/history": dg.MetadataValue.json(history),
             }
         )

@@ -47,7 +47,7 @@ class TaskExplanation:
         texts += [edge_line(edge) for edge in view.parents]
         for one in view.live:
             texts.append(f"Submission {one.id} is {one.state.value}: {one.reason}.")
-            texts[-1] += _looked_at(one)
+            texts[-1] += _next_check(one)
             if one.id in view.roots:
                 texts.append(f"Now it {view.roots[one.id].text}.")
         if not view.live:
@@ -136,10 +136,10 @@ def _was(view: TaskView) -> str:
     return f"{made}: not fresh"
 
 
-def _looked_at(one: Submission) -> str:
+def _next_check(one: Submission) -> str:
     if one.next_check_at is None or one.state.owns:
         return ""
-    return f" Looked at again at {format_moment(one.next_check_at)}."
+    return f" The next check is at {format_moment(one.next_check_at)}."
 
 
 def _would(decision: Decision) -> str:

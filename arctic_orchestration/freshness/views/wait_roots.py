@@ -42,7 +42,7 @@ class Root:
         text = f"waits for {last.task}, "
         if last.state.owns:
             where = f"cluster {last.cluster}, location {last.location}"
-            run = f"which run {last.run_id}" if last.run_id else "which a run that is asked for"
+            run = f"which run {last.run_id}" if last.run_id else "which a requested run"
             text += f"{run} of {where} makes"
         else:
             text += f"which is {last.state.value}: {last.reason}"
@@ -51,18 +51,18 @@ class Root:
             names = ", ".join(self.through) + (f" and {more} more" if more else "")
             text += f" (through {names})"
         if self.besides:
-            text += f", and for {', '.join(self.besides)}, which nobody here makes"
+            text += f", and for {', '.join(self.besides)}, which no submission runs"
         return text
 
 
-def roots(tx: sa.Connection, asked: Iterable[Submission]) -> dict[str, Root]:
+def roots(tx: sa.Connection, waiting: Iterable[Submission]) -> dict[str, Root]:
     """Returns the roots of submissions, by their ids; omits submissions that wait for none.
 
     If several parents are waited for, the first one by name is followed.
 
     Cost: two statements, and two for each further step of a chain.
     """
-    known = {one.id: one for one in asked}
+    known = {one.id: one for one in waiting}
     wanted = list(known)
     parents, without = _parents(tx, known)
     ends: dict[str, Root] = {}

@@ -73,10 +73,10 @@ class Cluster:
 
     def at_gate(self, run_id: str) -> psutil.Process | None:
         """The process that makes ``held`` in a run, once it waits there; none: not yet."""
-        told = self._gates / f"{run_id}.pid"
-        if not told.exists():
+        pid_file = self._gates / f"{run_id}.pid"
+        if not pid_file.exists():
             return None
-        found = psutil.Process(int(told.read_text()))
+        found = psutil.Process(int(pid_file.read_text()))
         self._at_gates.append(found)
         return found
 

@@ -38,9 +38,9 @@ def _asset(name: str, parents: dict[str, float | None]) -> dg.AssetsDefinition:
 def held(context: dg.AssetExecutionContext) -> None:
     """Waits for its gate."""
     gates = Path(os.environ[GATES])
-    told = gates / f"{context.run.run_id}.told"
-    told.write_text(str(os.getpid()))
-    told.rename(gates / f"{context.run.run_id}.pid")
+    pid_file = gates / f"{context.run.run_id}.told"
+    pid_file.write_text(str(os.getpid()))
+    pid_file.rename(gates / f"{context.run.run_id}.pid")
     until((gates / f"{context.run.run_id}.open").exists, _GATE_SECONDS, "its gate is opened")
 
 

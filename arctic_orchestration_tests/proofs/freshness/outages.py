@@ -93,7 +93,7 @@ def _be(name: str, url: str, directory: Path, life: timedelta) -> None:
         runs=NoRuns(),
         life=life,
     )
-    asked: set[str] = set()
+    begun_keys: set[str] = set()
     while True:
         time.sleep(0.05)
         if (directory / "paused").exists():
@@ -106,9 +106,16 @@ def _be(name: str, url: str, directory: Path, life: timedelta) -> None:
             continue
         for request in requests:
             # As Dagster makes one run of a run key.
-            if request.run_key not in asked:
-                asked.add(request.run_key)
-                given = (request, f"{name}.{len(asked)}", database, life, directory / "open", note)
+            if request.run_key not in begun_keys:
+                begun_keys.add(request.run_key)
+                given = (
+                    request,
+                    f"{name}.{len(begun_keys)}",
+                    database,
+                    life,
+                    directory / "open",
+                    note,
+                )
                 threading.Thread(target=_run, args=given, daemon=True).start()
 
 
@@ -120,25 +127,25 @@ def _run(
     gate: Path,
     note: Callable[..., None],
 ) -> None:
-    told: dict[str, Any] = {"task": request.task, "token": int(request.tags[TOKEN_TAG])}
+    request_fields: dict[str, Any] = {"task": request.task, "token": int(request.tags[TOKEN_TAG])}
     try:
         with begun(
             database,
             task=request.task,
             submission=request.submission,
-            token=told["token"],
+            token=request_fields["token"],
             run_id=run_id,
             life=life,
         ) as running:
-            note("begun", **told)
+            note("begun", **request_fields)
             while request.task == "held" and not gate.exists():
                 trusted_until = running.renewal.lease.trusted_until
                 running.check()
-                note("at work", trusted_until=trusted_until, **told)
+                note("at work", trusted_until=trusted_until, **request_fields)
                 time.sleep(0.05)
             running.publish()
-            note("published", **told)
+            note("published", **request_fields)
     except LeaseLost as error:
-        note("lost", reason=str(error), **told)
+        note("lost", reason=str(error), **request_fields)
     except Refused as error:
-        note("refused", reason=str(error), **told)
+        note("refused", reason=str(error), **request_fields)

@@ -29,7 +29,7 @@ from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.owned_run import Running
 from arctic_orchestration.freshness.run_reconciler import RunView
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
-from arctic_orchestration.freshness.run_start import acquired_by_hand, begun
+from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
@@ -37,7 +37,7 @@ from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
 
 TASKS = ("flights", "delays", "weather")
 #: the cluster of runs that a person started, and that of runs that were asked for
-BY_HAND, REQUESTED = "east", "west"
+MANUAL, REQUESTED = "east", "west"
 #: how far the clocks of the owners are from the right time, in hours
 SKEWS = (0, -5, 7, 30)
 
@@ -108,22 +108,22 @@ def own(url: str, number: int, checked: bool) -> None:
     luck = random.Random(os.getpid())
     if _is_requested(number):
         _make_what_is_requested(database, luck)
-    _make_by_hand(database, luck)
+    _make_manually(database, luck)
 
 
 def _is_requested(number: int) -> bool:
     return number >= len(SKEWS) // 2
 
 
-def _make_by_hand(database: Database, luck: random.Random) -> None:
+def _make_manually(database: Database, luck: random.Random) -> None:
     runs = 0
     while True:
         runs += 1
         try:
-            with acquired_by_hand(
+            with acquired_manually(
                 database,
                 task=luck.choice(TASKS),
-                cluster=BY_HAND,
+                cluster=MANUAL,
                 location="lake",
                 run_id=f"{os.getpid()}.{runs}",
                 life=LIFE,
@@ -218,7 +218,7 @@ class Owners:
         """How many runs of a cluster were refused when they had done their work."""
         query = (
             "select count(*) from arctic_task_events where step = 'refused' "
-            "and cluster = :cluster and reason not like '%began in vain%'"
+            "and cluster = :cluster and reason not like '%may not begin%'"
         )
         return int(self.query(query, cluster=cluster)[0][0])
 
@@ -238,7 +238,7 @@ class Owners:
             "where owner is not null and begun_at is not null and cluster = :cluster"
         )
 
-        def somebody() -> bool:
+        def an_owner() -> bool:
             pids = {process.pid: number for number, process in self._processes.items()}
             for task, token, run_id in self.query(query, cluster=cluster):
                 pid = int(run_id.split(".")[0])
@@ -246,7 +246,7 @@ class Owners:
                     found.append((pids[pid], pid, task, token))
             return bool(found)
 
-        until(somebody, SECONDS, f"somebody of the {cluster} has a task")
+        until(an_owner, SECONDS, f"somebody of the {cluster} has a task")
         return found[0]
 
     def kill_one(self, cluster: str) -> None:

@@ -52,8 +52,8 @@ def test_ten_submissions_on_two_clusters_are_one_run_and_a_parent_elsewhere_is_w
     def submit(task: str, cluster: str) -> Submission:
         return _submit(state, task, cluster)
 
-    def again(asked: list[Submission]) -> list[Submission]:
-        return _again(state, asked)
+    def again(submitted: list[Submission]) -> list[Submission]:
+        return _again(state, submitted)
 
     report = submit("report", "west")
     until(lambda: again([report])[0].state is SubmissionState.WAITING, _SECONDS, "the child waits")
@@ -80,9 +80,9 @@ def test_ten_submissions_on_two_clusters_are_one_run_and_a_parent_elsewhere_is_w
     }
     shares = [one for one in again(ten) if one.run_id is None]
     assert len(shares) == 9
-    said = f"by run {made_by['run_id']} of cluster {made_by['cluster']}"
+    maker = f"by run {made_by['run_id']} of cluster {made_by['cluster']}"
     assert [one.state for one in shares] == ["fresh"] * 9
-    assert all(said in one.reason for one in shares)
+    assert all(maker in one.reason for one in shares)
 
 
 @pytest.mark.parametrize("backend", BACKENDS if FULL else ["postgres"], indirect=True)
@@ -92,21 +92,21 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
     """SIGKILL hits the process of the run; what it had started works on, and publishes nothing."""
     east = clusters["east"]
 
-    def now(asked: Submission) -> Submission:
-        (found,) = _again(state, [asked])
+    def now(submission: Submission) -> Submission:
+        (found,) = _again(state, [submission])
         return found
 
-    def begun(asked: Submission, attempt: int) -> tuple[str, psutil.Process]:
+    def begun(submission: Submission, attempt: int) -> tuple[str, psutil.Process]:
         """The run of an attempt, and the process that works in it, once it waits at its gate."""
 
         def waits() -> bool:
-            one = now(asked)
+            one = now(submission)
             assert not one.ended_at, one.reason
             run = one.run_id if one.attempt == attempt else None
             return run is not None and east.at_gate(run) is not None
 
         until(waits, _SECONDS, f"attempt {attempt} is at work")
-        run = now(asked).run_id
+        run = now(submission).run_id
         assert run is not None
         working = east.at_gate(run)
         assert working is not None
@@ -164,10 +164,10 @@ def _submit(state: Database, task: str, cluster: str) -> Submission:
     return made
 
 
-def _again(state: Database, asked: list[Submission]) -> list[Submission]:
+def _again(state: Database, submitted: list[Submission]) -> list[Submission]:
     with state.read() as tx:
-        found = submissions.by_ids(tx, [one.id for one in asked])
-    return [found[one.id] for one in asked]
+        found = submissions.by_ids(tx, [one.id for one in submitted])
+    return [found[one.id] for one in submitted]
 
 
 def _has_ended(process: psutil.Process) -> bool:

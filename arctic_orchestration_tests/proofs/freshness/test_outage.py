@@ -50,14 +50,16 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
     east, west = (Cluster(name, database_url, tmp_path, life) for name in ("east", "west"))
     try:
         until(lambda: _registered(state), SECONDS, "both have registered their tasks")
-        asked = _submit(state, "held")
+        submitted = _submit(state, "held")
         until(lambda: bool(east.journal("at work")), SECONDS, "the east is at work")
-        asked += _submit(state, "held") + _submit(state, "child")
+        submitted += _submit(state, "held") + _submit(state, "child")
         states = [SubmissionState.RUNNING, SubmissionState.SHARING, SubmissionState.WAITING]
-        until(lambda: _states(state, asked) == states, SECONDS, "one shares, and the child waits")
+        until(
+            lambda: _states(state, submitted) == states, SECONDS, "one shares, and the child waits"
+        )
         for cluster in (east, west):
             cluster.pause()
-        asked += _submit(state, "held", *PLAIN)
+        submitted += _submit(state, "held", *PLAIN)
 
         with outage() if away else nullcontext():
             since = time.monotonic()
@@ -83,14 +85,14 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
                 until(partial(_is_away, east, opened), SECONDS, "it is missed again")
                 assert not east.journal("published")
                 back = time.monotonic()
-        until(lambda: _all_ended(state, asked), SECONDS, "all submissions have ended")
+        until(lambda: _all_ended(state, submitted), SECONDS, "all submissions have ended")
     finally:
         east.end()
         west.end()
 
     succeeded, fresh = SubmissionState.SUCCEEDED, SubmissionState.FRESH
     of_plain = [succeeded] * len(PLAIN)
-    assert _states(state, asked) == [succeeded, fresh, succeeded, fresh, *of_plain]
+    assert _states(state, submitted) == [succeeded, fresh, succeeded, fresh, *of_plain]
     with state.read() as tx:
         published = tx.execute(sa.select(task_publications)).mappings().all()
     assert Counter(row["task"] for row in published) == Counter(["held", "child", *PLAIN])
@@ -116,14 +118,14 @@ def _submit(state: Database, *tasks: str) -> list[Submission]:
         return submissions.submit(tx, list(tasks), cluster="west", by="ann")
 
 
-def _states(state: Database, asked: list[Submission]) -> list[SubmissionState]:
+def _states(state: Database, submitted: list[Submission]) -> list[SubmissionState]:
     with state.read() as tx:
-        found = submissions.by_ids(tx, [one.id for one in asked])
-    return [found[one.id].state for one in asked]
+        found = submissions.by_ids(tx, [one.id for one in submitted])
+    return [found[one.id].state for one in submitted]
 
 
-def _all_ended(state: Database, asked: list[Submission]) -> bool:
-    return all(one.ended for one in _states(state, asked))
+def _all_ended(state: Database, submitted: list[Submission]) -> bool:
+    return all(one.ended for one in _states(state, submitted))
 
 
 def _times_away(cluster: Cluster, since: float) -> int:

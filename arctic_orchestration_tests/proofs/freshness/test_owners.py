@@ -4,7 +4,7 @@ import pytest
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.dagster_processes import until
-from arctic_orchestration_tests.proofs.freshness.owners import BY_HAND, REQUESTED, Owners
+from arctic_orchestration_tests.proofs.freshness.owners import MANUAL, REQUESTED, Owners
 from arctic_orchestration_tests.proofs.freshness.sizes import (
     KILLED,
     PUBLICATIONS,
@@ -13,7 +13,7 @@ from arctic_orchestration_tests.proofs.freshness.sizes import (
 )
 
 pytestmark = pytest.mark.proof
-_KINDS = (REQUESTED, BY_HAND)
+_KINDS = (REQUESTED, MANUAL)
 
 
 def test_no_superseded_owner_publishes(state: Database, database_url: str) -> None:
