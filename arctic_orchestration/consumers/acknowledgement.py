@@ -22,7 +22,7 @@ _free: Mapping[str, Any] = {
     "token": None, "next_number": None, "next_arrivals": None, "next_first_at": None,
     "next_at": None, "next_details": None,
 }  # fmt: skip
-#: An arrival during a lease starts anew.
+#: An arrival during a lease starts again.
 _as_arrived: Mapping[str, Any] = {
     **_free, "state": PartitionState.WAITING.value, "number": _p.next_number, "at": _p.next_at,
     "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
@@ -36,7 +36,7 @@ def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:
     done = {
         "state_at": now, "acknowledged_at": now, "acknowledgements": _p.acknowledgements + 1,
     }  # fmt: skip
-    again = _changed(
+    number = _changed(
         tx,
         (*these, _p.next_number.is_not(None)),
         {
@@ -44,7 +44,7 @@ def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:
             "first_at": _p.next_first_at,
         },
     )  # fmt: skip
-    return again + _changed(
+    return number + _changed(
         tx,
         these,
         {
@@ -56,9 +56,9 @@ def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:
 
 def put_back(tx: sa.Connection, these: Which, reason: str, now: datetime) -> int:
     """Makes partitions wait again as if they had not been taken."""
-    again = _arrived_meanwhile(tx, these, now)
+    number = _arrived_meanwhile(tx, these, now)
     values = {"state": PartitionState.WAITING.value, "not_before": None, "reason": reason}
-    return again + _changed(tx, these, {**_free, **values, "state_at": now})
+    return number + _changed(tx, these, {**_free, **values, "state_at": now})
 
 
 def fail(

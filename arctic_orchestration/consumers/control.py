@@ -63,29 +63,31 @@ def retry(
         which = _p.state == PartitionState.DISCARDED.value
     else:
         # Other keys cannot be stored in any database.
-        asked = [key for key in keys if dialect.storable(key) == key]
-        which = dialect.among(tx, _p.partition, asked)
+        storable = [key for key in keys if dialect.storable(key) == key]
+        which = dialect.among(tx, _p.partition, storable)
     query = sa.select(_p.partition, _p.state, _p.token).where(mine, which).order_by(_p.place)
     rows = tx.execute(query).all()
     unknown = sorted(set(keys or ()) - {row.partition for row in rows})
     if unknown:
-        said = dialect.storable(", ".join(unknown))
-        raise NotFound(f"consumer {held.name} knows no partition {said}; nothing was changed")
+        listed = dialect.storable(", ".join(unknown))
+        raise NotFound(f"consumer {held.name} knows no partition {listed}; nothing was changed")
     leased = [row.partition for row in rows if row.state == PartitionState.LEASED]
     if leased:
         raise TransitionRefused(
-            f"{', '.join(leased)} of consumer {held.name} is somebody's: it comes again when it "
+            f"{', '.join(leased)} of consumer {held.name} is leased: it is delivered again when it "
             "is put back, fails or arrives again; nothing was changed"
         )
-    again: dict[str, Any] = {
+    waiting: dict[str, Any] = {
         "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
         "not_before": None, "reason": f"delivered again by {by}", "held": False,
     }  # fmt: skip
     number = held.next_number
     for row in rows:
-        values = again
+        values = waiting
         if row.state == PartitionState.ACKNOWLEDGED:
-            values = {**again, "place": number, "number": number, "arrivals": 1, "first_at": _p.at}
+            values = {
+                **waiting, "place": number, "number": number, "arrivals": 1, "first_at": _p.at,
+            }  # fmt: skip
             number += 1
         this = sa.update(consumer_partitions).where(mine, _p.partition == row.partition)
         tx.execute(this.values(values))
@@ -192,7 +194,7 @@ def check_delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
 def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
     """Deletes a consumer with its position, its working set and its acknowledgements.
 
-    The next use of the name creates it anew. Owners with expired leases cannot acknowledge any
+    The next use of the name creates it again. Owners with expired leases cannot acknowledge any
     more, even then: tokens and delivery names continue from the deleted consumer.
 
     Args:
@@ -214,7 +216,7 @@ def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
     if any(lease.token not in free for lease in live_leases(tx, held.id)):
         raise TransitionRefused(
             f"an owner of partitions of consumer {held.name} ends its lease at this moment: "
-            "try again; nothing was changed"
+            "retry then; nothing was changed"
         )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
     tx.execute(sa.delete(consumer_leases).where(here.consumer_id == held.id))

@@ -40,7 +40,7 @@ POLL = timedelta(seconds=1)
 #: the interval at which polls without news are recorded
 NOTED_EVERY = timedelta(minutes=1)
 #: the interval after which a message is repeated
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 #: the maximum length of an error's text
 _LETTERS = 1_000
 
@@ -108,7 +108,7 @@ class ConsumerEngine:
             whether the log contains more.
 
         Errors:
-            InvalidInput: it was deleted, and created anew with another asset.
+            InvalidInput: it was deleted, and created again with another asset.
             ConfigurationError: the consumer has read another event log.
             DatabaseUnavailable: a database did not answer; what was stored stays.
         """
@@ -200,7 +200,7 @@ class ConsumerEngine:
         check_request(limit=limit, where=where, owner=owner)
         wanted = matcher(where)
         more = self.read_on() if reads else False
-        taking, seen = self._claim(limit, wanted, owner, asks=reads)
+        taking, seen = self._claim(limit, wanted, owner, checks_existing=reads)
         while taking is None and more:
             if wanted is None:
                 # All that filled the working set is held, or has left it.
@@ -218,7 +218,7 @@ class ConsumerEngine:
         owner: str | None,
         after: int = 0,
         *,
-        asks: bool = True,
+        checks_existing: bool = True,
     ) -> tuple[Taking | None, int]:
         """Returns what was taken after a place, and the place up to which it searched."""
         with self.database.read() as tx:
@@ -234,7 +234,7 @@ class ConsumerEngine:
             taken = partition_leases.take(
                 tx, known.id, owner or this_process(), life=self.spec.lease, limit=limit,
                 wanted=wanted, existing=self.existing, held_for=self.spec.held_for, after=after,
-                asks=asks, one_by_one=self.spec.one_by_one, time=self.time,
+                checks_existing=checks_existing, one_by_one=self.spec.one_by_one, time=self.time,
             )  # fmt: skip
         if taken is None:
             return None, seen
@@ -344,37 +344,37 @@ class ConsumerEngine:
             LeaseLost: others have taken over.
             DatabaseUnavailable: the end could not be recorded; unrecorded partitions come again.
         """
-        said_before = False
+        retried = False
         while True:
             try:
-                partitions._settle()
+                partitions._end()
                 return
             except LeaseLost:
                 # Only the answer may have been lost, after a success.
-                if said_before and partitions._was_settled():
+                if retried and partitions._has_ended():
                     return
                 raise
             except DatabaseUnavailable as error:
                 if not renewal.lease.trusted:
                     raise
-                said_before = True
+                retried = True
                 _log.warning("consumer %s: the report is retried: %s", self.spec.name, error)
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_RETRY_SECONDS)
 
     def _give_back(self, partitions: Partitions, renewal: Renewal, error: BaseException) -> None:
         """Records that a block ended with an exception, which is raised in any case."""
-        if partitions.settled is not None:
+        if partitions.result is not None:
             return
         text = _text_of(error)
         # Partitions that the block has marked stay marked. The end of its process or its run is no
         # fault of the others.
-        partitions._say_of_the_others(text, failed=isinstance(error, Exception))
+        partitions._mark_others(text, failed=isinstance(error, Exception))
         try:
             self._insist(partitions, renewal)
-        except ArcticError as unsaid:
+        except ArcticError as unrecorded:
             # What could not be recorded is delivered again when the lease has expired.
             if not isinstance(error, LeaseLost):
-                _log.warning("after %s: %s", text, unsaid)
+                _log.warning("after %s: %s", text, unrecorded)
 
 
 def this_process() -> str:
@@ -384,9 +384,9 @@ def this_process() -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
-        said = str(error)
+        text = str(error)
     except Exception:
         # An error without text is shown by its name.
-        said = ""
-    lines = [line.strip() for line in f"{type(error).__name__}: {said}".splitlines()]
+        text = ""
+    lines = [line.strip() for line in f"{type(error).__name__}: {text}".splitlines()]
     return " ".join(filter(None, lines))[:_LETTERS].removesuffix(":")

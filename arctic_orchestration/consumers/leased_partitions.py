@@ -44,7 +44,7 @@ class Partitions(Sequence[ConsumedPartition]):
         self._failed: dict[str, str] = {}
         self._shared: dict[str, str] = {}
         self._put_back: dict[str, str] = {}
-        self._settled: LeaseResult | None = None
+        self._result: LeaseResult | None = None
         self._in_transaction = False
 
     def __len__(self) -> int:
@@ -68,9 +68,9 @@ class Partitions(Sequence[ConsumedPartition]):
         return self._taken.token if self._taken is not None else 0
 
     @property
-    def settled(self) -> LeaseResult | None:
+    def result(self) -> LeaseResult | None:
         """The result of the lease; none: not decided yet."""
-        return self._settled
+        return self._result
 
     def check(self) -> None:
         """Returns while the lease is certainly valid: call it before expensive work.
@@ -78,7 +78,7 @@ class Partitions(Sequence[ConsumedPartition]):
         Errors:
             LeaseLost: others may own them; the result would be refused.
         """
-        if self._renewal is None or self._settled is not None or self._in_transaction:
+        if self._renewal is None or self._result is not None or self._in_transaction:
             # In `acknowledging` the lease is locked: it cannot be taken over, however long that
             # lasts, and the renewal also waits for it.
             return
@@ -148,13 +148,13 @@ class Partitions(Sequence[ConsumedPartition]):
                 yield tx
             finally:
                 self._in_transaction = False
-            settled = self._settle_in(tx)
-        self._settled = settled
+            result = self._end_in(tx)
+        self._result = result
 
-    def _say_of_the_others(self, reason: str, *, failed: bool) -> None:
+    def _mark_others(self, reason: str, *, failed: bool) -> None:
         """Fails the unmarked partitions, or puts them back."""
-        said = {*self._failed, *self._put_back}
-        others = dict.fromkeys((key for key in self.keys if key not in said), reason)
+        marked = {*self._failed, *self._put_back}
+        others = dict.fromkeys((key for key in self.keys if key not in marked), reason)
         if not failed:
             self._put_back.update(others)
         elif self._shares_failure:
@@ -162,15 +162,15 @@ class Partitions(Sequence[ConsumedPartition]):
         else:
             self._failed.update(others)
 
-    def _settle(self) -> None:
+    def _end(self) -> None:
         """Acknowledges what is neither put back nor failed, unless the lease has ended."""
-        if self._settled is not None or self._taken is None:
+        if self._result is not None or self._taken is None:
             return
         with self._begin() as tx:
-            settled = self._settle_in(tx)
-        self._settled = settled
+            result = self._end_in(tx)
+        self._result = result
 
-    def _settle_in(self, tx: sa.Connection) -> LeaseResult:
+    def _end_in(self, tx: sa.Connection) -> LeaseResult:
         assert self._taken is not None
         with self._naming():
             return partition_leases.end_lease(
@@ -190,7 +190,7 @@ class Partitions(Sequence[ConsumedPartition]):
         except LeaseLost as error:
             raise LeaseLost(f"consumer {self._consumer}: {error}") from None
 
-    def _was_settled(self) -> bool:
+    def _has_ended(self) -> bool:
         """Returns whether a transaction with a lost answer has ended the lease after all."""
         assert self._taken is not None
         with self._begin() as tx:
@@ -209,8 +209,8 @@ class Partitions(Sequence[ConsumedPartition]):
         return keys or self.keys
 
     def _open(self, what: str) -> None:
-        if self._settled is not None:
-            raise InvalidInput(what, str(self._settled), "partitions that are not settled yet")
+        if self._result is not None:
+            raise InvalidInput(what, str(self._result), "partitions whose lease has not ended")
 
 
 def _check_reason(reason: object) -> None:

@@ -64,7 +64,7 @@ class LeaseResult:
     put_back: int
 
     def __str__(self) -> str:
-        said = [
+        parts = [
             f"{number} {what}"
             for number, what in (
                 (self.acknowledged, "acknowledged"),
@@ -73,7 +73,7 @@ class LeaseResult:
             )
             if number
         ]
-        return ", ".join(said) or "nothing was left"
+        return ", ".join(parts) or "nothing was left"
 
 
 def may_take(tx: sa.Connection, consumer_id: int, now: datetime, *, after: int = 0) -> bool:
@@ -97,7 +97,7 @@ def take(
     existing: Existing | None = None,
     held_for: timedelta = HELD_FOR,
     after: int = 0,
-    asks: bool = True,
+    checks_existing: bool = True,
     one_by_one: bool = True,
     time: Time = database_time,
 ) -> Taken | None:
@@ -115,7 +115,7 @@ def take(
         limit: the maximum number; none: all that wait.
         wanted: the filter. Called while the consumer is locked.
         existing: returns the keys that exist in Dagster; none: all exist.
-        asks: whether it is called; false: only keys that existed at its last call.
+        checks_existing: whether it is called; false: only keys that existed at its last call.
         held_for: how long a key is held that does not exist yet.
         after: only partitions after this place, if all before it were examined.
         one_by_one: whether a failed partition is taken alone.
@@ -130,7 +130,7 @@ def take(
         return None
     now = time(tx)
     expire(tx, consumer, now, one_by_one=one_by_one)
-    if existing is not None and asks:
+    if existing is not None and checks_existing:
         late = working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
         given_up_partitions.report(tx, consumer, late, now)
     found: list[ConsumedPartition] = []
@@ -246,34 +246,34 @@ def end_lease(
     for is_shared, named in ((False, failed), (True, shared)):
         for reason, keys in _by_reason(named):
             these = (*here, dialect.among(tx, _p.partition, keys))
-            said = _of_a_block(reason, partitions) if is_shared else reason
+            recorded = _of_a_block(reason, partitions) if is_shared else reason
             number, discarded = acknowledgement.fail(
-                tx, consumer, these, said, now, rests=True, shared=is_shared
+                tx, consumer, these, recorded, now, rests=True, shared=is_shared
             )
             counts["failed"] += number
-            given_up |= dict.fromkeys(discarded, said)
+            given_up |= dict.fromkeys(discarded, recorded)
     given_up_partitions.report(tx, consumer, given_up, now)
     for reason, keys in _by_reason(put_back):
         these = (*here, dialect.among(tx, _p.partition, keys))
         counts["put_back"] += acknowledgement.put_back(tx, these, reason, now)
-    settled = LeaseResult(acknowledged=acknowledgement.acknowledge(tx, here, now), **counts)
-    check_number(settled, partitions, token)
+    result = LeaseResult(acknowledged=acknowledgement.acknowledge(tx, here, now), **counts)
+    check_number(result, partitions, token)
     tx.execute(
         sa.update(consumer_leases)
         .where(_l.consumer_id == consumer_id, _l.token == token)
-        .values(state=ENDED, reason=str(settled), ended_at=now)
+        .values(state=ENDED, reason=str(result), ended_at=now)
     )
-    return settled
+    return result
 
 
-def check_number(settled: LeaseResult, partitions: int, token: int) -> None:
+def check_number(result: LeaseResult, partitions: int, token: int) -> None:
     """Checks that all partitions of a lease still existed.
 
     Errors:
         LeaseLost: the consumer was reset: a reset skips a lease that its owner has locked, and
             takes its partitions. The transaction must be rolled back.
     """
-    if settled.acknowledged + settled.failed + settled.put_back != partitions:
+    if result.acknowledged + result.failed + result.put_back != partitions:
         raise LeaseLost(f"{_RESET}: the lease with token {token} is over; nothing was changed")
 
 

@@ -55,7 +55,7 @@ class Delivery:
         partition: the partition.
         token: the token of its lease.
         run_key: identifies the consumer, the partition, the attempt and this lease: a partition
-            that was put back is requested anew, and a fresh state database repeats no key.
+            that was put back is requested again, and a fresh state database repeats no key.
     """
 
     partition: ConsumedPartition
@@ -128,27 +128,27 @@ class Follower:
             room -= 1
             wanted.append(_delivery(taken.partitions[0], taken.token, taken.taken_at))
             counts["new"] += 1
-        counts["asked for"] = len(wanted)
+        counts["requested"] = len(wanted)
         return Followed(counts=counts, deliveries=wanted)
 
     def refuse(self, delivery: Delivery, reason: str) -> None:
         """Fails a partition whose run cannot be requested, if this follower still owns it."""
         with contextlib.suppress(LeaseLost):
-            self._settle(delivery, {delivery.partition.key: reason})
+            self._end_lease(delivery, {delivery.partition.key: reason})
 
     def _end(self, one: Delivery, run: FollowedRun, counts: Counter[str]) -> None:
         failed = {}
         if run.status is not RunStatus.SUCCESS:
             failed[one.partition.key] = f"run {run.run_id} ended: {run.status.value}"
         try:
-            self._settle(one, failed)
+            self._end_lease(one, failed)
         except LeaseLost:
             # Another process has taken over since this tick read it.
             counts["lost"] += 1
             return
         counts["failed" if failed else "acknowledged"] += 1
 
-    def _settle(self, one: Delivery, failed: Mapping[str, str]) -> None:
+    def _end_lease(self, one: Delivery, failed: Mapping[str, str]) -> None:
         with self.engine.database.begin() as tx:
             id = self.engine.seen(tx).id
             partition_leases.end_lease(tx, id, one.token, failed=failed, time=self.engine.time)
@@ -172,7 +172,7 @@ class Follower:
         with self.engine.database.read() as tx:
             known = store.find(tx, self.engine.cluster, self.engine.spec.name)
             if known is None:
-                # It was deleted: the next take creates it anew.
+                # It was deleted: the next take creates it again.
                 return []
             query = (
                 sa.select(consumer_partitions, leases.taken_at)

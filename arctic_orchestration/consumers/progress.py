@@ -58,12 +58,12 @@ class Progress:
         return not self.left and not self.discarded
 
     def __str__(self) -> str:
-        said = f"{self.acknowledged} of {self.total} ({self.share:.1%})"
+        text = f"{self.acknowledged} of {self.total} ({self.share:.1%})"
         if self.discarded:
-            said += f", {self.discarded} given up"
+            text += f", {self.discarded} given up"
         if self.lag is not None:
-            said += f", lag {timedelta(seconds=int(self.lag.total_seconds()))}"
-        return said
+            text += f", lag {timedelta(seconds=int(self.lag.total_seconds()))}"
+        return text
 
 
 def counted(

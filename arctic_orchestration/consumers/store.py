@@ -172,14 +172,14 @@ def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
         raise InvalidInput(
             f"PartitionConsumer({spec.name}).asset",
             spec.asset,
-            f"{one.asset}, which the consumer of this name reads; take another name, or let it "
-            f"begin anew with: arctic consumers reset {spec.name} --start from_beginning "
+            f"{one.asset}, which the consumer of this name reads; take another name, or reset "
+            f"it: arctic consumers reset {spec.name} --start from_beginning "
             f"--asset {spec.asset}",
         )
     if one.storage_id not in (None, storage_id):
         raise ConfigurationError(
             f"Consumer {spec.name} has read another event log (storage {one.storage_id}, this is "
-            f"{storage_id}). Its position means nothing here: let it begin anew with: "
+            f"{storage_id}). Its position means nothing here. Reset it: "
             f"arctic consumers reset {spec.name} --start from_now, or another start"
         )
 
@@ -197,7 +197,7 @@ def _check_end(one: Consumer, spec: ConsumerSpec) -> None:
             f"PartitionConsumer({spec.name}).until",
             None if spec.until is None else spec.until.isoformat(),
             f"{one.until.isoformat()} or earlier: what arrived later was passed over when the "
-            f"log was read; take another name, or let it begin anew with: "
+            f"log was read; take another name, or reset it: "
             f"arctic consumers reset {spec.name} --start from_beginning",
         )
 

@@ -72,7 +72,7 @@ class _Entry:
             return
         if self.state == PartitionState.WAITING:
             if self.held:
-                # It is held anew, for the full duration.
+                # It is held again, for the full duration.
                 self.state_at = now
             self.arrivals += 1
             self.first_at = min(self.first_at, event.at)
@@ -82,7 +82,7 @@ class _Entry:
             self.held = False
         # The earlier failures belong to the previous arrival.
         self.attempts, self.not_before, self.reason = 0, None, ""
-        # A deleted partition must be added anew: until then this arrival is held.
+        # A deleted partition must be added again: until then this arrival is held.
         self.existed = False
         self.number, self.at, self.details = number, event.at, details
 

@@ -240,7 +240,7 @@ def test_a_consumer_begins_anew(
     with engine.consume() as partitions:
         assert partitions.keys == []
     said = arctic(*reset, "--yes")
-    assert said.out == "consumer totals begins anew: raw/flights, from_beginning\n"
+    assert said.out == "consumer totals starts again: raw/flights, from_beginning\n"
     with engine.consume() as partitions:
         assert partitions.keys == ["01"]
     shown = document(
@@ -272,13 +272,13 @@ def test_a_consumer_is_deleted(
         partitions.put_back()
     forgets = "its position and 1 acknowledged, 2 waiting, 1 discarded partitions"
     typed("n\n")
-    asked = arctic(*delete)
-    assert (asked.code, f"totals forgets {forgets}. Delete it?" in asked.out) == (1, True)
+    declined = arctic(*delete)
+    assert (declined.code, f"totals forgets {forgets}. Delete it?" in declined.out) == (1, True)
     assert document(arctic("consumers", "show", "totals", "--json"))["discarded"] == 1
     said = arctic(*delete, "--yes")
     assert said.out == (
-        f"consumer totals is deleted, with {forgets}; what still uses the name makes it anew, "
-        "with its start\n"
+        f"consumer totals is deleted, with {forgets}; the next use of the name creates it again, "
+        "from its start\n"
     )
     assert arctic("consumers", "list").out == "no consumers\n"
     assert "has no consumer totals; it has: none" in arctic(*delete, "--yes").err

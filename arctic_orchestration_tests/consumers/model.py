@@ -75,7 +75,7 @@ class Model:
     #: of each arrival that was read, its number among all that the consumer took
     numbers: dict[int, int] = field(default_factory=dict)
     #: counts down for what is delivered again by hand
-    by_hand: int = 0
+    retried: int = 0
 
     def is_own(self, event: Event) -> bool:
         """Whether an event is an arrival that the consumer takes."""
@@ -114,7 +114,7 @@ class Model:
         """Somebody has it no more, and has not done it; of several, none is to blame."""
         known.state, known.token = "waiting", 0
         if known.pending:
-            self.begin_anew(known)
+            self.begin_again(known)
         elif counts:
             known.attempts += 1
             known.rests_until = self.clock.now + REST if rests else None
@@ -130,10 +130,10 @@ class Model:
         known.held, known.attempts, known.rests_until, known.token = [], 0, None, 0
         known.state = "waiting" if known.pending else "acknowledged"
         if known.pending:
-            self.begin_anew(known)
+            self.begin_again(known)
             known.place = self.numbers[known.pending[-1]]
 
-    def begin_anew(self, known: ModelPartition) -> None:
+    def begin_again(self, known: ModelPartition) -> None:
         """What arrived has all its attempts, and may be announced before its key is added."""
         known.attempts, known.rests_until, known.existed = 0, None, False
         if known.absent is not None:
@@ -144,9 +144,9 @@ class Model:
         if known.state == "acknowledged":
             # As if it had arrived once more; such arrivals have numbers of their own.
             self.places += 1
-            self.by_hand -= 1
+            self.retried -= 1
             known.place = self.places
-            known.pending.append(self.by_hand)
+            known.pending.append(self.retried)
         elif known.state == "discarded":
             for arrival in known.discarded:
                 del self.ended[arrival]
@@ -203,7 +203,7 @@ class Model:
         elif known.state in ("discarded", "acknowledged"):
             known.state, known.place, known.absent = "waiting", self.places, None
         if known.state == "waiting":
-            self.begin_anew(known)
+            self.begin_again(known)
         known.pending.append(number)
 
     def _look(self, limit: int | None, wanted: Wanted | None, after: int) -> tuple[list[str], int]:

@@ -22,7 +22,7 @@ class Wordless(Exception):
         raise ValueError("no words")
 
 
-def told(state: Database, engine: ConsumerEngine) -> dict[str, tuple[str, int, str]]:
+def states(state: Database, engine: ConsumerEngine) -> dict[str, tuple[str, int, str]]:
     """State, attempts and reason of each partition."""
     with state.read() as tx:
         rows = partitions_of(tx, engine.seen(tx).id)
@@ -42,7 +42,7 @@ def test_an_exception_says_nothing_of_what_was_named_before(
         partitions.put_back("01", reason="later")
         partitions.failed("02", reason="it is empty")
         raise Wordless
-    assert told(state, engine) == {
+    assert states(state, engine) == {
         "01": (WAITING, 0, "later"),
         "02": (WAITING, 1, "it is empty"),
         "03": (WAITING, 1, "Wordless (in a block of 3; it comes again alone)"),
@@ -58,7 +58,7 @@ def test_the_end_of_a_process_says_nothing_of_what_was_named_before(
     with pytest.raises(KeyboardInterrupt), engine.consume() as partitions:
         partitions.failed("01", reason="it is empty")
         raise KeyboardInterrupt
-    assert told(state, engine) == {
+    assert states(state, engine) == {
         "01": (DISCARDED, 1, "it is empty"),
         "02": (WAITING, 0, "KeyboardInterrupt"),
     }
@@ -70,10 +70,10 @@ def test_a_reason_is_a_text(state: Database, log: Log, clock: Clock, reason: obj
     engine = engine_of(state, log, clock)
     log.arrives("01")
     with engine.consume() as partitions:
-        for say in (partitions.failed, partitions.put_back):
+        for mark in (partitions.failed, partitions.put_back):
             with pytest.raises(InvalidInput, match="reason: got .* expected a text"):
-                say(reason=reason)  # type: ignore[arg-type]
-    assert str(partitions.settled) == "1 acknowledged"
+                mark(reason=reason)  # type: ignore[arg-type]
+    assert str(partitions.result) == "1 acknowledged"
 
 
 @pytest.mark.parametrize("named", [None, 5, ["01"]])
@@ -88,7 +88,7 @@ def test_a_partition_is_one_or_its_key(
             partitions.failed(named, reason="broken")  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="partition: got .* expected one of those that were"):
             partitions.put_back(named)  # type: ignore[arg-type]
-    assert str(partitions.settled) == "1 acknowledged"
+    assert str(partitions.result) == "1 acknowledged"
 
 
 def test_a_long_transaction_does_not_lose_the_lease(state: Database, log: Log) -> None:
@@ -101,7 +101,7 @@ def test_a_long_transaction_does_not_lose_the_lease(state: Database, log: Log) -
         until(lambda: not renewal.lease.trusted, 120, "the lease cannot be trusted any more")
         partitions.check()
         assert tx.execute(sa.select(sa.literal(1))).scalar() == 1
-    assert str(partitions.settled) == "1 acknowledged"
+    assert str(partitions.result) == "1 acknowledged"
 
 
 def test_outside_of_a_transaction_the_lease_is_lost_when_nobody_renews_it(

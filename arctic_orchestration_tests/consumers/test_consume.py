@@ -28,7 +28,7 @@ def test_what_is_new_is_delivered_once(state: Database, log: Log) -> None:
         first = partitions[0]
         assert (first.attempt, first.arrivals, first.at) == (1, 1, NOON)
         assert (first.run_id, first.bytes, first.metadata) == ("run-1", 100, {"path": "/here"})
-    assert str(partitions.settled) == "3 acknowledged"
+    assert str(partitions.result) == "3 acknowledged"
     with engine.consume() as partitions:
         assert list(partitions) == []
     log.arrives("04")
@@ -74,7 +74,7 @@ def test_some_fail_some_are_put_back_and_the_others_are_acknowledged(
     with engine.consume() as partitions:
         partitions.failed("02", reason="it is empty")
         partitions.put_back(partitions[2])
-    assert str(partitions.settled) == "2 acknowledged, 1 failed, 1 put back"
+    assert str(partitions.result) == "2 acknowledged, 1 failed, 1 put back"
     with engine.consume() as partitions:
         assert [(one.key, one.attempt) for one in partitions] == [("03", 1)]
     clock.passes(minutes=1)
@@ -253,7 +253,7 @@ def test_the_end_of_the_block_waits_for_a_database_that_is_away(
     state: Database, database_url: str, log: Log, monkeypatch: pytest.MonkeyPatch, does_it: bool
 ) -> None:
     """As long as the lease may be trusted; also where only the answer was lost."""
-    monkeypatch.setattr(engine_module, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "_RETRY_SECONDS", 0.01)
     log.arrives("01", "02")
     away = Away(database_url, does_it=does_it)
     engine = engine_of(away, log)
@@ -269,7 +269,7 @@ def test_a_database_that_stays_away_leaves_the_partitions_to_others(
     state: Database, database_url: str, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so, and they come again when the lease is over."""
-    monkeypatch.setattr(engine_module, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "_RETRY_SECONDS", 0.01)
     log.arrives("01")
     away = Away(database_url, does_it=False)
     engine = engine_of(away, log, clock, lease=timedelta(milliseconds=600))

@@ -104,10 +104,10 @@ def test_what_was_given_up_comes_back_by_an_arrival_or_by_hand(
 ) -> None:
     """And is held again, until it is added."""
     there: Partitions = Partitions()
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def existing(keys: Sequence[str]) -> Collection[str]:
-        asked.append(sorted(keys))
+        calls.append(sorted(keys))
         return there.keys
 
     engine = engine_of(state, log, clock, existing=existing, held_for=timedelta(hours=2))
@@ -116,12 +116,12 @@ def test_what_was_given_up_comes_back_by_an_arrival_or_by_hand(
         assert taken(engine) == []
         clock.passes(hours=2)
     # Nobody asks Dagster for ever.
-    asked.clear()
+    calls.clear()
     log.arrives("a")
     with state.begin() as tx:
         control.retry(tx, engine.seen(tx), ["b"], clock.now)
     assert taken(engine) == []
-    assert asked == [["a", "b"]]
+    assert calls == [["a", "b"]]
     assert states(state, engine) == {"a": "waiting", "b": "waiting", "c": "discarded"}
     clock.passes(hours=1)
     there.keys = {"a", "b", "c"}
@@ -141,10 +141,10 @@ def test_who_takes_one_after_the_other_asks_dagster_once(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """Of what it had then, each is taken; what was read since then waits for the next question."""
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def existing(keys: Sequence[str]) -> Collection[str]:
-        asked.append(sorted(keys))
+        calls.append(sorted(keys))
         return {"a", "b", "new", "c"}
 
     engine = engine_of(state, log, clock, existing=existing)
@@ -154,17 +154,17 @@ def test_who_takes_one_after_the_other_asks_dagster_once(
     engine.read_on()
     found += [engine.take(limit=1, reads=False) for _ in range(2)]
     assert [one and one.taken.partitions[0].key for one in found] == ["a", "b", None]
-    assert asked == [["a", "b", "not added"]]
+    assert calls == [["a", "b", "not added"]]
     assert taken(engine) == ["new"]
-    assert asked[1:] == [["new", "not added"]]
+    assert calls[1:] == [["new", "not added"]]
 
 
 def test_a_tick_asks_dagster_once(state: Database, log: Log, clock: Clock) -> None:
     """However many runs it asks for."""
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def existing(keys: Sequence[str]) -> Collection[str]:
-        asked.append(sorted(keys))
+        calls.append(sorted(keys))
         return keys
 
     class NoRuns:
@@ -176,4 +176,4 @@ def test_a_tick_asks_dagster_once(state: Database, log: Log, clock: Clock) -> No
     follower = Follower(engine=engine, owner="sensor", runs=NoRuns())  # type: ignore[arg-type]
     wanted = follower.tick().deliveries
     assert [one.partition.key for one in wanted] == ["a", "b", "c"]
-    assert asked == [["a", "b", "c"]]
+    assert calls == [["a", "b", "c"]]

@@ -39,7 +39,7 @@ def test_who_has_partitions_is_not_robbed_of_them(state: Database, log: Log, clo
         clock.passes(seconds=59)
         with pytest.raises(TransitionRefused, match="worker 7 has partitions of consumer totals"):
             delete(state, engine)
-    assert str(partitions.settled) == "1 acknowledged"
+    assert str(partitions.result) == "1 acknowledged"
     log.arrives("02")
     with pytest.raises(LeaseLost, match="the consumer was deleted"), engine.consume():
         clock.passes(seconds=60)

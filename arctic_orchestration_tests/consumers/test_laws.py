@@ -133,24 +133,24 @@ class Consuming(RuleBasedStateMachine):
         ),
         reset=st.sampled_from([False, False, False, True]),
     )
-    def settle(self, back: int, words: list[str], reset: bool) -> None:
+    def end(self, back: int, words: list[str], reset: bool) -> None:
         """Taken of a live lease alone; each partition by its own word.
 
         On Postgres somebody may reset the consumer after the lease was locked.
         """
         taking, lease = self._taking(back)
         keys = [one.key for one in taking.taken.partitions]
-        said = dict(zip(keys, words, strict=False))
+        words_of = dict(zip(keys, words, strict=False))
         try:
             with self.database.begin() as tx:
                 partition_leases.lock_lease(tx, taking.taken.consumer_id, lease.token)
                 if reset and tx.dialect.name == "postgresql":
                     self._reset(from_now=False, locked=lease.token)
-                settled = partition_leases.end_lease(
+                result = partition_leases.end_lease(
                     tx, taking.taken.consumer_id, lease.token,
-                    failed={key: "broken" for key in keys if said[key] == "fail"},
-                    shared={key: "one of them" for key in keys if said[key] == "share"},
-                    put_back={key: "not now" for key in keys if said[key] == "back"},
+                    failed={key: "broken" for key in keys if words_of[key] == "fail"},
+                    shared={key: "one of them" for key in keys if words_of[key] == "share"},
+                    put_back={key: "not now" for key in keys if words_of[key] == "back"},
                     time=self.clock,
                 )  # fmt: skip
         except LeaseLost:
@@ -159,11 +159,11 @@ class Consuming(RuleBasedStateMachine):
         assert lease.live
         assert not lease.emptied
         lease.live = False
-        counts = [settled.acknowledged, settled.failed, settled.put_back]
-        number = {word: list(said.values()).count(word) for word in said.values()}
+        counts = [result.acknowledged, result.failed, result.put_back]
+        number = {word: list(words_of.values()).count(word) for word in words_of.values()}
         failed = number.get("fail", 0) + number.get("share", 0)
         assert counts == [number.get("ack", 0), failed, number.get("back", 0)]
-        for key, word in said.items():
+        for key, word in words_of.items():
             known = self.model.partitions[key]
             if word == "ack":
                 self.model.acknowledge(known)

@@ -57,8 +57,8 @@ def test_the_command_asks_the_instance_that_is_named(
     )
     arrive(instance, "days", "2026-01-01")
     following.register()
-    said = CliRunner().invoke(app, ["reset", "totals", "--start", "from_now", "--yes"])
-    assert said.exit_code == 0
+    done = CliRunner().invoke(app, ["reset", "totals", "--start", "from_now", "--yes"])
+    assert done.exit_code == 0
     with state.read() as tx:
         one = store.by_name(tx, "default", "totals")
     assert (one.position is not None, one.since is None) == (is_named, is_named)

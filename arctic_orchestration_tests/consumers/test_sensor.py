@@ -30,14 +30,14 @@ def report(context: dg.AssetExecutionContext) -> None:
 
 
 @dg.op
-def say(context: dg.OpExecutionContext) -> None:
+def log_it(context: dg.OpExecutionContext) -> None:
     """Says what it is for."""
 
 
 @dg.job
 def unpartitioned() -> None:
     """Is told its partition by a tag."""
-    say()
+    log_it()
 
 
 @dg.op(config_schema={"most": int})
@@ -67,7 +67,7 @@ class Place:
     instance: dg.DagsterInstance
     state: Database
     #: why the last tick asked for nothing
-    said: str = ""
+    message: str = ""
 
     def tick(self, location: dg.Definitions) -> list[dg.RunRequest]:
         """What the sensor asks for."""
@@ -79,7 +79,7 @@ class Place:
             sensor_name="each_day",
         ) as context:
             result = repository.get_sensor_def("each_day").evaluate_tick(context)
-        self.said = str(result.skip_message)
+        self.message = str(result.skip_message)
         return list(result.run_requests or ())
 
     def run(self, location: dg.Definitions, *requests: dg.RunRequest) -> None:
@@ -214,7 +214,7 @@ def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
 
 @ON_SQLITE
 @pytest.mark.parametrize(
-    ("target", "given", "said"),
+    ("target", "given", "message"),
     [
         ("configured", {"run_config": {"ops": {"count": {"config": {"most": "many"}}}}}, "many"),
         ("unpartitioned", {"partition_key": "2026-01-01"}, "request.partition_key"),
@@ -226,7 +226,7 @@ def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
     ],
 )
 def test_a_request_that_dagster_refuses_holds_nothing_back(
-    place: Place, target: Any, given: dict[str, Any] | None, said: str
+    place: Place, target: Any, given: dict[str, Any] | None, message: str
 ) -> None:
     """It would fail the tick, and each tick after it, while the leases are renewed."""
 
@@ -244,8 +244,8 @@ def test_a_request_that_dagster_refuses_holds_nothing_back(
     found = progress(consumer)
     assert (found.discarded, found.leased) == (1, 1)
     (reason,) = [row.reason for row in place.rows() if row.partition == "2026-01-01"]
-    assert reason.startswith("its run cannot be asked for: ")
-    assert said in reason
+    assert reason.startswith("its run cannot be requested: ")
+    assert message in reason
 
 
 def test_a_run_that_is_canceled_counts_as_an_attempt(place: Place) -> None:
@@ -290,7 +290,7 @@ def test_a_tick_that_cannot_do_its_work_says_why(place: Place) -> None:
     here = definitions([report], PartitionConsumer("days", name="each"))
     arrive(place.instance, "days", "2026-01-01")
     assert place.tick(here) == []
-    assert "feeds, which the consumer of this name reads" in place.said
+    assert "feeds, which the consumer of this name reads" in place.message
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:

@@ -57,8 +57,8 @@ def test_what_arrives_while_somebody_has_it_comes_after_that(
             with engine.consume() as third:
                 assert [(one.key, one.attempt, one.arrivals) for one in third] == [("lost", 1, 3)]
             with pytest.raises(LeaseLost):
-                others._settle()
-            others._settled = third.settled
+                others._end()
+            others._result = third.result
         partitions.put_back("back")
         partitions.failed("fail", reason="broken")
     with engine.consume() as partitions:
@@ -121,14 +121,14 @@ def test_a_filter_is_asked_once_about_each_partition(state: Database, log: Log) 
     log.arrives(*(f"{number:02}" for number in range(40)))
     engine = engine_of(state, log, working_set=3)
     engine.events_at_once = 2
-    asked: list[str] = []
+    calls: list[str] = []
 
     def none_of_them(partition: Any) -> bool:
-        asked.append(partition.key)
+        calls.append(partition.key)
         return False
 
     assert taken(engine, where=none_of_them) == []
-    assert asked == [f"{number:02}" for number in range(40)]
+    assert calls == [f"{number:02}" for number in range(40)]
     assert taken(engine, where="39") == ["39"]
 
 
@@ -258,7 +258,7 @@ def test_partitions_are_delivered_again_by_hand(state: Database, log: Log, clock
     assert retry(["03", "02"]) == ["02", "03"]
     with engine.consume() as partitions:
         assert [one.delivery for one in partitions] == ["totals:02:2", "totals:03:4"]
-        with pytest.raises(TransitionRefused, match="02, 03 of consumer totals is somebody's"):
+        with pytest.raises(TransitionRefused, match="02, 03 of consumer totals is leased"):
             retry(["03", "02"])
     assert retry(None) == ["01"]
     assert taken(engine) == ["01"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
 
 _NO_INSTANCE = "DAGSTER_HOME is not set"
-_NOT_ASKED = "the event log was not asked"
+_NOT_READ = "the event log was not read"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ class Standing:
     uncounted: str | None
 
     @classmethod
-    def as_read(cls, consumer: Consumer, progress: Progress, why: str = _NOT_ASKED) -> "Standing":
+    def as_read(cls, consumer: Consumer, progress: Progress, why: str = _NOT_READ) -> "Standing":
         """Returns the progress by the state database alone."""
         return cls(consumer=consumer, progress=progress, uncounted=why)
 
@@ -84,7 +84,7 @@ class _Bounded:
 
 
 def standings(
-    database: Database, found: Sequence[Consumer], *, asks_log: bool, at_most: int | None = None
+    database: Database, found: Sequence[Consumer], *, reads_log: bool, at_most: int | None = None
 ) -> list[Standing]:
     """Returns the progress of consumers, with the event log of ``DAGSTER_HOME`` if available.
 
@@ -93,13 +93,13 @@ def standings(
     Args:
         database: the state database.
         found: the consumers.
-        asks_log: whether to read the event log.
+        reads_log: whether to read the event log.
         at_most: the maximum number of events to read, for all of them together; none: unlimited.
     """
     with ExitStack() as opened:
         log: Feed | None = None
-        why = _NOT_ASKED
-        if asks_log and found:
+        why = _NOT_READ
+        if reads_log and found:
             try:
                 log = opened.enter_context(_log({one.asset for one in found}))
                 why = _NO_INSTANCE

@@ -48,7 +48,7 @@ def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
     with database.read() as tx:
         now = database_time(tx)
         known = store.all_of(tx, settings.cluster)
-    found = standings(database, known, asks_log=log, at_most=EVENTS_COUNTED)
+    found = standings(database, known, reads_log=log, at_most=EVENTS_COUNTED)
     database.close()
     if as_json:
         print_json({"consumers": [consumer_json(standing) for standing in found]})
@@ -102,7 +102,7 @@ def show(
         as_read = progress_of(tx, one.id, now)
         leases = partition_leases.live_leases(tx, one.id)
         rows = working_set.partitions_of(tx, one.id, states, limit)
-    (standing,) = standings(database, [one], asks_log=log)
+    (standing,) = standings(database, [one], reads_log=log)
     database.close()
     print_consumer(standing, as_read, leases, rows, states, now, as_json=as_json)
 
@@ -157,9 +157,9 @@ def reset(
 ) -> None:
     """Reset a consumer: it starts again and forgets all.
 
-    Whoever has partitions of it can acknowledge nothing more. Needed, too, where its Dagster
-    instance was given a new storage. from_now is the end of the event log where DAGSTER_HOME names
-    the instance; else timestamps decide, and what is committed late may be missed.
+    Owners of its partitions can acknowledge nothing more. Also needed when its Dagster instance
+    has a new storage. from_now is the end of the event log if DAGSTER_HOME names the instance;
+    else timestamps decide, and events that are committed late may be missed.
     """
     # Before the confirmation.
     control.check_reset(start, asset)
@@ -168,7 +168,7 @@ def reset(
         one = store.by_name(tx, settings.cluster, name)
         progress = progress_of(tx, one.id, database_time(tx))
     left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
-    confirm(f"{name} forgets {left}. Begin anew?", yes=yes, as_json=as_json)
+    confirm(f"{name} forgets {left}. Reset it?", yes=yes, as_json=as_json)
     end = _end_of_log() if start == FROM_NOW else None
     with database.begin() as tx:
         now = database_time(tx)
@@ -181,7 +181,7 @@ def reset(
         print_json(consumer_json(Standing.as_read(after, progress)))
         return
     console().print(
-        f"consumer {escape(name)} begins anew: {escape(after.asset)}, {escape(after.start)}"
+        f"consumer {escape(name)} starts again: {escape(after.asset)}, {escape(after.start)}"
     )
 
 
@@ -193,8 +193,8 @@ def delete(
 ) -> None:
     """Delete a consumer with its position and partitions.
 
-    Refused while somebody has partitions of it. What still uses the name makes the consumer anew
-    when it looks next, and begins with its start.
+    Refused while partitions of it are leased. The next use of the name creates the consumer again,
+    from its start.
     """
     settings, database = _opened()
     with database.read() as tx:
@@ -222,8 +222,8 @@ def delete(
         print_json({"consumer": name, "deleted": True})
         return
     console().print(
-        f"consumer {escape(name)} is deleted, with {forgets}; what still uses the name makes it "
-        "anew, with its start"
+        f"consumer {escape(name)} is deleted, with {forgets}; the next use of the name "
+        "creates it again, from its start"
     )
 
 

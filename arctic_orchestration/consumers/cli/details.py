@@ -80,8 +80,8 @@ def print_consumer(
         what = counted(progress.discarded, "partition")
         out.print(f"[red]given up   {what}[/]: arctic consumers retry {escape(one.name)} --all")
     if one.passed_over:
-        said = escape(one.passed_over_reason or "")
-        out.print(f"[yellow]passed over {counted(one.passed_over, 'arrival')}: {said}[/]")
+        reason = escape(one.passed_over_reason or "")
+        out.print(f"[yellow]passed over {counted(one.passed_over, 'arrival')}: {reason}[/]")
     if leases:
         shown = Rows("leases", "token", "partitions", "taken", "until", "owner", text="owner")
         for lease in leases:
@@ -97,8 +97,8 @@ def print_consumer(
     if not rows:
         out.print("no such partitions")
         return
-    said = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
-    listed = Rows(said, "partition", "state", "arrived", "attempts", "reason", text="reason")
+    summary = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
+    listed = Rows(summary, "partition", "state", "arrived", "attempts", "reason", text="reason")
     for row in rows:
         state = PartitionState(row.state)
         listed.add(
@@ -115,18 +115,18 @@ def print_consumer(
 
 def reason_of(row: Any, now: datetime) -> str:
     """Returns the reason of a partition's state."""
-    said = [row.reason] if row.reason else []
+    notes = [row.reason] if row.reason else []
     if row.held:
-        said.append("Dagster does not have it among the asset's partitions yet")
+        notes.append("Dagster does not have it among the asset's partitions yet")
     if row.state == PartitionState.WAITING and row.not_before is not None and row.not_before > now:
-        said.append(f"rests until {moment(row.not_before)}")
+        notes.append(f"rests until {moment(row.not_before)}")
     if row.state == PartitionState.LEASED:
-        said.append(f"token {row.token}")
+        notes.append(f"token {row.token}")
     if row.next_number is not None:
-        said.append("arrived again meanwhile")
+        notes.append("arrived again meanwhile")
     if row.state == PartitionState.ACKNOWLEDGED:
-        said.append(f"acknowledged {moment(row.acknowledged_at)}")
-    return "; ".join(said)
+        notes.append(f"acknowledged {moment(row.acknowledged_at)}")
+    return "; ".join(notes)
 
 
 def shown_lag(progress: Progress) -> str:
@@ -138,23 +138,23 @@ def trouble_of(standing: Standing, now: datetime) -> str:
     """Returns what a person should know or do about a consumer, as markup; empty: nothing."""
     one, progress = standing.consumer, standing.progress
     silent = one.read_at is not None and now - one.read_at >= _SILENT
-    said = []
+    notes = []
     if progress.discarded:
-        said.append("discarded: arctic consumers retry")
+        notes.append("discarded: arctic consumers retry")
     if one.read_at is None:
-        said.append("has not read yet")
+        notes.append("has not read yet")
     elif standing.uncounted is not None:
         if not one.at_end:
-            said.append("there is more in the log than was read")
+            notes.append("there is more in the log than was read")
         if silent:
-            said.append(f"as of the last reading, {span(one.read_at, now)} ago")
+            notes.append(f"as of the last reading, {span(one.read_at, now)} ago")
     elif silent and progress.unread:
-        said.append(f"has not read for {span(one.read_at, now)}")
+        notes.append(f"has not read for {span(one.read_at, now)}")
     if progress.held:
-        said.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
+        notes.append(f"{counted(progress.held, 'partition')} not in Dagster yet")
     if one.passed_over:
-        said.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
-    return f"[yellow]{escape('; '.join(said))}[/]" if said else ""
+        notes.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
+    return f"[yellow]{escape('; '.join(notes))}[/]" if notes else ""
 
 
 def consumer_json(standing: Standing) -> dict[str, Any]:

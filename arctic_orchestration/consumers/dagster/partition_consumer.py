@@ -206,7 +206,7 @@ class PartitionConsumer:
         try:
             return engine.progress()
         except NotFound:
-            # It was deleted, and begins anew.
+            # It was deleted, and starts again.
             engine.register()
             return engine.progress()
 

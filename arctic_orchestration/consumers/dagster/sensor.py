@@ -153,15 +153,15 @@ class _Following:
             ]
         except ArcticError as error:
             # Taken partitions are in the state database: the next tick requests their runs.
-            context.log.warning("the next tick tries again: %s", error)
+            context.log.warning("the next tick retries: %s", error)
             return dg.SensorResult(skip_reason=str(error), cursor=context.cursor)
         counts = {what: number for what, number in sorted(followed.counts.items()) if number}
-        said = ", ".join(f"{what} {number}" for what, number in counts.items())
+        summary = ", ".join(f"{what} {number}" for what, number in counts.items())
         if requests:
-            return dg.SensorResult(run_requests=requests, cursor=said)
+            return dg.SensorResult(run_requests=requests, cursor=summary)
         # The filter of the daemon's log recognizes the text by its beginning.
-        text = f"consumer {self._consumer.name}: {said or 'nothing new'}"
-        return dg.SensorResult(skip_reason=text, cursor=said or context.cursor)
+        text = f"consumer {self._consumer.name}: {summary or 'nothing new'}"
+        return dg.SensorResult(skip_reason=text, cursor=summary or context.cursor)
 
     def _request_or_refusal(
         self, delivery: Delivery, follower: Follower, context: dg.SensorEvaluationContext
@@ -170,8 +170,8 @@ class _Following:
         try:
             return self._run_request(delivery, context)
         except Exception as error:
-            said = " ".join(str(error).split())[:_LETTERS]
-            reason = f"its run cannot be asked for: {said}"
+            problem = " ".join(str(error).split())[:_LETTERS]
+            reason = f"its run cannot be requested: {problem}"
             context.log.error("%s: %s", delivery.partition.key, reason)
             follower.refuse(delivery, reason)
             return None
@@ -267,7 +267,7 @@ def _check_request(made: object, job_name: str, *, is_partitioned: bool) -> None
     if made.job_name not in (None, job_name):
         raise InvalidInput("request.job_name", made.job_name, f"none, or the target: {job_name}")
     if made.partition_key is not None and not is_partitioned:
-        expected = "none: the target is not partitioned, and is told its partition by a tag"
+        expected = "none: the target is not partitioned, and a tag names its partition"
         raise InvalidInput("request.partition_key", made.partition_key, expected)
     if made.stale_assets_only:
         expected = "False: where nothing is stale no run would end the delivery"

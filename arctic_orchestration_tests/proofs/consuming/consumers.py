@@ -64,7 +64,7 @@ def consume(home: str, url: str, owner: str, stop: str, checks: bool) -> None:
     if not checks:
         # The control: whoever was stopped goes on as if nothing had happened.
         partition_leases.lock_lease = lambda tx, consumer_id, token: 0
-        partition_leases.check_number = lambda settled, partitions, token: None
+        partition_leases.check_number = lambda result, partitions, token: None
     consumer, chance = consumer_of(home, url), random.Random(owner)
     while not os.path.exists(stop):
         try:

@@ -123,14 +123,14 @@ def disturb(
         scene.arrives(each)
         found: list[Any] = []
 
-        def somebody_has(found: list[Any] = found) -> bool:
+        def some_lease_is_live(found: list[Any] = found) -> bool:
             found[:] = [crew.holder(scene.live())]
             if found[0] is None and scene.progress().acknowledged == len(scene.arrived):
                 # They were faster than this test could look.
                 scene.arrives(each)
             return found[0] is not None
 
-        until(somebody_has, SECONDS, "somebody has partitions")
+        until(some_lease_is_live, SECONDS, "somebody has partitions")
         member, token = found[0]
         if step == "kill":
             crew.kill(member)
