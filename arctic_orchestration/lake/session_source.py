@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from py4j.java_gateway import GatewayConnection, GatewayParameters
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 #: The time limit for starting a JVM, on a busy machine.
 WAIT_SECONDS = 300.0
+#: The time limit for the first answer of a JVM that is up.
+_RESPONSE_SECONDS = 30.0
 
 Borrow = Callable[[Mapping[str, str]], dict[str, Any]]
 
@@ -45,11 +49,26 @@ def borrowed_session(properties: Mapping[str, str]) -> SparkSession | None:
         answer = _borrow(properties)
     except OSError as error:
         answer = {"ok": False, "why": str(error)}
+    if answer["ok"] and not _responds(answer["port"], answer["token"]):
+        answer = {"ok": False, "why": f"its JVM did not answer within {_RESPONSE_SECONDS:g} s"}
     if not answer["ok"]:
         _log.warning("no warm Spark: %s. A JVM of this process is started instead", answer["why"])
         return None
     _session = attach(answer["port"], answer["token"])
     return _session
+
+
+def _responds(port: int, token: str) -> bool:
+    """Whether the JVM answers: a stopped one accepts connections, and would never answer."""
+    connection: Any = GatewayConnection(
+        GatewayParameters(port=port, auth_token=token, read_timeout=_RESPONSE_SECONDS)
+    )
+    try:
+        connection.start()
+    except Py4JError:
+        return False
+    connection.close()
+    return True
 
 
 def attach(port: int, token: str) -> SparkSession:

@@ -16,6 +16,9 @@ from typing import Any
 
 from arctic_orchestration.run_launcher import messages
 
+#: The time limit for clearing a returned JVM, which takes about a second.
+_RETURN_SECONDS = 30.0
+
 
 @dataclass(eq=False)
 class _Jvm:
@@ -85,9 +88,11 @@ class SparkPool:
                 jvm.waiting.close()
 
     def look(self) -> None:
-        """Ends JVMs that were free for too long."""
+        """Ends JVMs that were free for too long, and those that do not come back from a loan."""
         for jvm in list(self._jvms):
-            if jvm.run_id is None and time.monotonic() - jvm.free_since > self._idle:
+            age = time.monotonic() - jvm.free_since
+            stuck = jvm.loans > 0 and jvm.offer is None and age > _RETURN_SECONDS
+            if stuck or (jvm.run_id is None and age > self._idle):
                 self._end(jvm)
 
     def close(self) -> None:

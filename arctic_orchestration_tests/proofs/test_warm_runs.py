@@ -1,8 +1,8 @@
 """Proof with real processes: whoever is killed, each trigger has one run that counts.
 
-Daemon, code server, run hosts and their children are killed and stopped at random, on Postgres
-the server's backends, too, while partitions arrive. ``ARCTIC_PROOF=full`` does so 1,000 times on
-each database.
+Daemon, code server, run hosts, their children and the JVMs that they lend are killed and stopped
+at random, on Postgres the server's backends, too, while partitions arrive. ``ARCTIC_PROOF=full``
+does so 1,000 times on each database.
 """
 
 import os
@@ -15,8 +15,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import psutil
@@ -27,7 +27,7 @@ import yaml
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations
 from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
-from arctic_orchestration_tests.proofs.lake_of_warm_runs import NOTES
+from arctic_orchestration_tests.proofs.lake_of_warm_runs import JVMS, NOTES
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
 
@@ -37,6 +37,8 @@ KILLS = 1_000 if FULL else 0
 _SECONDS = 600
 #: how long a process to kill is looked for
 _LOOK_SECONDS = 5
+#: for a JVM, which may have to start
+_JVM_SECONDS = 120
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_warm_runs"
 _HOST = "arctic_orchestration.run_launcher.host"
 #: what the daemon does before it begins: give each job a second run, as one that was given up
@@ -72,6 +74,8 @@ class WarmLake:
         self.database.upgrade()
         self.notes = self.home / "notes"
         self.notes.mkdir()
+        self.lent = self.home / "jvms"
+        self.lent.mkdir()
         self._patches = patches
         self._port = free_port()
         # The path of a socket is short; that of a test's folder is not.
@@ -82,6 +86,7 @@ class WarmLake:
             "ARCTIC_DATABASE_URL": database_url,
             "ARCTIC_RUN_HOSTS": str(self.sockets),
             NOTES: str(self.notes),
+            JVMS: str(self.lent),
         }
         file = self.home / "dagster.yaml"
         config = yaml.safe_load(file.read_text())
@@ -130,12 +135,12 @@ class WarmLake:
         with self.database.read() as tx:
             return bool(tx.execute(sa.select(locations.c.position)).scalar())
 
-    def announce(self) -> None:
+    def announce(self, asset: str = "a") -> None:
         key = f"p{len(self.announced) + 1:05}"
         self.announced.append(key)
         self.instance.add_dynamic_partitions("feed", [key])
         self.instance.report_runless_asset_event(
-            dg.AssetMaterialization(["raw", "a"], partition=key)
+            dg.AssetMaterialization(["raw", asset], partition=key)
         )
 
     def hosts(self) -> list[psutil.Process]:
@@ -143,8 +148,25 @@ class WarmLake:
         return [process for process in self._of_this_lake() if not self._is_run(process)]
 
     def runs(self) -> list[psutil.Process]:
-        """The processes of runs."""
-        return [process for process in self._of_this_lake() if self._is_run(process)]
+        """The processes of runs; those that hold a JVM only lend it."""
+        return [process for process in self._of_this_lake() if self._is_run(process)
+                and not self._has_jvm(process)]  # fmt: skip
+
+    def jvms(self) -> list[psutil.Process]:
+        """Those of runs that use them now."""
+        found = []
+        for file in self.lent.iterdir():
+            with suppress(psutil.Error, OSError, ValueError):
+                run = psutil.Process(int(file.name))
+                if run in self._of_this_lake():
+                    found.append(psutil.Process(int(file.read_text())))
+        return found
+
+    def _has_jvm(self, process: psutil.Process) -> bool:
+        try:
+            return any(child.name() == "java" for child in process.children())
+        except psutil.Error:
+            return True
 
     def _is_run(self, process: psutil.Process) -> bool:
         try:
@@ -184,8 +206,8 @@ class WarmLake:
                     )
                 )
             return True
-        look = self.hosts if what == "host" else self.runs
-        found = found_soon(look)
+        look = {"host": self.hosts, "run": self.runs, "jvm": self.jvms}[what]
+        found = found_soon(look, _JVM_SECONDS if what == "jvm" else _LOOK_SECONDS)
         if not found:
             # Its run was quicker than the look: the next arrival makes another one.
             return False
@@ -230,25 +252,19 @@ class WarmLake:
         for process in (self.daemon, self.server):
             process.kill()
             process.wait()
-        for one in self._of_this_lake():
-            with_suppressed(one.kill)
+        for left in self._of_this_lake():
+            with suppress(psutil.Error):
+                left.kill()
         self.database.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
 
 
-def found_soon(look: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
-    """What is there, as soon as something is; nothing after a few seconds."""
-    until_at = time.monotonic() + _LOOK_SECONDS
+def found_soon(look: Callable[[], list[psutil.Process]], seconds: float) -> list[psutil.Process]:
+    """What is there, as soon as something is; nothing after this time."""
+    until_at = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < until_at:
         time.sleep(0.02)
     return found
-
-
-def with_suppressed(call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except psutil.Error:
-        return
 
 
 MakeLake = Callable[..., WarmLake]
@@ -276,6 +292,7 @@ def test_each_trigger_has_one_run_that_counts(lake: MakeLake, backend: str) -> N
         ("daemon", signal.SIGKILL), ("daemon", signal.SIGTERM), ("server", signal.SIGKILL),
         ("host", signal.SIGKILL), ("host", signal.SIGTERM), ("host", signal.SIGSTOP),
         ("run", signal.SIGKILL), ("run", signal.SIGKILL), ("run", signal.SIGSTOP),
+        ("jvm", signal.SIGKILL), ("jvm", signal.SIGSTOP),
     ]  # fmt: skip
     if backend == "postgres":
         victims += [("backend", signal.SIGTERM)] * 2
@@ -285,18 +302,16 @@ def test_each_trigger_has_one_run_that_counts(lake: MakeLake, backend: str) -> N
     while killed.total() < kills:
         # An arrival's run may be quicker than the look for it, but not each time.
         assert len(here.announced) < 6 * kills, killed
+        # Each once, then at random.
+        first = killed.total() < len(victims)
+        what, how = victims[killed.total()] if first else chances.choice(victims)
         here.announce()
-        if len(here.announced) % 2 == 0:
-            # Each once, then at random.
-            what, how = (
-                victims[killed.total()]
-                if killed.total() < len(victims)
-                else (chances.choice(victims))
-            )
-            killed[f"{what} {signal.Signals(how).name}"] += here.kill(what, how)
+        here.announce("s" if what == "jvm" else "a")
+        killed[f"{what} {signal.Signals(how).name}"] += here.kill(what, how)
         if len(here.announced) % 30 == 0:
             # A backlog would only say that the machine is slow.
             here.wait_for_all()
+            print(f"{backend}: {killed.total()} kills, {dict(here.states())}", flush=True)
     here.wait_for_all()
     begun = here.begun()
     assert here.states().total() == len(here.announced)

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -152,3 +153,35 @@ def test_the_jvms_end_with_their_host(place: HostedPlace) -> None:
     os.kill(host["pid"], signal.SIGKILL)
     until(lambda: not psutil.pid_exists(jvm), "the JVM has ended")
     assert note(place)["jvm"] != jvm
+
+
+#: limits that are only reached where nothing answers at all
+_IMPATIENT = """
+from arctic_orchestration.lake import session_source
+from arctic_orchestration.run_launcher import spark_pool
+session_source._RESPONSE_SECONDS = spark_pool._RETURN_SECONDS = 3.0
+"""
+
+
+def keepers(place: HostedPlace) -> list[int]:
+    """The processes that hold the JVMs of the host."""
+    return [jvm["pid"] for jvm in place.hosts()[0]["spark"]]
+
+
+def test_a_jvm_that_was_stopped_is_given_up(tmp_path: Path) -> None:
+    """By the run that is about to get it, and when it does not come back from that one."""
+    with hosted_place(tmp_path, CODE + _IMPATIENT, spark={"sessions": 1}) as place:
+        stopped = note(place)["jvm"]
+        until(lambda: place.hosts()[0]["runs"] == {}, "the run has given its JVM back")
+        until(lambda: place.hosts()[0]["spark"][0]["ready"], "the JVM can be lent again")
+        (keeper,) = keepers(place)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            # The second one finds it on its way back.
+            jvms = {note(place)["jvm"] for _ in range(2)}
+            assert stopped not in jvms
+            until(lambda: keeper not in keepers(place), "the stopped JVM is given up")
+            jvms = {note(place)["jvm"] for _ in range(2)}
+            assert len(jvms) == 1
+        finally:
+            os.kill(stopped, signal.SIGKILL)
