@@ -7,7 +7,7 @@ decides when a lease has expired. The owner's machine keeps only ``trusted_until
 own steady clock, counted from *before* the request was sent, until which the lease is certainly
 valid, whatever the clocks show and even without answers.
 
-Only the token in a transaction is a guarantee. This module tells the owner early that it must stop.
+Only the token in a transaction is a guarantee. This module makes the owner stop early.
 """
 
 import logging
@@ -49,7 +49,7 @@ class Lease:
         Args:
             owner: the owner.
             token: the token that the database returned.
-            asked: ``time.monotonic()`` from before the statement was sent.
+            requested_at: ``time.monotonic()`` from before the statement was sent.
             life: the duration that the database granted.
         """
         return cls(owner=owner, token=token, trusted_until=requested_at + life.total_seconds())

@@ -39,8 +39,8 @@ from arctic_orchestration.event_log.log_rows import (
 from arctic_orchestration.event_log.ranges import IdRanges
 from arctic_orchestration.event_log.run_failure import FAILURES, why_failed
 from arctic_orchestration.event_log.runs import BulkSql, RunView, runs_by_id, runs_by_tag
-from arctic_orchestration.event_log.settled import Row
 from arctic_orchestration.event_log.sqlite_log import SqliteLog, SqliteSql
+from arctic_orchestration.event_log.watermark import Row
 
 _PARTITION_TAG = "dagster/partition"
 _PLANNED = (

@@ -252,8 +252,8 @@ def _amount(
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST:
             return value, problem
-        said = f"{label}: got {_short(metadata[label])}, expected {_WHOLE}"
-        return None, f"{problem}; {said}" if problem else said
+        text = f"{label}: got {_short(metadata[label])}, expected {_WHOLE}"
+        return None, f"{problem}; {text}" if problem else text
     return None, problem
 
 

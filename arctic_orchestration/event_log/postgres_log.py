@@ -1,4 +1,4 @@
-"""Dagster's event log in Postgres: the statements for the questions of ``settled``."""
+"""Dagster's event log in Postgres: the statements for the queries of ``watermark``."""
 
 import time
 import zlib
@@ -14,11 +14,11 @@ from dagster_postgres.utils import create_pg_engine
 from sqlalchemy.exc import DBAPIError
 
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
-from arctic_orchestration.event_log import settled
+from arctic_orchestration.event_log import watermark
 from arctic_orchestration.event_log.feed import FeedMode
 from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
 from arctic_orchestration.event_log.ranges import IdRanges
-from arctic_orchestration.event_log.settled import Row, SettledState
+from arctic_orchestration.event_log.watermark import ReaderState, Row
 
 #: In lagged mode, how long a late commit is waited for.
 LAG = timedelta(minutes=2)
@@ -186,11 +186,11 @@ class PostgresLog:
 
     def read(self, state: Any, limit: int) -> tuple[list[Row], dict[str, Any], bool]:
         """Returns rows, next state, and whether more is there now."""
-        start = SettledState.from_json(state) if state is not None else SettledState()
+        start = ReaderState.from_json(state) if state is not None else ReaderState()
         tail = _tail_of(state)
         with self.sql.session() as run:
             self._check_tail(run, tail)
-            outcome = self._converse(run, settled.poll(start, limit))
+            outcome = self._result_of(run, watermark.poll(start, limit))
             if outcome.state.top != start.top or not tail:
                 tail = _tail(run, outcome.state.top)
         return list(outcome.rows), _state_of(outcome.state, tail), outcome.more
@@ -198,19 +198,19 @@ class PostgresLog:
     def end(self) -> dict[str, Any]:
         """Returns the state "from now on"."""
         with self.sql.session() as run:
-            state: SettledState = self._converse(run, settled.from_now())
+            state: ReaderState = self._result_of(run, watermark.from_now())
             return _state_of(state, _tail(run, state.top))
 
     def before(self, event_id: int) -> dict[str, Any]:
         """Returns the state whose next reading begins with the event with this id."""
         with self.sql.session() as run:
-            state = SettledState(settled=max(event_id - 1, 0))
-            return _state_of(state, _tail(run, state.settled))
+            state = ReaderState(watermark=max(event_id - 1, 0))
+            return _state_of(state, _tail(run, state.watermark))
 
     def delivered(self, state: Any) -> tuple[int, IdRanges]:
         """Returns the id up to which all rows were delivered, and the delivered ids above it."""
-        reached = SettledState.from_json(state) if state is not None else SettledState()
-        return reached.settled, reached.seen
+        reached = ReaderState.from_json(state) if state is not None else ReaderState()
+        return reached.watermark, reached.seen
 
     def first_since(self, moment: datetime) -> int | None:
         """Returns the id of the first event that is not older than a moment, or None."""
@@ -234,27 +234,27 @@ class PostgresLog:
             if _mark(row)[1] != known[row[0]]:
                 raise LogWentBack(f"the event with id {row[0]} is not the one that was read")
 
-    def _converse(self, run: Any, dialogue: Any) -> Any:
+    def _result_of(self, run: Any, queries: Any) -> Any:
         try:
-            question = next(dialogue)
+            query = next(queries)
             while True:
-                question = dialogue.send(self._answer(run, question))
+                query = queries.send(self._answer(run, query))
         except StopIteration as end:
             return end.value
 
-    def _answer(self, run: Any, question: Any) -> Any:
-        match question:
-            case settled.AskHead():
+    def _answer(self, run: Any, query: Any) -> Any:
+        match query:
+            case watermark.HeadQuery():
                 return run(_HEAD)[0][0]
-            case settled.AskHolders():
+            case watermark.HoldersQuery():
                 return self._holders(run)
-            case settled.AskVisible(after, upto, limit):
+            case watermark.VisibleQuery(after, upto, limit):
                 return IdRanges(run(_VISIBLE, (after, upto, limit)))
-            case settled.AskRows(ranges, limit):
+            case watermark.RowsQuery(ranges, limit):
                 return self._rows(run, list(ranges), limit)
-            case settled.AskLastIssued():
+            case watermark.LastIssuedQuery():
                 return self._last_issued(run)
-            case settled.AskPause():
+            case watermark.Pause():
                 time.sleep(_PAUSE_SECONDS)
         return None
 
@@ -265,17 +265,17 @@ class PostgresLog:
         lows, highs = [low for low, _ in ranges], [high for _, high in ranges]
         return run(_ROWS, (lows, highs, list(TYPES), limit))
 
-    def _holders(self, run: Any) -> settled.Holders:
+    def _holders(self, run: Any) -> watermark.Holders:
         names, boot, in_recovery, now = run(_HOLDERS)[0]
         if self._checked != f"{boot}/{in_recovery}":
             self._inexact_because = _why_inexact(run)
             self._checked = f"{boot}/{in_recovery}"
         if not self._inexact_because:
-            return settled.Holders(basis=boot, present=frozenset(names))
-        # Spans of time stand in for transactions: each is "held" until the lag is over.
+            return watermark.Holders(basis=boot, present=frozenset(names))
+        # Spans of time take the place of transactions: each is a holder until the lag is over.
         current = int(float(now) / self._lag.total_seconds() * _BUCKETS)
         spans = frozenset(f"span {current - age}" for age in range(_BUCKETS + 1))
-        return settled.Holders(basis="lagged", present=spans, complete=False)
+        return watermark.Holders(basis="lagged", present=spans, complete=False)
 
     def _last_issued(self, run: Any) -> int | None:
         name, readable = run(_SEQUENCE)[0]
@@ -294,7 +294,7 @@ def _tail(run: Any, top: int) -> list[Mark]:
     return [_mark(row) for row in run(_LAST, (top, _TAIL))]
 
 
-def _state_of(state: SettledState, tail: Sequence[Mark]) -> dict[str, Any]:
+def _state_of(state: ReaderState, tail: Sequence[Mark]) -> dict[str, Any]:
     return {**state.to_json(), "tail": [list(mark) for mark in tail]}
 
 

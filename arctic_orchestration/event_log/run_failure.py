@@ -33,8 +33,8 @@ def why_failed(entries: list[Any]) -> str | None:
 
 def _of_step(data: Any) -> str:
     """Returns the description of a ``dg.Failure``, else the error that was raised."""
-    said = getattr(data, "user_failure_data", None)
-    description = getattr(said, "description", None)
+    failure = getattr(data, "user_failure_data", None)
+    description = getattr(failure, "description", None)
     return (description or "").strip() or _of_error(getattr(data, "error", None))
 
 

@@ -46,7 +46,7 @@ from arctic_orchestration.errors import (
 from arctic_orchestration.event_log.feed import FeedMode
 from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
 from arctic_orchestration.event_log.ranges import IdRanges
-from arctic_orchestration.event_log.settled import Row
+from arctic_orchestration.event_log.watermark import Row
 
 #: The number of last delivered rows that a position stores one by one.
 TRAIL = 256

@@ -74,7 +74,7 @@ class Delivery:
                 outcome.postponed += [(notice, now) for notice in message.notices]
                 continue
             if problem is None:
-                outcome.sent.append(message.told)
+                outcome.sent.append(message.notice)
                 outcome.counted += message.held_back
             else:
                 outcome.failed += [(notice, problem) for notice in message.notices]

@@ -31,13 +31,13 @@ _FAILURES = {
 class Message:
     """One message to one channel: the notice in it, and the notices that it only counts."""
 
-    told: StoredNotice
+    notice: StoredNotice
     held_back: tuple[StoredNotice, ...] = ()
 
     @property
     def notices(self) -> tuple[StoredNotice, ...]:
         """All notices that are done once it is sent."""
-        return self.told, *self.held_back
+        return self.notice, *self.held_back
 
     @property
     def is_failure(self) -> bool:
@@ -46,11 +46,11 @@ class Message:
 
     def title(self) -> str:
         """Returns the title, one line."""
-        return f"{self.told.schedule}: {_TITLES[self.told.event]}"
+        return f"{self.notice.schedule}: {_TITLES[self.notice.event]}"
 
     def body(self, place: str) -> str:
         """Returns the rest of the text; ``place`` is the cluster and code location it is about."""
-        notice = self.told
+        notice = self.notice
         lines = [notice.reason, "", f"at {notice.at:%Y-%m-%d %H:%M:%S} UTC in {place}"]
         if notice.job_id:
             lines.append(f"job {notice.job_id}")
@@ -68,9 +68,9 @@ def messages_of(wanted: Sequence[StoredNotice], allowed: int) -> list[Message]:
     """At most ``allowed`` messages for all of ``wanted``; none if ``allowed`` is 0."""
     if allowed <= 0:
         return []
-    messages = [Message(told=notice) for notice in wanted[:allowed]]
+    messages = [Message(notice=notice) for notice in wanted[:allowed]]
     if len(wanted) > allowed:
-        messages[-1] = Message(told=wanted[allowed - 1], held_back=tuple(wanted[allowed:]))
+        messages[-1] = Message(notice=wanted[allowed - 1], held_back=tuple(wanted[allowed:]))
     return messages
 
 

@@ -138,7 +138,7 @@ class Notifier:
     ) -> int:
         sent_to = {notice.id: dict(notice.sent_to) for notice in claimed}
         problems: dict[int, list[str]] = defaultdict(list)
-        again: dict[int, datetime] = {}
+        postponed_until: dict[int, datetime] = {}
         for name, outcome in outcomes.items():
             for notice in outcome.sent:
                 sent_to[notice.id][name] = now
@@ -147,19 +147,19 @@ class Notifier:
             for notice, problem in outcome.failed:
                 problems[notice.id].append(f"{name}: {problem}")
             for notice, at in outcome.postponed:
-                again[notice.id] = min(at, again.get(notice.id, at))
-        left = problems.keys() | again.keys()
-        done = {id: told for id, told in sent_to.items() if id not in left}
+                postponed_until[notice.id] = min(at, postponed_until.get(notice.id, at))
+        left = problems.keys() | postponed_until.keys()
+        done = {id: channels for id, channels in sent_to.items() if id not in left}
         with self._database.begin() as tx:
             outbox.sent(tx, done)
             for notice in claimed:
-                told = sent_to[notice.id]
+                channels = sent_to[notice.id]
                 if notice.id in problems:
                     problem = "; ".join(problems[notice.id])
-                    if not outbox.failed(tx, notice, told, problem, now):
+                    if not outbox.failed(tx, notice, channels, problem, now):
                         _log.warning("notice %s is given up: %s", notice.id, problem)
-                elif notice.id in again:
-                    outbox.postponed(tx, notice, told, again[notice.id])
+                elif notice.id in postponed_until:
+                    outbox.postponed(tx, notice, channels, postponed_until[notice.id])
         return len(done)
 
     def _configure(self, tx: sa.Connection, location_id: int, now: datetime) -> None:

@@ -160,9 +160,9 @@ def sent(tx: sa.Connection, done: Mapping[int, SentTo]) -> None:
         statement = (
             sa.update(notices)
             .where(notices.c.id == sa.bindparam("of"))
-            .values(send_at=None, problem=None, sent_to=sa.bindparam("told"))
+            .values(send_at=None, problem=None, sent_to=sa.bindparam("to"))
         )
-        tx.execute(statement, [{"of": id, "told": _told(who)} for id, who in done.items()])
+        tx.execute(statement, [{"of": id, "to": _as_text(names)} for id, names in done.items()])
 
 
 def failed(
@@ -170,13 +170,13 @@ def failed(
 ) -> bool:
     """Records that a channel failed; returns whether the notice is retried."""
     attempts = notice.attempts + 1
-    again = now + WAITS[attempts - 1] if attempts < ATTEMPTS else None
+    retry_at = now + WAITS[attempts - 1] if attempts < ATTEMPTS else None
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
-        .values(attempts=attempts, send_at=again, sent_to=_told(sent_to), problem=problem)
+        .values(attempts=attempts, send_at=retry_at, sent_to=_as_text(sent_to), problem=problem)
     )
-    return again is not None
+    return retry_at is not None
 
 
 def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at: datetime) -> None:
@@ -184,7 +184,7 @@ def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at:
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
-        .values(send_at=send_at, sent_to=_told(sent_to))
+        .values(send_at=send_at, sent_to=_as_text(sent_to))
     )
 
 
@@ -243,7 +243,7 @@ def _stored(row: sa.RowMapping) -> StoredNotice:
     )
 
 
-def _told(sent_to: SentTo) -> str:
+def _as_text(sent_to: SentTo) -> str:
     return json.dumps({name: at and at.isoformat() for name, at in sorted(sent_to.items())})
 
 

@@ -159,7 +159,7 @@ def _translated() -> Iterator[None]:
             # No statement was sent yet: the driver rejects the URL's options.
             raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
         # Its subclasses concern statements, except for these; SQLite raises it for an invalid file.
-        if type(error) not in _ABOUT_THE_SERVER or _is_of_the_statement(error):
+        if type(error) not in _ABOUT_THE_SERVER or _statement_failed(error):
             raise
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
     except sa.exc.TimeoutError as error:
@@ -174,7 +174,7 @@ def _translated() -> Iterator[None]:
 _ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.InternalError)
 
 
-def _is_of_the_statement(error: sa.exc.DatabaseError) -> bool:
-    """Returns whether the server is well: the input was too large, or the transaction failed."""
+def _statement_failed(error: sa.exc.DatabaseError) -> bool:
+    """Returns whether the statement caused it: too large, or the transaction has failed."""
     code = str(getattr(error.orig, "pgcode", None) or "")
     return code == "25P02" or code.startswith("54")

@@ -317,13 +317,13 @@ def _mended(
     table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> Sequence[Sequence[Any]]:
     """Returns the rows with texts for people in the form of :class:`EscapedText`."""
-    told = _told(table, tuple(columns))
-    if not told:
+    text_columns = _text_columns(table, tuple(columns))
+    if not text_columns:
         return rows
     mended = []
     for row in rows:
         values = list(row)
-        for n in told:
+        for n in text_columns:
             if values[n] is not None:
                 values[n] = storable(values[n])
         mended.append(values)
@@ -331,7 +331,7 @@ def _mended(
 
 
 @cache
-def _told(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
+def _text_columns(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
     """Returns the indexes of columns with text for people."""
     return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, EscapedText))
 

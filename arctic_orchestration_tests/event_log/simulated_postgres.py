@@ -1,15 +1,15 @@
 """A small model of how Postgres hands out ids, shows rows and holds locks.
 
-A script is a list of steps of other transactions and of answers to the reader's questions, in
+A script is a list of steps of other transactions and of results of the reader's queries, in
 any order; so a failing interleaving is a short list that can be read.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from arctic_orchestration.event_log import settled
+from arctic_orchestration.event_log import watermark
 from arctic_orchestration.event_log.ranges import IdRanges
-from arctic_orchestration.event_log.settled import Holders, SettledState
+from arctic_orchestration.event_log.watermark import Holders, ReaderState
 
 STEPS = (
     "lock",
@@ -47,8 +47,8 @@ class SimulatedPostgres:
         self,
         *,
         limit: int = 3,
-        poll: Callable[[SettledState, int], settled.Dialogue] = settled.poll,
-        state: SettledState | None = None,
+        poll: Callable[[ReaderState, int], watermark.Queries] = watermark.poll,
+        state: ReaderState | None = None,
     ) -> None:
         self._limit = limit
         self._poll = poll
@@ -57,10 +57,10 @@ class SimulatedPostgres:
         self._boot = 1
         self._writers: list[Transaction] = []
         self._rows: dict[int, bool] = {}
-        self.state = state or SettledState()
+        self.state = state or ReaderState()
         self.delivered: list[int] = []
-        self._dialogue: Iterator[object] | None = None
-        self._question: object = None
+        self._queries: Iterator[object] | None = None
+        self._query: object = None
 
     @property
     def committed(self) -> list[int]:
@@ -103,7 +103,7 @@ class SimulatedPostgres:
                 self._writers = [writer for writer in self._writers if writer.prepared]
                 self._names = 0
                 self._boot += step == "restart"
-                self._dialogue = None
+                self._queries = None
             case "answer":
                 self._answer()
 
@@ -114,9 +114,9 @@ class SimulatedPostgres:
             self._rows |= {abs(number): number > 0 for number in writer.ids}
         self._writers = []
         for _ in range(20 + 4 * self._sequence):
-            self._dialogue = None
+            self._queries = None
             self._answer()
-            while self._dialogue is not None:
+            while self._queries is not None:
                 self._answer()
 
     def _one(self, which: int, able: Callable[[Transaction], bool]) -> list[Transaction]:
@@ -124,32 +124,32 @@ class SimulatedPostgres:
         return [able_ones[which % len(able_ones)]] if able_ones else []
 
     def _answer(self) -> None:
-        if self._dialogue is None:
+        if self._queries is None:
             # The position goes through its stored form between any two polls.
-            self.state = SettledState.from_json(self.state.to_json())
-            self._dialogue = self._poll(self.state, self._limit)
-            self._question = next(self._dialogue)
+            self.state = ReaderState.from_json(self.state.to_json())
+            self._queries = self._poll(self.state, self._limit)
+            self._query = next(self._queries)
             return
         try:
-            self._question = self._dialogue.send(self._reply(self._question))  # type: ignore[attr-defined]
+            self._query = self._queries.send(self._reply(self._query))  # type: ignore[attr-defined]
         except StopIteration as end:
-            self._dialogue = None
+            self._queries = None
             self.state = end.value.state
             self.delivered += [row[0] for row in end.value.rows]
 
-    def _reply(self, question: object) -> object:
-        match question:
-            case settled.AskHead():
+    def _reply(self, query: object) -> object:
+        match query:
+            case watermark.HeadQuery():
                 return max(self._rows, default=0)
-            case settled.AskHolders():
+            case watermark.HoldersQuery():
                 names = frozenset(writer.name for writer in self._writers if writer.locks)
                 return Holders(basis=str(self._boot), present=names)
-            case settled.AskLastIssued():
+            case watermark.LastIssuedQuery():
                 return self._sequence
-            case settled.AskVisible(after, upto, limit):
+            case watermark.VisibleQuery(after, upto, limit):
                 ids = sorted(n for n in self._rows if after < n <= upto)[:limit]
                 return IdRanges((n, n) for n in ids)
-            case settled.AskRows(ranges, limit):
+            case watermark.RowsQuery(ranges, limit):
                 ids = sorted(n for n, wanted in self._rows.items() if wanted and n in ranges)
                 return [(n,) for n in ids[:limit]]
         return None

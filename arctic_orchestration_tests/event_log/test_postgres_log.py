@@ -9,7 +9,7 @@ from dagster import DagsterInstance
 from dagster_postgres.event_log import PostgresEventLogStorage
 
 from arctic_orchestration.errors import DatabaseUnavailable, LogWentBack
-from arctic_orchestration.event_log import postgres_log, settled
+from arctic_orchestration.event_log import postgres_log, watermark
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.event_log.feed import FeedMode, Position
 from arctic_orchestration.event_log.postgres_log import PostgresLog
@@ -135,16 +135,16 @@ def test_an_idle_poll_behind_an_open_transaction_reads_no_rows(
     lake.insert(writer, "late")
     lake.copy(500)
     assert len(lake.read(1000)) == 501
-    asked: list[object] = []
+    queries: list[object] = []
     answer = PostgresLog._answer
 
-    def spy(self: PostgresLog, run: Any, question: object) -> Any:
-        asked.append(type(question))
-        return answer(self, run, question)
+    def spy(self: PostgresLog, run: Any, query: object) -> Any:
+        queries.append(type(query))
+        return answer(self, run, query)
 
     monkeypatch.setattr(PostgresLog, "_answer", spy)
     assert lake.read() == []
-    assert asked == [settled.AskHead, settled.AskHolders]
+    assert queries == [watermark.HeadQuery, watermark.HoldersQuery]
     writer.rollback()
 
 

@@ -22,7 +22,7 @@ def _titles(world: World, cluster: str = "east") -> list[str]:
     with world.state.read() as tx:
         return [
             Message(
-                told=StoredNotice(
+                notice=StoredNotice(
                     id=0, at=NOON, event=Notice(row.event), schedule=row.schedule,
                     reason=row.reason, job_id=None, tags={}, attempts=0, sent_to={},
                 )

@@ -168,17 +168,17 @@ def test_text_for_people_is_stored_whatever_is_in_it(database: Database) -> None
     """What no database holds is replaced; other text is left as it is."""
     odd, even = "a\0b\ud800c\udcff", "a\ufffdb\ufffdc\ufffd"
     fine = "ü 😀 \\ \t"
-    told = sa.Table(
-        "told", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
+    texts = sa.Table(
+        "texts", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("word", EscapedText),
     )  # fmt: skip
     with database.begin() as tx:
-        told.create(tx)
-        tx.execute(sa.insert(told), [{"id": 1, "word": odd}, {"id": 2, "word": fine}])
-        dialect.insert_rows(tx, told, ["id", "word"], [(3, odd), (4, fine), (5, None)])
-        tx.execute(sa.insert(told), [{"id": 6, "word": "x"}])
-        dialect.update_rows(tx, told, ["word"], [(odd, 6)])
-        found = list(tx.execute(sa.select(told.c.word).order_by(told.c.id)).scalars())
+        texts.create(tx)
+        tx.execute(sa.insert(texts), [{"id": 1, "word": odd}, {"id": 2, "word": fine}])
+        dialect.insert_rows(tx, texts, ["id", "word"], [(3, odd), (4, fine), (5, None)])
+        tx.execute(sa.insert(texts), [{"id": 6, "word": "x"}])
+        dialect.update_rows(tx, texts, ["word"], [(odd, 6)])
+        found = list(tx.execute(sa.select(texts.c.word).order_by(texts.c.id)).scalars())
     assert found == [even, fine, even, fine, None, even]
 
 

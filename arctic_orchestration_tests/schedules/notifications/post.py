@@ -39,8 +39,8 @@ class Postbox(Sender):
         self.messages.append(message)
 
     @property
-    def told(self) -> list[str]:
-        return [message.told.schedule for message in self.messages]
+    def names(self) -> list[str]:
+        return [message.notice.schedule for message in self.messages]
 
 
 class Post:

@@ -30,11 +30,11 @@ def test_each_channel_is_told_what_it_asked_for(post: Post, write: Callable[...,
         news(3, Notice.QUARANTINED, tags={"team": "ops"}),
     )
     assert post.send(1) == 3
-    assert post.boxes["everything"].told == ["s1", "s2", "s3"]
-    assert post.boxes["timeouts"].told == ["s1"]
-    assert post.boxes["ops"].told == ["s2"]
+    assert post.boxes["everything"].names == ["s1", "s2", "s3"]
+    assert post.boxes["timeouts"].names == ["s1"]
+    assert post.boxes["ops"].names == ["s2"]
     assert post.send(1_000) == 0
-    assert post.boxes["everything"].told == ["s1", "s2", "s3"]
+    assert post.boxes["everything"].names == ["s1", "s2", "s3"]
 
 
 def test_what_nobody_wants_to_know_is_done_with(
@@ -66,7 +66,7 @@ def test_a_failing_channel_is_asked_again_and_the_others_are_not(
     assert post.send(moment) == 0
     ((attempts, send_at, problem),) = rows()
     assert (attempts, send_at) == (5, None), "given up"
-    assert post.boxes["good"].told == ["s1"]
+    assert post.boxes["good"].names == ["s1"]
 
 
 def test_a_channel_that_recovers_is_told_what_it_missed(
@@ -80,7 +80,7 @@ def test_a_channel_that_recovers_is_told_what_it_missed(
     post.send(0)
     post.boxes["a"].refusal = None
     assert post.send(60) == 1
-    assert post.boxes["a"].told == ["s1"]
+    assert post.boxes["a"].names == ["s1"]
     assert rows() == [(1, None, None)]
 
 
@@ -97,20 +97,20 @@ def test_a_channel_that_hangs_holds_up_nobody_else(
     hangs.answer.clear()
     write(news(1))
     assert post.send(0) == 0
-    assert post.boxes["good"].told == ["s1"]
+    assert post.boxes["good"].names == ["s1"]
     ((attempts, send_at, problem),) = rows()
     assert (attempts, send_at) == (1, at(60))
     assert problem.endswith("no answer within 50ms")
     write(news(2), second=1)
     assert post.send(1) == 0
-    assert post.boxes["good"].told == ["s1", "s2"]
+    assert post.boxes["good"].names == ["s1", "s2"]
     assert rows()[1][2].endswith("it has not answered to an earlier message yet")
     hangs.answer.set()
     for thread in threading.enumerate():
         if thread.name.startswith("arctic-notices-json"):
             thread.join(30)
     assert post.send(61) == 2
-    assert hangs.told == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
+    assert hangs.names == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
 
 
 def test_a_flood_is_told_in_as_many_messages_as_the_limit_allows(
@@ -121,7 +121,7 @@ def test_a_flood_is_told_in_as_many_messages_as_the_limit_allows(
     write(*(news(n, Notice.RUN_FAILED if n <= 30 else Notice.SKIPPED) for n in range(1, 48)))
     assert post.send(0) == 47
     messages = post.boxes["a"].messages
-    assert post.boxes["a"].told == [f"s{n}" for n in range(1, 11)]
+    assert post.boxes["a"].names == [f"s{n}" for n in range(1, 11)]
     # Of 30 failures ten are told, and of 17 that were skipped none.
     line = "and 37 more were held back (run_failed 20, skipped 17)"
     assert messages[9].body("default/here").endswith(line)
@@ -142,7 +142,7 @@ def test_what_comes_past_the_limit_waits_until_there_is_room(
     assert rows()[2:] == [(0, at(3_600), None)] * 3
     assert post.send(3_599) == 0
     assert post.send(3_600) == 3
-    assert post.boxes["a"].told == ["s1", "s2", "s3"]
+    assert post.boxes["a"].names == ["s1", "s2", "s3"]
     assert "and 2 more were held back" in post.boxes["a"].messages[-1].body("x")
 
 
@@ -154,7 +154,7 @@ def test_news_of_more_than_a_day_ago_is_not_told(
     write(news(1))
     write(news(2), second=1)
     assert post.send(86_401) == 1
-    assert post.boxes["a"].told == ["s2"]
+    assert post.boxes["a"].names == ["s2"]
     assert rows()[0] == (0, None, "not sent within 1 day")
 
 
@@ -171,7 +171,7 @@ def test_a_message_says_what_happened_where_and_why() -> None:
         attempts=0,
         sent_to={},
     )
-    message = Message(told=stored)
+    message = Message(notice=stored)
     assert message.title() == "orders: job timed out"
     assert message.body("north/lake") == (
         "timed out: 1 of 1 slots is taken\n"
@@ -213,7 +213,7 @@ def test_a_channel_that_stays_keeps_its_limit_when_the_file_changes(
     post.channels(narrow, {"url": "json://b"})
     write(news(2), second=1)
     post.send(1)
-    assert (post.boxes["a"].told, post.boxes["b"].told) == (["s1"], ["s2"])
+    assert (post.boxes["a"].names, post.boxes["b"].names) == (["s1"], ["s2"])
 
 
 def test_a_limit_outlives_the_process(
@@ -225,9 +225,9 @@ def test_a_limit_outlives_the_process(
     post.send(0)
     write(news(2), news(3), news(4), second=600)
     post.send(600)
-    assert post.boxes["a"].told == ["s1", "s2"]
+    assert post.boxes["a"].names == ["s1", "s2"]
     write(news(5), second=700)
     next_process = Post(database, tmp_path, patience=timedelta(seconds=30))
     assert next_process.send(700) == 0
     assert next_process.send(3_600) == 1, "the first message was an hour ago"
-    assert next_process.boxes["a"].told == ["s5"]
+    assert next_process.boxes["a"].names == ["s5"]

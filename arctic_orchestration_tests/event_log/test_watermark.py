@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_orchestration.errors import InvalidInput, LogWentBack
-from arctic_orchestration.event_log import settled
+from arctic_orchestration.event_log import watermark
 from arctic_orchestration.event_log.ranges import IdRanges
-from arctic_orchestration.event_log.settled import Holders, SettledState, Zone
+from arctic_orchestration.event_log.watermark import Holders, ReaderState, Zone
 from arctic_orchestration_tests.event_log.simulated_postgres import STEPS, SimulatedPostgres
 
 scripts = st.lists(
@@ -31,10 +31,10 @@ LATE_COMMIT = [
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every bound is so small that all of them are met in short scripts."""
-    monkeypatch.setattr(settled, "IDS_PER_STEP", 4)
-    monkeypatch.setattr(settled, "RANGES_PER_STEP", 2)
-    monkeypatch.setattr(settled, "STEPS_PER_POLL", 3)
-    monkeypatch.setattr(settled, "HOLES_AT_MOST", 3)
+    monkeypatch.setattr(watermark, "IDS_PER_STEP", 4)
+    monkeypatch.setattr(watermark, "RANGES_PER_STEP", 2)
+    monkeypatch.setattr(watermark, "STEPS_PER_POLL", 3)
+    monkeypatch.setattr(watermark, "HOLES_AT_MOST", 3)
 
 
 def run_script(server: SimulatedPostgres, script: list[tuple[str, int]]) -> SimulatedPostgres:
@@ -46,7 +46,7 @@ def run_script(server: SimulatedPostgres, script: list[tuple[str, int]]) -> Simu
 
 
 class TestEveryInterleaving:
-    """Locks, ids, commits, rollbacks, prepared transactions, crashes between any two questions."""
+    """Locks, ids, commits, rollbacks, prepared transactions, crashes between any two queries."""
 
     @given(scripts, st.integers(1, 5))
     def test_each_committed_row_is_delivered_once(
@@ -63,14 +63,14 @@ class TestEveryInterleaving:
         steps = (*STEPS, *["insert"] * 4, "show", "unlock", *["answer"] * 12)
         for seed in range(800):
             chance = random.Random(seed)
-            monkeypatch.setattr(settled, "HOLES_AT_MOST", 3 if seed % 2 else 1000)
+            monkeypatch.setattr(watermark, "HOLES_AT_MOST", 3 if seed % 2 else 1000)
             script = [(chance.choice(steps), chance.randrange(4)) for _ in range(250)]
             server = run_script(SimulatedPostgres(limit=1 + seed % 9), script)
             assert sorted(server.delivered) == server.committed, seed
 
     @given(scripts)
     def test_when_all_is_read_the_position_is_small(self, script: list[tuple[str, int]]) -> None:
-        """At rest nothing is remembered but the settled id."""
+        """At rest nothing is stored but the watermark."""
         server = run_script(SimulatedPostgres(), script)
         assert server.state.zones == ()
         assert server.state.seen == IdRanges()
@@ -86,13 +86,13 @@ class TestControls:
     def test_without_the_holders_the_late_commit_is_lost(self) -> None:
         """Control: with nobody to wait for, the method is the naive cursor."""
 
-        class NobodyHolds(SimulatedPostgres):
-            def _reply(self, question: object) -> object:
-                if isinstance(question, settled.AskHolders):
+        class WithoutHolders(SimulatedPostgres):
+            def _reply(self, query: object) -> object:
+                if isinstance(query, watermark.HoldersQuery):
                     return Holders(basis="1", present=frozenset())
-                return super()._reply(question)
+                return super()._reply(query)
 
-        assert run_script(NobodyHolds(), LATE_COMMIT).delivered == [2]
+        assert run_script(WithoutHolders(), LATE_COMMIT).delivered == [2]
 
     def test_without_the_rule_for_prepared_transactions_they_are_lost(
         self, monkeypatch: pytest.MonkeyPatch
@@ -100,22 +100,22 @@ class TestControls:
         """A transaction that is prepared between two polls takes another name."""
         script = [*LATE_COMMIT[:-2], ("prepare", 0), *[("answer", 0)] * 24, *LATE_COMMIT[-2:]]
         assert run_script(SimulatedPostgres(), script).delivered == [2, 1]
-        monkeypatch.setattr(settled, "_prepared", lambda names: frozenset())
+        monkeypatch.setattr(watermark, "_prepared", lambda names: frozenset())
         assert run_script(SimulatedPostgres(), script).delivered == [2]
 
     def test_holders_asked_before_the_head_lose_rows(self) -> None:
         """Control: in the other order a writer can begin in between and be missed."""
 
-        def holders_first(state: SettledState, limit: int) -> settled.Dialogue:
-            early = yield settled.AskHolders()
-            dialogue = settled.poll(state, limit)
-            question = next(dialogue)
+        def holders_first(state: ReaderState, limit: int) -> watermark.Queries:
+            early = yield watermark.HoldersQuery()
+            queries = watermark.poll(state, limit)
+            query = next(queries)
             try:
                 while True:
-                    asked = isinstance(question, settled.AskHolders)
-                    question = dialogue.send(early if asked else (yield question))
+                    is_holders_query = isinstance(query, watermark.HoldersQuery)
+                    query = queries.send(early if is_holders_query else (yield query))
             except StopIteration as end:
-                result: settled.ReadResult = end.value
+                result: watermark.ReadResult = end.value
                 return result
 
         # The early answer is empty; then A is given 1, and B is given 2 and commits.
@@ -131,7 +131,7 @@ class TestOneLongTransaction:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """500 short transactions beside an open one: each is delivered before the next."""
-        monkeypatch.setattr(settled, "STEPS_PER_POLL", 16)
+        monkeypatch.setattr(watermark, "STEPS_PER_POLL", 16)
         server = SimulatedPostgres(limit=100)
         server.do("lock")
         server.do("insert")
@@ -169,18 +169,18 @@ class TestOneLongTransaction:
         assert server.delivered == [3, 2, 1]
 
     def test_nothing_is_asked_again_while_nobody_ends(self) -> None:
-        """While the same transaction is open, an idle poll asks two short questions."""
-        state = SettledState(
-            settled=10,
+        """While the same transaction is open, an idle poll runs two short queries."""
+        state = ReaderState(
+            watermark=10,
             basis="1",
             zones=(Zone(upto=1_000_000, holders=frozenset({"3/1"}), read=1_000_000),),
             seen=IdRanges([(12, 1_000_000)]),
         )
-        dialogue = settled.poll(state, 100)
-        assert next(dialogue) == settled.AskHead()
-        assert dialogue.send(1_000_000) == settled.AskHolders()
+        queries = watermark.poll(state, 100)
+        assert next(queries) == watermark.HeadQuery()
+        assert queries.send(1_000_000) == watermark.HoldersQuery()
         with pytest.raises(StopIteration) as end:
-            dialogue.send(Holders(basis="1", present=frozenset({"3/1"})))
+            queries.send(Holders(basis="1", present=frozenset({"3/1"})))
         assert end.value.value.state == state
         assert len(str(state.to_json())) < 120
 
@@ -188,26 +188,26 @@ class TestOneLongTransaction:
 class TestFromNow:
     """The position "from now on"."""
 
-    def answers(self, *answers: object) -> SettledState:
-        dialogue = settled.from_now()
-        next(dialogue)
+    def answers(self, *answers: object) -> ReaderState:
+        queries = watermark.from_now()
+        next(queries)
         for answer in answers:
             try:
-                dialogue.send(answer)
+                queries.send(answer)
             except StopIteration as end:
-                state: SettledState = end.value
+                state: ReaderState = end.value
                 return state
         raise AssertionError("the dialogue asks for more")
 
     def test_with_no_writer_it_is_the_head(self) -> None:
         """Head 7, nobody writes: all up to 7 is left out."""
-        nobody = Holders(basis="1", present=frozenset())
-        assert self.answers(7, nobody, 7, nobody) == SettledState(settled=7, basis="1")
+        no_holders = Holders(basis="1", present=frozenset())
+        assert self.answers(7, no_holders, 7, no_holders) == ReaderState(watermark=7, basis="1")
 
     def test_what_is_open_at_that_moment_is_delivered_later(self) -> None:
         """3 is open, 1, 2 and 4 are there: later only 3 comes, and then 5."""
         writer = Holders(basis="1", present=frozenset({"3/1"}))
-        waits = itertools.chain.from_iterable((None, writer) for _ in range(settled.PATIENCE))
+        waits = itertools.chain.from_iterable((None, writer) for _ in range(watermark.PATIENCE))
         visible = IdRanges([(1, 2), (4, 4)])
         state = self.answers(4, writer, *waits, 4, writer, visible)
         server = SimulatedPostgres(state=state)
@@ -232,12 +232,14 @@ class TestStoredForm:
     def test_something_else_is_refused(self) -> None:
         """A text that is no position is named in the error."""
         with pytest.raises(InvalidInput, match="a position of a Postgres log"):
-            SettledState.from_json({"settled": "x", "basis": "", "zones": [], "seen": []})
+            ReaderState.from_json({"settled": "x", "basis": "", "zones": [], "seen": []})
 
     def test_a_log_that_was_made_anew_stops_the_reader(self) -> None:
-        """Settled 50, but the sequence has come to 2 only."""
-        server = SimulatedPostgres(state=SettledState(settled=50, basis="1"))
-        with pytest.raises(LogWentBack, match="up to id 50 were read, and its ids have come to 2"):
+        """The watermark is 50, but the last id of the sequence is 2."""
+        server = SimulatedPostgres(state=ReaderState(watermark=50, basis="1"))
+        with pytest.raises(
+            LogWentBack, match="up to id 50 were read, but the last id of its sequence is 2"
+        ):
             run_script(
                 server, [("lock", 0), ("insert", 0), ("insert", 0), ("show", 0), ("unlock", 0)]
             )
