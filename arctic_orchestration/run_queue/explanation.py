@@ -252,14 +252,14 @@ def level_of(tags: Mapping[str, str], rules: Rules) -> int | None:
     if not rules.ages or level is None or queued_at is None:
         return None
     number = str(priority(level, queued_at, rules.seconds_per_level))
-    # The priority was set by hand, or with another number of seconds per level.
+    # The priority was set manually, or with another number of seconds per level.
     return level if tags.get(tagging.PRIORITY) == number else None
 
 
 def _text_of(gate: Gate) -> str:
     text = gate.text
     # A text that changes with the runs ahead counts them as if they were active.
-    return text + _taken_before(gate.taken) if text != gate.says(0) else text
+    return text + _taken_before(gate.taken) if text != gate.text_with(0) else text
 
 
 def _taken_before(count: int) -> str:

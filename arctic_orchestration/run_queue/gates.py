@@ -62,7 +62,7 @@ class Gate(ABC):
     @property
     def text(self) -> str:
         """The current state of the gate, for people."""
-        return self.says(self.taken)
+        return self.text_with(self.taken)
 
     @property
     def state(self) -> object:
@@ -74,7 +74,7 @@ class Gate(ABC):
         """Computes how much room there is."""
 
     @abstractmethod
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         """Returns the text of the gate for people, after ``taken`` runs have passed."""
 
 
@@ -90,7 +90,7 @@ class PausedGate(Gate):
     def look(self, seen: GateState) -> None:
         self.room = 0
 
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         return self._pause.text
 
 
@@ -112,7 +112,7 @@ class WindowGate(Gate):
             self._state = state
             self.id = f"window:{self._name}:{state.until}:{state.is_held}"
 
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         assert self._state is not None
         until, what = format_moment(self._state.until), f"window {self._name}"
         if self._state.is_open:
@@ -148,7 +148,7 @@ class IntervalGate(Gate):
         self._ended_at = ended_at if rests and not running else None
         self.room = 0 if running or rests else 1
 
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         text = f"interval {self._name} ({self._rule.text}) of {self._program}"
         if self._ended_at is not None:
             opens_at = format_moment(self._ended_at + self._rule.duration)
@@ -180,7 +180,7 @@ class RateGate(Gate):
         self._starts = [at for at in known if at > since]
         self.room = max(self._rule.limit - len(self._starts), 0)
 
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         limit, per = self._rule.limit, self._rule.per
         text = f"rate {self._name}: {len(self._starts) + taken} of {limit} starts"
         text += f" within {format_duration(per)}"
@@ -208,7 +208,7 @@ class CountingGate(Gate):
         self._in_use = getattr(seen.counts, counter)[place]
         self.room = self._limit - self._in_use
 
-    def says(self, taken: int) -> str:
+    def text_with(self, taken: int) -> str:
         return f"{self._what}: {self._in_use + taken} of {self._limit} runs are in progress"
 
 
@@ -232,7 +232,7 @@ class Gates:
         self._stock = last_of_each(self.stock)
         self._look()
 
-    def again(self, census: Census, paused: Paused, now: datetime) -> None:
+    def update(self, census: Census, paused: Paused, now: datetime) -> None:
         """Updates all gates to another census and time."""
         same_pauses = paused == self.paused
         if not same_pauses:

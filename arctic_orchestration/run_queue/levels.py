@@ -24,7 +24,7 @@ from arctic_orchestration.state.tables import queue_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class LevelRequest:
     """A requested new level for a run."""
 
     run_id: str
@@ -32,26 +32,28 @@ class Wish:
     at: datetime
 
 
-def ask(tx: sa.Connection, cluster: str, run_id: str, level: int, now: datetime) -> None:
+def request_level(tx: sa.Connection, cluster: str, run_id: str, level: int, now: datetime) -> None:
     """Requests a level for a run, from the next pass on; the last request counts."""
     values = {"level": level, "at": now}
     new = dialect.insert(tx, queue_levels).values(cluster=cluster, run_id=run_id, **values)
     tx.execute(new.on_conflict_do_update(index_elements=["cluster", "run_id"], set_=values))
 
 
-def pending_levels(tx: sa.Connection, cluster: str) -> list[Wish]:
+def pending_levels(tx: sa.Connection, cluster: str) -> list[LevelRequest]:
     """Returns the requests that no pass has written yet."""
     query = sa.select(queue_levels).where(queue_levels.c.cluster == cluster)
-    return [Wish(run_id=row.run_id, level=row.level, at=row.at) for row in tx.execute(query)]
+    return [
+        LevelRequest(run_id=row.run_id, level=row.level, at=row.at) for row in tx.execute(query)
+    ]
 
 
-def written(tx: sa.Connection, cluster: str, wish: Wish) -> None:
+def written(tx: sa.Connection, cluster: str, request: LevelRequest) -> None:
     """Deletes a request, unless there is a newer one for the run."""
     tx.execute(
         sa.delete(queue_levels).where(
             queue_levels.c.cluster == cluster,
-            queue_levels.c.run_id == wish.run_id,
-            queue_levels.c.at == wish.at,
+            queue_levels.c.run_id == request.run_id,
+            queue_levels.c.at == request.at,
         )
     )
 

@@ -62,7 +62,7 @@ def pause(
     actor: str = "",
 ) -> None:
     """Pauses a queue or group from the next pass on; its active runs go on."""
-    _say(tx, cluster, Pausable(kind), name, True, reason, now, actor)
+    _set(tx, cluster, Pausable(kind), name, True, reason, now, actor)
 
 
 def resume(
@@ -81,7 +81,7 @@ def resume(
     pause is deleted, so that a pause configured later takes effect.
     """
     if configured_as_paused:
-        _say(tx, cluster, Pausable(kind), name, False, "", now, actor)
+        _set(tx, cluster, Pausable(kind), name, False, "", now, actor)
         return
     tx.execute(
         sa.delete(queue_pauses).where(
@@ -92,7 +92,7 @@ def resume(
     )
 
 
-def pauses_by_hand(tx: sa.Connection, cluster: str) -> list[Pause]:
+def manual_pauses(tx: sa.Connection, cluster: str) -> list[Pause]:
     """Returns the stored manual changes of queues and groups."""
     query = sa.select(queue_pauses).where(queue_pauses.c.cluster == cluster)
     return [
@@ -102,7 +102,7 @@ def pauses_by_hand(tx: sa.Connection, cluster: str) -> list[Pause]:
     ]  # fmt: skip
 
 
-def in_force(rules: Rules, pauses_by_hand: Iterable[Pause]) -> Paused:
+def in_force(rules: Rules, manual_pauses: Iterable[Pause]) -> Paused:
     """Returns the paused queues and groups: the configuration, overridden by manual changes.
 
     A manual change of a queue or group that is no longer configured has no effect.
@@ -114,7 +114,7 @@ def in_force(rules: Rules, pauses_by_hand: Iterable[Pause]) -> Paused:
         for name, queue in rules.queues.items()
         if queue.paused
     }
-    for word in pauses_by_hand:
+    for word in manual_pauses:
         key = (word.kind, word.name)
         if word.name not in _configured(rules, word.kind):
             continue
@@ -148,7 +148,7 @@ def _configured(rules: Rules, kind: Pausable) -> Mapping[str, object]:
     return rules.queues if kind is Pausable.QUEUE else rules.groups
 
 
-def _say(
+def _set(
     tx: sa.Connection,
     cluster: str,
     kind: Pausable,

@@ -167,7 +167,7 @@ class _Planning:
             for name, count in allowed.items():
                 if self._slots:
                     shares[name] = self._in_use[name] + count
-                # Dagster counts runs that it then does not start, anew for each page it reads.
+                # Dagster counts runs that it then does not start, again for each page it reads.
                 limit = self._tagged[name] + count + min(over[name], _PAGE)
                 if not count and not over[name]:
                     # A run that ends before the daemon counts must not leave its slot to a queue

@@ -108,7 +108,7 @@ class Match(Specification):
         return value
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _has_a_condition(self) -> Self:
         if self.job is None and self.location is None and self.asset is None and not self.tags:
             raise ValueError('job, location, asset or tags; all runs are {job: "*"}')
         return self

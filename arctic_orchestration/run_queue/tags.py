@@ -245,13 +245,13 @@ def _queue(run: RunFacts, rules: Rules, problems: list[str]) -> str | None:
     if not rules.queues:
         return None
     for tags in (run.tags, *run.asset_tags):
-        asked = tags.get(QUEUE)
-        if asked is None:
+        value = tags.get(QUEUE)
+        if value is None:
             continue
-        if asked in rules.queues:
-            return asked
+        if value in rules.queues:
+            return value
         problems.append(
-            f"{QUEUE}: got {asked!r}, expected one of the queues of dagster.yaml: "
+            f"{QUEUE}: got {value!r}, expected one of the queues of dagster.yaml: "
             f"{known_names(rules.queues)}"
         )
     for name, queue in rules.queues.items():
@@ -264,14 +264,14 @@ def _level(run: RunFacts, rules: Rules, queue: str | None, problems: list[str]) 
     # A level that a person gave to one run does not apply to its repetitions.
     for tag in (FIRST_LEVEL, LEVEL, PRIORITY):
         for tags in (run.tags, *run.asset_tags):
-            asked = tags.get(tag)
-            if asked is None or (tag == PRIORITY and QUEUED_AT in tags):
+            value = tags.get(tag)
+            if value is None or (tag == PRIORITY and QUEUED_AT in tags):
                 continue
-            level = parse_level(asked)
+            level = parse_level(value)
             if level is not None:
                 return level
             if tag == LEVEL:
-                problems.append(f"{LEVEL}: got {asked!r}, expected {LEVEL_EXPECTED}")
+                problems.append(f"{LEVEL}: got {value!r}, expected {LEVEL_EXPECTED}")
     return rules.queues[queue].level if queue is not None else 0
 
 

@@ -187,13 +187,13 @@ def test_windows_are_listed_with_the_moment_at_which_they_change(
         "name": "night",
         "rule": "22:00-06:00 UTC",
         "open": False,
-        "says": "closed until 2026-03-02 22:00:00Z",
+        "state": "closed until 2026-03-02 22:00:00Z",
         "until": "2026-03-02T22:00:00Z",
         "waiting": 1,
     }
     clock.pass_(hours=10)
     (night,) = listed(arctic)["rules"]
-    assert (night["open"], night["says"]) == (True, "open until 2026-03-03 06:00:00Z")
+    assert (night["open"], night["state"]) == (True, "open until 2026-03-03 06:00:00Z")
     lines = [cells(line) for line in arctic("queues", "list").out.splitlines()]
     assert ["window", "night", "22:00-06:00 UTC", "1", "open until 2026-03-03 06:00:00Z"] in lines
 
@@ -208,14 +208,14 @@ def test_rates_and_intervals_are_listed_as_they_are_now(
     )
     clock.now = datetime.now(UTC)
     run = queue.submit("load")
-    assert [rule["says"] for rule in listed(arctic)["rules"]] == [
+    assert [rule["state"] for rule in listed(arctic)["rules"]] == [
         "0 of 1 were started",
         "no program is in progress or has just ended",
     ]
     assert queue.iterate() == [run.run_id]
     queue.report(run, Status.STARTED)
     _, calm = listed(arctic)["rules"]
-    assert (calm["says"], calm["open"]) == ("1 program in progress", None)
+    assert (calm["state"], calm["open"]) == ("1 program in progress", None)
     queue.report(run, Status.SUCCESS)
     (record,) = queue.instance.get_run_records()
     started, ended = (datetime.fromtimestamp(at, UTC) for at in (record.start_time or 0,
@@ -223,11 +223,11 @@ def test_rates_and_intervals_are_listed_as_they_are_now(
     clock.now = ended + timedelta(seconds=1)
     api, calm = listed(arctic)["rules"]
     free_at, rests_until = started + timedelta(minutes=1), ended + timedelta(minutes=10)
-    assert api["says"] == f"1 of 1 were started, the next may start at {format_moment(free_at)}"
+    assert api["state"] == f"1 of 1 were started, the next may start at {format_moment(free_at)}"
     assert api["open"] is False
-    assert calm["says"] == f"1 program rests until {format_moment(rests_until)}"
+    assert calm["state"] == f"1 program rests until {format_moment(rests_until)}"
     clock.pass_(minutes=11)
-    assert [rule["says"] for rule in listed(arctic)["rules"]] == [
+    assert [rule["state"] for rule in listed(arctic)["rules"]] == [
         "0 of 1 were started",
         "no program is in progress or has just ended",
     ]

@@ -99,8 +99,10 @@ def test_a_daemon_that_stands_still_is_told(
     clock.pass_(seconds=60)
     assert arctic("runs", "list").out.startswith("1 run waits")
     clock.pass_(seconds=1)
-    said = arctic("runs", "list").out.splitlines()[0]
-    assert said.startswith("the daemon went through the queue last at 2026-03-02 12:00:00Z; start")
+    result = arctic("runs", "list").out.splitlines()[0]
+    assert result.startswith(
+        "the daemon went through the queue last at 2026-03-02 12:00:00Z; start"
+    )
 
 
 def test_a_run_of_another_level_starts_in_its_place_with_the_next_pass(
@@ -112,9 +114,9 @@ def test_a_run_of_another_level_starts_in_its_place_with_the_next_pass(
     for _ in range(3):
         runs.append(queue.submit("load"))
         clock.pass_(seconds=1)
-    said = arctic("runs", "prioritize", runs[2].run_id[:8], "1")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.splitlines()[:2] == [
+    result = arctic("runs", "prioritize", runs[2].run_id[:8], "1")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[:2] == [
         f"run {runs[2].run_id} of load gets level 1, before: 0",
         "from the next pass on it is number 1 of 3 in the queue, before: 3",
     ]
@@ -131,8 +133,8 @@ def test_without_any_rules_a_priority_is_written_at_once(ruled: MakeQueue, arcti
     """There are no passes of ours that could, and Dagster's own heed it."""
     queue = ruled(max_concurrent_runs=1)
     _, second = queue.submit("load"), queue.submit("load")
-    said = arctic("runs", "prioritize", second.run_id, "2")
-    assert said.out.splitlines()[-1].endswith("number 1 of 2 in the queue, before: 2")
+    result = arctic("runs", "prioritize", second.run_id, "2")
+    assert result.out.splitlines()[-1].endswith("number 1 of 2 in the queue, before: 2")
     assert queue.run(second).tags["dagster/priority"] == "2"
     assert queue.iterate() == [second.run_id]
 
@@ -178,8 +180,8 @@ def test_where_levels_do_not_age_the_priority_is_the_level(
     """As Dagster has it by itself: no tag of ours is added."""
     queue = ruled(max_concurrent_runs=1, groups={"few": {"limit": 9, "match": {"job": "bill"}}})
     first, second = queue.submit("load"), queue.submit("load")
-    said = arctic("runs", "prioritize", second.run_id, "7")
-    assert said.out.splitlines()[0].startswith(f"run {second.run_id} of load gets priority 7, ")
+    result = arctic("runs", "prioritize", second.run_id, "7")
+    assert result.out.splitlines()[0].startswith(f"run {second.run_id} of load gets priority 7, ")
     assert "priority 7: the highest number goes first" in (
         arctic("runs", "explain", second.run_id).out
     )
@@ -199,8 +201,8 @@ def test_a_run_from_before_the_rules_gets_a_level_with_the_age_that_it_has(
     (line,) = listed(arctic)["runs"]
     assert (line["level"], line["priority"]) == (None, 0)
     assert line["queued_at"].startswith(f"{record.create_timestamp:%Y-%m-%dT%H:%M:%S}")
-    said = arctic("runs", "prioritize", run.run_id, "3").out
-    assert said.splitlines()[0].endswith("gets level 3, before: none of its own")
+    result = arctic("runs", "prioritize", run.run_id, "3").out
+    assert result.splitlines()[0].endswith("gets level 3, before: none of its own")
     assert queue.iterate() == [run.run_id]
     seconds = int(record.create_timestamp.timestamp())
     assert queue.run(run).tags["dagster/priority"] == str(180 - seconds)
@@ -228,7 +230,7 @@ def test_in_a_real_terminal_of_80_columns_no_line_is_broken(
         env={**without, "TERM": "dumb"},
     )
     os.close(follower)
-    said = b""
+    result = b""
     while True:
         try:
             part = os.read(leader, 4096)
@@ -236,10 +238,10 @@ def test_in_a_real_terminal_of_80_columns_no_line_is_broken(
             break
         if not part:
             break
-        said += part
+        result += part
     assert process.wait(60) == 0
     os.close(leader)
-    lines = [line.rstrip() for line in said.decode().splitlines()]
+    lines = [line.rstrip() for line in result.decode().splitlines()]
     place = lines.index("1 run waits, 0 of 10 slots in use")
     assert lines[place + 1].startswith(f"{run.run_id[:8]}  load  a_long_name_of_a_queue  level 0")
     assert lines[place + 2] == "    group none: 0 of 0 runs are in progress"

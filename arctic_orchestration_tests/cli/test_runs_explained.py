@@ -55,7 +55,7 @@ def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clo
     run = queue.submit("load", tags={"team": "ops"})
     queue.iterate()
     found = explained(arctic, run)
-    assert [(gate["kind"], gate["open"], gate["says"]) for gate in found["queued"]["gates"]] == [
+    assert [(gate["kind"], gate["open"], gate["text"]) for gate in found["queued"]["gates"]] == [
         ("paused", False, WHY),
         ("window", True, "window day is open until 2026-03-02 18:00:00Z (06:00-18:00 UTC)"),
         ("window", False, "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)"),
@@ -77,10 +77,10 @@ def test_all_gates_of_a_run_are_explained(ruled: MakeQueue, arctic: Command, clo
     ]
     assert found["summary"] == (f"waits: {WHY}")
     assert found["queued"]["slots"] == {"in_use": 1, "ahead": 0, "limit": 5, "open": True}
-    assert found["told"]["since"] == "2026-03-02T12:00:00Z"
+    assert found["reported"]["since"] == "2026-03-02T12:00:00Z"
     clock.pass_(minutes=3)
     lines = [line.strip("│├└─ ") for line in arctic("runs", "explain", run.run_id).out.splitlines()]
-    assert "told so since 2026-03-02 12:00:00Z" in lines
+    assert "reported since 2026-03-02 12:00:00Z" in lines
     assert "queued 2026-03-02 12:00:00Z, 3m ago; number 1 of 1" in lines
     place = lines.index("judged in this order")
     assert lines[place + 1 : place + 3] == [
@@ -95,7 +95,7 @@ def test_what_can_start_before_a_run_counts_for_it(ruled: MakeQueue, arctic: Com
     queue = ruled(max_concurrent_runs=3, groups={"few": {"limit": 2, "match": {"job": "*"}}})
     runs = [queue.submit("load") for _ in range(3)]
     gates = [explained(arctic, run)["queued"]["gates"][0] for run in runs]
-    assert [(gate["open"], gate["says"]) for gate in gates] == [
+    assert [(gate["open"], gate["text"]) for gate in gates] == [
         (True, "group few: 0 of 2 runs are in progress"),
         (True, "group few: 1 of 2 runs are in progress, counting 1 that can start before it"),
         (False, "group few: 2 of 2 runs are in progress, counting 2 that can start before it"),
@@ -123,13 +123,13 @@ def test_a_share_is_explained_with_the_slots_that_it_is_worth(
         "open": False,
     }
     assert (second["share"]["may_use"], second["share"]["open"]) == (1, False)
-    said = arctic("runs", "explain", big[2].run_id).out
+    result = arctic("runs", "explain", big[2].run_id).out
     expected = "… share 2 of queue big: 0 of the 2 slots that it may use are in use"
-    assert f"{expected}, counting 2 that can start before it" in said
+    assert f"{expected}, counting 2 that can start before it" in result
     assert queue.iterate() == [big[0].run_id, big[1].run_id, small[0].run_id]
     # Now that all slots are in use, there is nothing to divide.
-    said = arctic("runs", "explain", big[2].run_id).out
-    assert "share 2 of queue big: it has 2 in use, and the next free one is divided" in said
+    result = arctic("runs", "explain", big[2].run_id).out
+    assert "share 2 of queue big: it has 2 in use, and the next free one is divided" in result
 
 
 def test_ageing_is_explained_by_the_moment_until_which_others_go_before(
@@ -174,13 +174,13 @@ def test_pools_of_dagster_are_explained(ruled: MakeQueue, arctic: Command) -> No
     found = explained(arctic, held)
     assert found["summary"] == "waits: no rule holds it, but Dagster's pools are full"
     assert found["dagster_pools"]["hold"] is True
-    assert found["dagster_pools"]["pools"][0]["says"].startswith("ice: 1 of 1 slots are taken")
+    assert found["dagster_pools"]["pools"][0]["text"].startswith("ice: 1 of 1 slots are taken")
     assert explained(arctic, free)["dagster_pools"]["hold"] is False
     assert queue.iterate() == [free.run_id]
     queue.iterate()
     queue.iterate()
-    said = arctic("runs", "explain", held.run_id).out
-    assert "Dagster's pools hold it: no step that it begins with would get a slot" in said
+    result = arctic("runs", "explain", held.run_id).out
+    assert "Dagster's pools hold it: no step that it begins with would get a slot" in result
     assert explained(arctic, held)["queued"]["held_by"]["gate"] == "dagster"
     assert explained(arctic, queue.submit("load"))["dagster_pools"] is None
 
@@ -197,15 +197,15 @@ def test_a_run_that_does_not_wait_says_what_it_is(ruled: MakeQueue, arctic: Comm
     queue.report(ended, Status.FAILURE)
     found = explained(arctic, begun)
     assert found["summary"].startswith("in progress since 20")
-    assert (found["status"], found["queued"], found["told"]) == ("STARTED", None, None)
+    assert (found["status"], found["queued"], found["reported"]) == ("STARTED", None, None)
     assert found["queued_at"] == "2026-03-02T12:00:00Z"
     summary = explained(arctic, ended)["summary"]
     assert summary.startswith("ended at 20")
     assert "Z: failure, after " in summary
     assert explained(arctic, canceled)["summary"].endswith("Z: canceled; it was never started")
-    said = arctic("runs", "explain", ended.run_id[:13])
-    assert said.code == 0
-    assert "judged" not in said.out
+    result = arctic("runs", "explain", ended.run_id[:13])
+    assert result.code == 0
+    assert "judged" not in result.out
 
 
 def test_the_schedule_behind_a_run_is_named(

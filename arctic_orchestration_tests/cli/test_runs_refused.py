@@ -40,8 +40,8 @@ def test_a_run_that_does_not_wait_any_more_gets_no_level(ruled: MakeQueue, arcti
         queue.report(run, status)
         refused = arctic("runs", "prioritize", run.run_id, "1")
         assert refused.code == 2
-        said = f"run {run.run_id} does not wait in the queue any more: it is {shown}"
-        assert said in refused.err
+        result = f"run {run.run_id} does not wait in the queue any more: it is {shown}"
+        assert result in refused.err
     assert queue.run(run).tags["arctic/level"] == "0"
 
 

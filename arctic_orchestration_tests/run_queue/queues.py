@@ -55,7 +55,7 @@ def gates(
     active: Sequence[Run] = (),
     *,
     ended: Sequence[Run] = (),
-    said: Sequence[Pause] = (),
+    manual: Sequence[Pause] = (),
     stock: Sequence[Mapping[str, Any]] = (),
     now: datetime = NOON,
 ) -> Gates:
@@ -68,7 +68,7 @@ def gates(
         active=seen,
         ledger=ledger_of(ended, seen, rules, now),
     )
-    paused: Paused = in_force(rules, said)
+    paused: Paused = in_force(rules, manual)
     return Gates(
         rules=rules, census=census, paused=paused, windows=OpenWindows(), now=now, stock=stock
     )

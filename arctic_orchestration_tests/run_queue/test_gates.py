@@ -178,7 +178,7 @@ def test_what_is_paused_is_shut_and_says_why(kind: Pausable) -> None:
     """It is told before other gates of the run."""
     name = "low" if kind is Pausable.QUEUE else "few"
     word = Pause(kind=kind, name=name, paused=True, reason="maintenance", at=NOON)
-    of = gates(QUEUES, [], said=[word])
+    of = gates(QUEUES, [], manual=[word])
     found = shut(of, QUEUES)
     reason = f"{kind} {name} is paused since 2026-03-02 12:00:00Z (maintenance)"
     assert found == [(0, reason), (3, "group few: 0 of 3 runs are in progress")]
@@ -189,7 +189,7 @@ def test_what_is_paused_is_shut_and_says_why(kind: Pausable) -> None:
 def test_a_paused_group_without_a_number_of_its_own_is_shut() -> None:
     """It limits each program; the pause holds all of them."""
     word = Pause(kind=Pausable.GROUP, name="each", paused=True, reason="", at=NOON)
-    of = gates(EACH, [], said=[word])
+    of = gates(EACH, [], manual=[word])
     assert [room for room, _ in shut(of, EACH)] == [0, 2]
     assert blocked(of, submitted(EACH, "waits"), [])
 

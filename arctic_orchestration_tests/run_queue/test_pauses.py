@@ -11,8 +11,8 @@ from arctic_orchestration.run_queue.pauses import (
     Pause,
     check_known,
     in_force,
+    manual_pauses,
     pause,
-    pauses_by_hand,
     resume,
 )
 from arctic_orchestration.run_queue.rules import Rules
@@ -38,7 +38,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 def paused(database: Database, cluster: str = "default") -> dict[tuple[Pausable, str], Pause]:
     with database.read() as tx:
-        return dict(in_force(RULES, pauses_by_hand(tx, cluster)))
+        return dict(in_force(RULES, manual_pauses(tx, cluster)))
 
 
 def test_without_a_word_only_what_is_configured_is_paused(database: Database) -> None:
@@ -85,7 +85,7 @@ def test_of_two_words_the_last_one_stands(database: Database) -> None:
     assert (found[HIGH].reason, found[HIGH].at) == ("second", LATER)
     assert found[LOW].reason == "by hand"
     with database.read() as tx:
-        assert len(pauses_by_hand(tx, "default")) == 2
+        assert len(manual_pauses(tx, "default")) == 2
 
 
 def test_clusters_do_not_see_each_other(database: Database) -> None:

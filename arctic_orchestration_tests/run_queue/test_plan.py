@@ -224,8 +224,8 @@ def test_slots_that_become_free_meanwhile_do_not_go_past_the_shares(
 def test_a_paused_queue_lends_its_share() -> None:
     rules = low_and_high(low=1, high=9)
     runs = [submitted(rules, f"{job}{n}", job=job) for job in ("low", "high") for n in range(4)]
-    said = [Pause(kind=Pausable.QUEUE, name="high", paused=True, reason="maintenance", at=NOON)]
-    made = plan(gates(rules, runs, said=said), max_concurrent_runs=3)
+    manual = [Pause(kind=Pausable.QUEUE, name="high", paused=True, reason="maintenance", at=NOON)]
+    made = plan(gates(rules, runs, manual=manual), max_concurrent_runs=3)
     assert made.starts == ["low0", "low1", "low2"]
     assert made.waits["high0"].reason == (
         "queue high is paused since 2026-03-02 12:00:00Z (maintenance)"

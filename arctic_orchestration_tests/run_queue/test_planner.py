@@ -42,18 +42,18 @@ def test_it_is_the_plan_that_is_made_from_nothing(
             over.started_at = over.started_at or now
             over.ended_at, over.dagster_status = now, "SUCCESS"
             ended.append(over)
-        said = [PAUSED] if pauses and "one" in rules.queues else []
+        manual = [PAUSED] if pauses and "one" in rules.queues else []
         passed_over = [run.run_id for run in queued[::2]] if passes_over else []
-        anew = gates(rules, queued, active, ended=ended, said=said, stock=stock, now=now)
+        fresh = gates(rules, queued, active, ended=ended, manual=manual, stock=stock, now=now)
         before = kept.census
         census = Census(
             queued=before.queued,
-            active=before.active if not one_ends else anew.census.active,
-            ledger=anew.census.ledger,
+            active=before.active if not one_ends else fresh.census.active,
+            ledger=fresh.census.ledger,
         )
-        kept.again(census, in_force(rules, said), now)
+        kept.update(census, in_force(rules, manual), now)
         made = planner.plan(kept, passed_over)
-        expected = plan(anew, max_concurrent_runs=slots, passed_over=passed_over)
+        expected = plan(fresh, max_concurrent_runs=slots, passed_over=passed_over)
         assert by_place(made.limits) == by_place(expected.limits)
         assert (made.starts, made.turns, made.waits, made.shares) == (
             expected.starts,
@@ -80,6 +80,6 @@ def test_a_queue_in_which_nothing_changes_is_gone_through_once(monkeypatch: Any)
     monkeypatch.setattr(planning, "plan", counted)
     planner = Planner(10)
     for seconds in range(5):
-        kept.again(kept.census, kept.paused, NOON + timedelta(seconds=seconds))
+        kept.update(kept.census, kept.paused, NOON + timedelta(seconds=seconds))
         assert planner.plan(kept).starts == ["first"]
     assert len(gone_through) == 1

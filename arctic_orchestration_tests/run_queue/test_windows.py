@@ -71,20 +71,20 @@ def test_windows_are_remembered_apart() -> None:
 
 def test_a_window_is_worked_out_once_until_it_changes() -> None:
     """Control: a moment later than the edge asks the rule again."""
-    asked: list[datetime] = []
+    calls: list[datetime] = []
 
     class Counted(TimeWindow):
         def closes_at(self, now: datetime) -> datetime | None:
-            asked.append(now)
+            calls.append(now)
             return super().closes_at(now)
 
     rule = Counted.parse({"start": "22:00", "end": "06:00"})
     windows = OpenWindows()
     for minutes in range(8 * 60):
         assert windows.is_open("w", rule, at(22) + timedelta(minutes=minutes))
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert not windows.is_open("w", rule, at(30))
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_a_window_that_was_never_looked_at_was_closed() -> None:

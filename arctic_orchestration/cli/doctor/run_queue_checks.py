@@ -98,7 +98,7 @@ def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
         if database.revision() != SCHEMA_REVISION:
             return None, pauses.in_force(rules, [])
         with database.read() as tx:
-            said = pauses.pauses_by_hand(tx, settings.cluster)
+            said = pauses.manual_pauses(tx, settings.cluster)
             return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, said)
     finally:
         database.close()

@@ -77,15 +77,15 @@ class Opened:
     def outlook(self, now: datetime) -> Outlook:
         """Returns the queue as the next pass would see it now."""
         with self.database.read() as tx:
-            paused = pauses.in_force(self.rules, pauses.pauses_by_hand(tx, self.cluster))
-            told = waits.reported_waits(tx, self.cluster)
-            wishes = levels.pending_levels(tx, self.cluster)
+            paused = pauses.in_force(self.rules, pauses.manual_pauses(tx, self.cluster))
+            reported = waits.reported_waits(tx, self.cluster)
+            requests = levels.pending_levels(tx, self.cluster)
         stock = self.coordinator.stock_limits
         heeded = frozenset(limit["key"] for limit in stock)
         census = take_census(self.runs, self.rules, heeded, now)
         gates = Gates(
             rules=self.rules,
-            census=replace(census, queued=self._with_levels(census.queued, wishes)),
+            census=replace(census, queued=self._with_levels(census.queued, requests)),
             paused=paused,
             windows=OpenWindows(),
             now=now,
@@ -94,20 +94,20 @@ class Opened:
         return Outlook(
             gates,
             max_concurrent_runs=self.coordinator.max_concurrent_runs,
-            passed_over=[run for run, gate in told.items() if gate == HELD_BY_DAGSTER],
+            passed_over=[run for run, gate in reported.items() if gate == HELD_BY_DAGSTER],
         )
 
     def _with_levels(
-        self, queued: Sequence[QueuedRun], wishes: Sequence[levels.Wish]
+        self, queued: Sequence[QueuedRun], requests: Sequence[levels.LevelRequest]
     ) -> Sequence[QueuedRun]:
         """Runs with the levels that the next pass will give them."""
-        asked = {wish.run_id: wish.level for wish in wishes}
-        records = self.records([run.run_id for run in queued if run.run_id in asked])
+        requested = {request.run_id: request.level for request in requests}
+        records = self.records([run.run_id for run in queued if run.run_id in requested])
         made_at = {record.dagster_run.run_id: record.create_timestamp for record in records}
         runs = []
         for run in queued:
             if run.run_id in made_at:
-                level, at = asked[run.run_id], made_at[run.run_id]
+                level, at = requested[run.run_id], made_at[run.run_id]
                 tags = levels.tags_of(level, run.tags, at, self.rules)
                 number = int(tags[PRIORITY])
                 run = replace(run, tags={**run.tags, **tags}, priority=number)

@@ -24,7 +24,7 @@ class Pool:
         return {
             "pool": self.name,
             "has_room": self.has_room,
-            "says": self.text,
+            "text": self.text,
         }
 
 
@@ -42,7 +42,7 @@ class Pools:
         """Returns the JSON form; its keys do not change."""
         return {
             "hold": self.hold,
-            "says": self.text,
+            "text": self.text,
             "pools": [pool.to_json() for pool in self.pools],
         }
 

@@ -60,7 +60,7 @@ def pause(
     as_json: JsonOption = False,
 ) -> None:
     """Pause a queue or group; runs in progress continue."""
-    _say(_kind(group), name, True, reason, as_json)
+    _set(_kind(group), name, True, reason, as_json)
 
 
 @app.command()
@@ -69,19 +69,19 @@ def resume(name: NameArgument, group: GroupOption = False, as_json: JsonOption =
 
     This also resumes one that dagster.yaml declares as paused.
     """
-    _say(_kind(group), name, False, "", as_json)
+    _set(_kind(group), name, False, "", as_json)
 
 
 def _kind(group: bool) -> Pausable:
     return Pausable.GROUP if group else Pausable.QUEUE
 
 
-def _say(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) -> None:
+def _set(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) -> None:
     with opened_queue() as queue:
         pauses.check_known(queue.rules, kind, name)
         now = utc_now()
         with queue.database.begin() as tx:
-            before = pauses.in_force(queue.rules, pauses.pauses_by_hand(tx, queue.cluster)).get(
+            before = pauses.in_force(queue.rules, pauses.manual_pauses(tx, queue.cluster)).get(
                 (kind, name)
             )
             changed = (before is not None) != paused
@@ -251,7 +251,7 @@ def _json(seen: Overview) -> dict[str, Any]:
                 "name": rule.name,
                 "rule": rule.rule,
                 "open": rule.is_open,
-                "says": rule.state,
+                "state": rule.state,
                 "until": iso(rule.until),
                 "waiting": rule.waiting,
             }

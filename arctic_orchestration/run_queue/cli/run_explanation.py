@@ -57,7 +57,7 @@ class RunDetails:
     queued: RunExplanation | None
     #: of its queue and its groups
     pauses: Sequence[Pause]
-    told: WaitReason | None
+    reported: WaitReason | None
     #: None: it uses none
     pools: Pools | None
     scheduling_job: SchedulingJob | None
@@ -83,7 +83,7 @@ def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails
             record = queue.record(run.run_id)
             run = record.dagster_run
     with queue.database.read() as tx:
-        told = waits.reported_wait(tx, queue.cluster, run.run_id) if explained else None
+        reported = waits.reported_wait(tx, queue.cluster, run.run_id) if explained else None
         scheduling_job = _scheduling_job(tx, queue.cluster, run.tags.get(JOB_TAG))
     origin = run.remote_job_origin
     queued_at = time_of_queueing(record, tagging.queued_at_of(run.tags))
@@ -99,7 +99,7 @@ def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails
         problem=tagging.problem_of(run.tags),
         queued=explained,
         pauses=paused,
-        told=told,
+        reported=reported,
         pools=pools,
         scheduling_job=scheduling_job,
     )
@@ -176,8 +176,12 @@ def explanation_json(seen: RunDetails) -> dict[str, Any]:
             }
             for p in seen.pauses
         ],
-        "told": seen.told
-        and {"gate": seen.told.gate, "reason": seen.told.reason, "since": iso(seen.told.since)},
+        "reported": seen.reported
+        and {
+            "gate": seen.reported.gate,
+            "reason": seen.reported.reason,
+            "since": iso(seen.reported.since),
+        },
         "dagster_pools": seen.pools and seen.pools.to_json(),
         "scheduling_job": seen.scheduling_job
         and {
@@ -198,7 +202,7 @@ def _queued_json(explained: RunExplanation) -> dict[str, Any]:
         "place": explained.place,
         "waiting": explained.waiting,
         "gates": [
-            {"gate": gate.id, "kind": gate.kind, "open": gate.is_open, "says": gate.text}
+            {"gate": gate.id, "kind": gate.kind, "open": gate.is_open, "text": gate.text}
             for gate in explained.gates
         ],
         "share": share
@@ -231,13 +235,13 @@ def print_explanation(seen: RunDetails, now: datetime) -> None:
     tree.add(escape(seen.summary))
     if seen.problem:
         tree.add(f"[red]a tag is not followed[/] {escape(seen.problem)}")
-    if seen.told is not None:
+    if seen.reported is not None:
         held = seen.queued.wait if seen.queued else None
-        since = moment(seen.told.since)
-        if held is not None and held.gate == seen.told.gate:
-            tree.add(f"[bold]told so[/] since {since}")
+        since = moment(seen.reported.since)
+        if held is not None and held.gate == seen.reported.gate:
+            tree.add(f"[bold]reported[/] since {since}")
         else:
-            tree.add(f"[bold]last told[/] at {since}: {escape(seen.told.reason)}")
+            tree.add(f"[bold]last reported[/] at {since}: {escape(seen.reported.reason)}")
     explained = seen.queued
     if explained is None:
         tree.add(f"[bold]queued[/] {moment(seen.queued_at)}" + _waited(seen))

@@ -149,7 +149,7 @@ def prioritize(
         run_id = record.dagster_run.run_id
         now = utc_now()
         before = queue.outlook(now)
-        _ask(queue, record, wanted, now)
+        _request_level(queue, record, wanted, now)
         _check_queued(queue.record(run_id))
         after = queue.outlook(now)
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
@@ -187,7 +187,7 @@ def prioritize(
     print_trouble(trouble)
 
 
-def _ask(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
+def _request_level(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
     run = record.dagster_run
     if queue.rules.are_none:
         # Without rules there are no passes that would write it.
@@ -195,7 +195,7 @@ def _ask(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
         queue.instance.add_run_tags(run.run_id, tags)
     with queue.database.begin() as tx:
         if not queue.rules.are_none:
-            levels.ask(tx, queue.cluster, run.run_id, level, now)
+            levels.request_level(tx, queue.cluster, run.run_id, level, now)
         details = {"job": run.job_name, "level": level}
         audit.record(tx, actor(queue.cluster), "runs", "prioritize", run.run_id, **details)
 

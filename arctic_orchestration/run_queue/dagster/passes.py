@@ -50,7 +50,7 @@ _log = logging.getLogger("dagster.run_coordinator.arctic")
 _AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
 _UNKNOWN = "Nothing starts that is in a queue or group or under a window"
 #: The time limit of a pass for reporting wait reasons; the next pass reports the rest.
-_TELLING_SECONDS = 0.5
+_REPORTING_SECONDS = 0.5
 #: an older plan is computed again before it is used
 _STALE_SECONDS = 0.1
 #: how often a pass without changes is recorded
@@ -90,9 +90,9 @@ class DaemonPasses:
         self._paused: Paused | None = None
         self._queued: dict[str, tuple[RunView, QueuedRun]] = {}
         self._active: dict[str, tuple[RunView, ActiveRun]] = {}
-        self._wishes: list[levels.Wish] = []
-        self._told: dict[str, str] | None = None
-        self._knows_told = False
+        self._level_requests: list[levels.LevelRequest] = []
+        self._reported: dict[str, str] | None = None
+        self._knows_reported = False
         #: reported reasons, and runs that left the queue, until they are stored
         self._news: dict[str, Wait] = {}
         self._gone: set[str] = set()
@@ -130,26 +130,26 @@ class DaemonPasses:
                 self._last, self._rules, self._stock, self._windows, now
             )
         self._note(now, trouble)
-        self._say(trouble)
+        self._log_trouble(trouble)
         return limits
 
     def _limits(self, now: datetime, trouble: Trouble) -> list[dict[str, Any]]:
         if self._paused is None:
-            self._tell_of_trouble(now, trouble)
+            self._report_trouble(now, trouble)
             return hold_limits.hold_limits(None, self._rules, self._stock, self._windows, now)
         self._write_levels(trouble)
         made = self._plan(now, self._paused)
         began = time.monotonic()
-        self._tell(made.waits, trouble)
+        self._report_waits(made.waits, trouble)
         if time.monotonic() > began + _STALE_SECONDS:
             # Runs ended meanwhile; Dagster's daemon counts active runs only after it has the
             # limits.
-            made = self._plan(now, self._paused, again=True)
+            made = self._plan(now, self._paused, repeated=True)
         try:
-            self._keep_told(now)
+            self._store_reported(now)
         except Exception as error:
             # The starts do not depend on it.
-            trouble.add(error, "What runs wait for could not be kept")
+            trouble.add(error, "The reported waits could not be stored")
         limits, starts = self._give_turns(made, trouble)
         self._starts_before, self._starts = self._starts, starts
         self._last = limits
@@ -157,27 +157,27 @@ class DaemonPasses:
 
     def _write_levels(self, trouble: Trouble) -> None:
         """Writes the requested levels into the tags of runs."""
-        wishes, self._wishes = self._wishes, []
-        for wish in wishes:
+        requests, self._level_requests = self._level_requests, []
+        for request in requests:
             try:
-                self._write_level(wish)
+                self._write_level(request)
             except Exception as error:
-                trouble.add(error, f"The level of run {wish.run_id} could not be written")
+                trouble.add(error, f"The level of run {request.run_id} could not be written")
 
-    def _write_level(self, wish: levels.Wish) -> None:
-        record = self._instance.get_run_record_by_id(wish.run_id)
+    def _write_level(self, request: levels.LevelRequest) -> None:
+        record = self._instance.get_run_record_by_id(request.run_id)
         if record is not None and record.dagster_run.status == DagsterRunStatus.QUEUED:
             run, created_at = record.dagster_run, record.create_timestamp
-            tags = levels.tags_of(wish.level, run.tags, created_at, self._rules)
-            self._instance.add_run_tags(wish.run_id, tags)
+            tags = levels.tags_of(request.level, run.tags, created_at, self._rules)
+            self._instance.add_run_tags(request.run_id, tags)
         if self._database is not None:
             with self._database.begin() as tx:
-                levels.written(tx, self._cluster, wish)
+                levels.written(tx, self._cluster, request)
 
-    def _plan(self, now: datetime, paused: Paused, *, again: bool = False) -> Plan:
+    def _plan(self, now: datetime, paused: Paused, *, repeated: bool = False) -> Plan:
         census = self._census(now)
-        if not again:
-            self._look_for_held(census.queued, now)
+        if not repeated:
+            self._find_held(census.queued, now)
         if self._gates is None or self._gates_until <= now:
             # Rebuilt from time to time: some gates were made for runs that ended long ago.
             self._gates = Gates(
@@ -190,18 +190,18 @@ class DaemonPasses:
             )
             self._gates_until = now + _GATES_LAST
         else:
-            self._gates.again(census, paused, now)
+            self._gates.update(census, paused, now)
         held = self._held
         passed_over = [run.run_id for run in census.queued if run.program in held] if held else ()
         return self._planner.plan(self._gates, passed_over)
 
-    def _look_for_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
+    def _find_held(self, queued: Sequence[QueuedRun], now: datetime) -> None:
         """Finds the programs that Dagster holds, by its pools or for their code location.
 
-        Two plans let a run start, and Dagster did not start it (once may be chance: something else
-        took the slot). Then its whole program counts as held, until one of its runs leaves the
-        queue, or for some time. A thousand runs that wait for one pool must not be tried one after
-        the other, nor be ignored when the pool has room.
+        Dagster holds a program if two plans let a run of it start, and Dagster did not start it
+        (once may be chance: another run took the slot). It counts as held until one of its runs
+        leaves the queue, or for some time: a thousand runs that wait for one pool must neither be
+        tried one after the other, nor be ignored when the pool has room.
         """
         gone: set[str] = set()
         if queued is not self._looked_at:
@@ -266,19 +266,19 @@ class DaemonPasses:
         limits = [*made.limits]
         return merged([*limits, *refused.values()]) if refused else limits, frozenset(starts)
 
-    def _tell(self, told_now: Mapping[str, Wait], trouble: Trouble) -> None:
+    def _report_waits(self, current: Mapping[str, Wait], trouble: Trouble) -> None:
         """Writes an event and a tag for each queued run whose reason has changed."""
-        if self._told is None:
+        if self._reported is None:
             return
-        give_up_at = time.monotonic() + _TELLING_SECONDS
-        known = self._told
-        changed = [id for id, wait in told_now.items() if known.get(id) != wait.gate]
+        give_up_at = time.monotonic() + _REPORTING_SECONDS
+        known = self._reported
+        changed = [id for id, wait in current.items() if known.get(id) != wait.gate]
         for number, run_id in enumerate(changed):
             if number and time.monotonic() > give_up_at:
                 break
-            wait = told_now[run_id]
+            wait = current[run_id]
             # Also recorded after a failure: it must not be retried in every pass.
-            self._told[run_id] = wait.gate
+            self._reported[run_id] = wait.gate
             try:
                 self._instance.report_engine_event(
                     f"Waits in the queue: {wait.reason}",
@@ -288,20 +288,20 @@ class DaemonPasses:
                 self._instance.add_run_tags(run_id, {WAIT: wait.reason})
                 self._news[run_id] = wait
             except Exception as error:
-                trouble.add(error, f"Run {run_id} could not be told why it waits")
-        for run_id in [run_id for run_id in self._told if run_id not in self._queued]:
-            del self._told[run_id]
+                trouble.add(error, f"The wait of run {run_id} could not be reported")
+        for run_id in [run_id for run_id in self._reported if run_id not in self._queued]:
+            del self._reported[run_id]
             self._news.pop(run_id, None)
             self._gone.add(run_id)
 
-    def _tell_of_trouble(self, now: datetime, trouble: Trouble) -> None:
+    def _report_trouble(self, now: datetime, trouble: Trouble) -> None:
         """Reports to the runs under rules that pauses are unknown."""
         census = self._census(now)
         wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
-        self._told = self._told or {}
-        self._tell({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
+        self._reported = self._reported or {}
+        self._report_waits({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
 
-    def _keep_told(self, now: datetime) -> None:
+    def _store_reported(self, now: datetime) -> None:
         """Stores reported reasons, including those that an earlier pass could not store."""
         if self._database is None or not (self._news or self._gone):
             return
@@ -322,20 +322,23 @@ class DaemonPasses:
                 raise DatabaseUnavailable("The file of the state database is gone")
             self._database = Database.open(settings.database_url, busy_seconds=_BUSY_SECONDS)
         with self._database.read() as tx:
-            self._paused = pauses.in_force(self._rules, pauses.pauses_by_hand(tx, self._cluster))
-            self._wishes = levels.pending_levels(tx, self._cluster)
-            if not self._knows_told:
-                self._told = {**waits.reported_waits(tx, self._cluster), **(self._told or {})}
-                self._knows_told = True
+            self._paused = pauses.in_force(self._rules, pauses.manual_pauses(tx, self._cluster))
+            self._level_requests = levels.pending_levels(tx, self._cluster)
+            if not self._knows_reported:
+                self._reported = {
+                    **waits.reported_waits(tx, self._cluster),
+                    **(self._reported or {}),
+                }
+                self._knows_reported = True
 
-    def _say(self, trouble: Trouble) -> None:
+    def _log_trouble(self, trouble: Trouble) -> None:
         """Logs the beginning, change and end of an error, not each pass."""
         if trouble.text == self._problem:
             return
         if trouble.text is not None:
             _log.error("Trouble with the run queue: %s", trouble.text, exc_info=trouble.trace)
         else:
-            _log.info("The run queue is without trouble again")
+            _log.info("The run queue has recovered")
         self._problem = trouble.text
 
     def _note(self, now: datetime, trouble: Trouble) -> None:
@@ -350,7 +353,7 @@ class DaemonPasses:
                 waits.note_pass(tx, self._cluster, now, trouble.text)
             self._noted = (now, trouble.text)
         except Exception as error:
-            trouble.add(error, "The pass could not be noted")
+            trouble.add(error, "The pass could not be recorded")
 
     def _close_database(self) -> None:
         if self._database is not None:
@@ -370,11 +373,13 @@ _Seen = TypeVar("_Seen")
 def _kept(
     known: Mapping[str, tuple[RunView, _Seen]],
     runs: Sequence[RunView],
-    look: Callable[[RunView], _Seen],
+    convert: Callable[[RunView], _Seen],
 ) -> dict[str, tuple[RunView, _Seen]]:
     """Converted runs; only changed ones are converted again."""
     seen = {}
     for run in runs:
         before = known.get(run.run_id)
-        seen[run.run_id] = before if before is not None and before[0] is run else (run, look(run))
+        seen[run.run_id] = (
+            before if before is not None and before[0] is run else (run, convert(run))
+        )
     return seen

@@ -15,12 +15,12 @@ def work(context: dg.OpExecutionContext) -> None:
     if lasting is not None:
         time.sleep(float(lasting))
         return
-    told = told_to_end(context.instance.root_directory, context.run.run_id)
-    while not told.exists():
+    marker = end_marker(context.instance.root_directory, context.run.run_id)
+    while not marker.exists():
         time.sleep(0.05)
 
 
-def told_to_end(home: str, run_id: str) -> Path:
+def end_marker(home: str, run_id: str) -> Path:
     """The file for which the process of a run without a length waits."""
     return Path(home) / f"{run_id}.told"
 

@@ -15,7 +15,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.coordinator.jobs_of_proofs import told_to_end
+from arctic_orchestration_tests.proofs.coordinator.jobs_of_proofs import end_marker
 from arctic_orchestration_tests.proofs.coordinator.processes import (
     CODE_SERVER,
     DAEMON,
@@ -116,14 +116,14 @@ class RunQueue:
         workspace = self._workspace.create_request_context()
         location = workspace.get_code_location(LOCATION)
         remote = location.get_repository(REPOSITORY).get_full_job(job)
-        told = {} if seconds is None else {SECONDS: f"{seconds:g}"}
+        marker = {} if seconds is None else {SECONDS: f"{seconds:g}"}
         run_id = make_new_run_id()
         self.instance.create_run(
             job_name=job,
             run_id=run_id,
             run_config={},
             status=status,
-            tags={**remote.tags, **told, **(tags or {})},
+            tags={**remote.tags, **marker, **(tags or {})},
             root_run_id=None,
             parent_run_id=None,
             step_keys_to_execute=None,
@@ -210,7 +210,7 @@ class RunQueue:
     def finish(self, run_id: str, kind: DagsterEventType = DagsterEventType.RUN_SUCCESS) -> None:
         """A run in progress ends; one that a real process executes ends well."""
         if self._executes:
-            told_to_end(self.instance.root_directory, run_id).touch()
+            end_marker(self.instance.root_directory, run_id).touch()
             return
         event = DagsterEvent(event_type_value=kind.value, job_name=self.run(run_id).job_name)
         self.instance.report_dagster_event(event, run_id=run_id)

@@ -126,7 +126,7 @@ def test_a_level_that_is_changed_counts_in_the_next_pass(
     lowered, unchanged, unchanged_too, raised = (queue.submit("load") for _ in range(4))
     with queue.database.begin() as tx:
         for run, level in ((lowered, -1), (raised, 5)):
-            levels.ask(tx, "default", run, level, utc_now())
+            levels.request_level(tx, "default", run, level, utc_now())
     queue.let_pass_while_full()
     queue.finish(blocking)
     order: list[str] = []

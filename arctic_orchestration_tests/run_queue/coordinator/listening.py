@@ -47,7 +47,7 @@ def listening() -> Iterator[list[logging.LogRecord]]:
         logger.setLevel(level)
 
 
-def told(queue: RunQueue, run: Any) -> list[str]:
+def reported_waits(queue: RunQueue, run: Any) -> list[str]:
     """What a run was told that it waits for."""
     records = queue.instance.get_records_for_run(
         run.run_id, of_type=DagsterEventType.ENGINE_EVENT
@@ -57,12 +57,12 @@ def told(queue: RunQueue, run: Any) -> list[str]:
     return [text.removeprefix(start) for text in messages if text.startswith(start)]
 
 
-def said(log: list[logging.LogRecord]) -> list[tuple[str, str]]:
+def logged(log: list[logging.LogRecord]) -> list[tuple[str, str]]:
     """Level and first words of what was logged."""
     return [(record.levelname, record.getMessage().split(":")[0]) for record in log]
 
 
 BEGIN_AND_END = [
     ("ERROR", "Trouble with the run queue"),
-    ("INFO", "The run queue is without trouble again"),
+    ("INFO", "The run queue has recovered"),
 ]

@@ -55,7 +55,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asker]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[Asker]:
     """Every answer to who asks."""
     found: list[Asker] = []
 
@@ -83,17 +83,17 @@ def test_an_iteration_of_the_daemon_is_one_pass(
     ruled: Callable[..., RunQueue],
     walk: Mapping[str, Any],
     passes: list[datetime],
-    asked: list[Asker],
+    requested: list[Asker],
 ) -> None:
     """However many pages and threads: the first call begins it, and all others see the same."""
     queue = ruled(**walk)
     runs = [queue.submit("load") for _ in range(6)]
-    asked.clear()
+    requested.clear()
     for number in (1, 2, 3):
         queue.iterate()
         assert len(passes) == number
-        assert asked.count(Asker.NEW_PASS) == number
-        assert Asker.ANYBODY not in asked
+        assert requested.count(Asker.NEW_PASS) == number
+        assert Asker.ANYBODY not in requested
     assert sorted(queue.launched) == sorted(run.run_id for run in runs[:4])
 
 
@@ -101,7 +101,7 @@ def test_the_daemon_asks_in_the_middle_of_a_pass(
     ruled: Callable[..., RunQueue],
     monkeypatch: pytest.MonkeyPatch,
     passes: list[datetime],
-    asked: list[Asker],
+    requested: list[Asker],
 ) -> None:
     """As for a run whose code location does not answer: it is given the limits of this pass."""
     queue = ruled()
@@ -110,10 +110,10 @@ def test_the_daemon_asks_in_the_middle_of_a_pass(
     queue.launcher.before = lambda _: seen.append(
         [dict(limit) for limit in queue.coordinator.get_run_queue_config().tag_concurrency_limits]
     )
-    asked.clear()
+    requested.clear()
     assert queue.iterate() == [run.run_id]
-    assert asked[0] is Asker.NEW_PASS
-    assert set(asked[1:]) == {Asker.SAME_PASS}
+    assert requested[0] is Asker.NEW_PASS
+    assert set(requested[1:]) == {Asker.SAME_PASS}
     assert len(passes) == 1
     assert seen[0] != SHOWN
     assert {"key": "arctic/group.few", "limit": 4} in seen[0]
@@ -197,13 +197,16 @@ def test_only_the_frames_of_the_queues_daemon_count(ruled: Callable[..., RunQueu
 
 
 def test_without_rules_nobody_works_anything_out(
-    make_queue: Callable[..., RunQueue], backend: str, passes: list[datetime], asked: list[Asker]
+    make_queue: Callable[..., RunQueue],
+    backend: str,
+    passes: list[datetime],
+    requested: list[Asker],
 ) -> None:
     """As with Dagster's own class."""
     queue = make_queue(backend, {**OURS, "config": {}})
     run = queue.submit("load")
     assert queue.iterate() == [run.run_id]
-    assert (passes, asked) == ([], [])
+    assert (passes, requested) == ([], [])
 
 
 _WORKER = """

@@ -15,8 +15,8 @@ from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQue
 from arctic_orchestration_tests.run_queue.coordinator.listening import (
     BEGIN_AND_END,
     Clock,
-    said,
-    told,
+    logged,
+    reported_waits,
 )
 
 FEW = {"few": {"limit": 2, "match": {"job": "load"}}}
@@ -69,12 +69,12 @@ def test_the_limits_of_the_last_good_pass_hold_and_time_starts_nothing(
         clock.pass_(minutes=30)
         for _ in range(3):
             assert queue.iterate() == []
-        assert said(log) == BEGIN_AND_END[:1]
+        assert logged(log) == BEGIN_AND_END[:1]
         assert log[0].exc_info is not None
         assert "RuntimeError: broken. The limits of the last good pass hold" in log[0].getMessage()
     assert queue.iterate() == [rated.run_id, spaced.run_id]
-    assert said(log) == BEGIN_AND_END
-    assert told(queue, over) == ["group few: 2 of 2 runs are in progress"]
+    assert logged(log) == BEGIN_AND_END
+    assert reported_waits(queue, over) == ["group few: 2 of 2 runs are in progress"]
     assert queue.status(windowed) is Status.QUEUED
 
 
@@ -149,7 +149,9 @@ def test_a_run_whose_turn_cannot_be_written_is_not_said_to_be_held_by_dagster(
         for _ in range(4):
             queue.iterate()
     queue.iterate()
-    assert [reason for reason in told(queue, held) if "Dagster does not start it" in reason] == []
+    assert [
+        reason for reason in reported_waits(queue, held) if "Dagster does not start it" in reason
+    ] == []
 
 
 def test_a_run_that_cannot_be_told_costs_the_others_nothing(
@@ -162,4 +164,4 @@ def test_a_run_that_cannot_be_told_costs_the_others_nothing(
         refuse_tags(queue, patch, lost)
         for _ in range(3):
             queue.iterate()
-    assert [len(told(queue, run)) for run in (first, last)] == [1, 1]
+    assert [len(reported_waits(queue, run)) for run in (first, last)] == [1, 1]

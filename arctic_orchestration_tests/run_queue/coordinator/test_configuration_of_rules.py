@@ -319,13 +319,13 @@ def test_what_would_replace_the_limits_is_refused_with_the_mend(
         "concurrency.pools may stay"
     )
     instance: Any = queue.instance
-    asked: list[Callable[[], object]] = [
+    requested: list[Callable[[], object]] = [
         lambda: instance.run_coordinator.get_run_queue_config(),
         queue.instance.get_concurrency_config,
         lambda: queue.submit("load"),
         queue.iterate,
     ]
-    for ask in (*asked, *asked):
+    for ask in (*requested, *requested):
         with pytest.raises(ConfigurationError) as refusal:
             ask()
         assert str(refusal.value) == message

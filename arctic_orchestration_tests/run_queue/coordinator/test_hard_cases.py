@@ -15,7 +15,7 @@ from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue.dagster import passes
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
-from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, told
+from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, reported_waits
 
 MakeQueue = Callable[..., RunQueue]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_a_run_behind_many_of_its_program_is_told_once(ruled: MakeQueue, clock: 
         queue.report(runs[number], Status.SUCCESS)
         assert queue.iterate() == []
         clock.pass_(minutes=15)
-    assert len(told(queue, runs[3])) == 1
+    assert len(reported_waits(queue, runs[3])) == 1
 
 
 def run_again(queue: RunQueue, run: DagsterRun) -> DagsterRun:
@@ -187,7 +187,7 @@ def test_runs_that_nobody_can_judge_are_told_so(
     queue = make_queue("sqlite", {**OURS, "config": config})
     run = queue.submit("load")
     assert [queue.iterate(), queue.iterate()] == [[], []]
-    (reason,) = told(queue, run)
+    (reason,) = reported_waits(queue, run)
     assert reason.startswith("the state database, which does not answer")
 
 

@@ -43,10 +43,10 @@ def queue(
 
 def ask(database: Database, run: DagsterRun, level: int, at: datetime = NOON) -> None:
     with database.begin() as tx:
-        levels.ask(tx, "default", run.run_id, level, at)
+        levels.request_level(tx, "default", run.run_id, level, at)
 
 
-def asked(database: Database) -> list[levels.Wish]:
+def requested(database: Database) -> list[levels.LevelRequest]:
     with database.read() as tx:
         return levels.pending_levels(tx, "default")
 
@@ -81,7 +81,7 @@ def test_a_level_by_hand_counts_in_the_next_pass(queue: RunQueue, database: Data
         "2026-03-02T12:00:00Z",
     )
     assert tags["dagster/priority"] == str(4 * 60 - NOON_SECONDS)
-    assert asked(database) == []
+    assert requested(database) == []
     queue.report(third, Status.SUCCESS)
     ask(database, first, -1)
     assert queue.iterate() == [second.run_id]
@@ -91,11 +91,11 @@ def test_the_last_of_several_levels_by_hand_counts(queue: RunQueue, database: Da
     """Also of one that came while the one before was being written."""
     run = queue.submit("load")
     ask(database, run, 1)
-    (first,) = asked(database)
+    (first,) = requested(database)
     ask(database, run, 2, LATER)
     with database.begin() as tx:
         levels.written(tx, "default", first)
-    assert [wish.level for wish in asked(database)] == [2]
+    assert [request.level for request in requested(database)] == [2]
     queue.iterate()
     assert queue.run(run).tags["arctic/level"] == "2"
 
@@ -115,9 +115,9 @@ def test_a_level_that_was_written_and_not_forgotten_is_written_again(
         patch.setattr(levels, "written", crash)
         queue.iterate()
     assert queue.run(run).tags["arctic/level"] == "3"
-    assert [wish.level for wish in asked(database)] == [3]
+    assert [request.level for request in requested(database)] == [3]
     queue.iterate()
-    assert (queue.run(run).tags["arctic/level"], asked(database)) == ("3", [])
+    assert (queue.run(run).tags["arctic/level"], requested(database)) == ("3", [])
 
 
 def test_a_level_for_a_run_that_waits_no_more_is_forgotten(
@@ -130,7 +130,7 @@ def test_a_level_for_a_run_that_waits_no_more_is_forgotten(
     for run in (started, deleted):
         ask(database, run, 9)
     queue.iterate()
-    assert asked(database) == []
+    assert requested(database) == []
     assert queue.run(started).tags["arctic/level"] == "0"
 
 
@@ -138,6 +138,6 @@ def test_levels_of_another_cluster_are_not_written(queue: RunQueue, database: Da
     """Several Dagster instances may share the state database."""
     run = queue.submit("load")
     with database.begin() as tx:
-        levels.ask(tx, "elsewhere", run.run_id, 9, NOON)
+        levels.request_level(tx, "elsewhere", run.run_id, 9, NOON)
     queue.iterate()
     assert queue.run(run).tags["arctic/level"] == "0"

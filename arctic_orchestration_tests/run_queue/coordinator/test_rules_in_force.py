@@ -7,7 +7,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
-from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, told
+from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, reported_waits
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -22,12 +22,14 @@ def test_a_run_waits_until_its_window_opens(ruled: Callable[..., RunQueue], cloc
     queue = ruled(windows={"night": {"start": "22:00", "end": "06:00", "match": {"job": "load"}}})
     held, free = queue.submit("load"), queue.submit("bill")
     assert queue.iterate() == [free.run_id]
-    assert told(queue, held) == ["window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)"]
+    assert reported_waits(queue, held) == [
+        "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)"
+    ]
     clock.pass_(hours=9, minutes=59)
     assert queue.iterate() == []
     clock.pass_(minutes=1)
     assert queue.iterate() == [held.run_id]
-    assert len(told(queue, held)) == 1
+    assert len(reported_waits(queue, held)) == 1
 
 
 def test_a_group_is_never_more_than_its_limit(ruled: Callable[..., RunQueue]) -> None:
@@ -36,7 +38,7 @@ def test_a_group_is_never_more_than_its_limit(ruled: Callable[..., RunQueue]) ->
     ids = [run.run_id for run in runs]
     assert queue.iterate() == ids[:2]
     assert queue.iterate() == []
-    assert told(queue, runs[2]) == ["group few: 2 of 2 runs are in progress"]
+    assert reported_waits(queue, runs[2]) == ["group few: 2 of 2 runs are in progress"]
     queue.report(runs[0], Status.SUCCESS)
     assert queue.iterate() == [ids[2]]
 
@@ -104,20 +106,23 @@ def test_a_run_is_told_once_what_holds_it_and_again_when_that_changes(
     window = "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)"
     group = "group few: 1 of 1 runs are in progress"
     assert [queue.iterate(), queue.iterate()] == [[first.run_id], []]
-    assert (told(queue, run), queue.run(run).tags["arctic/wait"]) == ([window], window)
+    assert (reported_waits(queue, run), queue.run(run).tags["arctic/wait"]) == ([window], window)
     clock.pass_(hours=10)
     assert [queue.iterate(), queue.iterate()] == [[], []]
-    assert (told(queue, run), queue.run(run).tags["arctic/wait"]) == ([window, group], group)
+    assert (reported_waits(queue, run), queue.run(run).tags["arctic/wait"]) == (
+        [window, group],
+        group,
+    )
     queue.report(first, Status.SUCCESS)
     assert queue.iterate() == [run.run_id]
-    assert told(queue, run) == [window, group]
+    assert reported_waits(queue, run) == [window, group]
 
 
 def test_a_run_that_starts_at_once_is_told_nothing(ruled: Callable[..., RunQueue]) -> None:
     queue = ruled(groups={"few": {"limit": 1, "match": {"job": "load"}}})
     run = queue.submit("load")
     assert queue.iterate() == [run.run_id]
-    assert told(queue, run) == []
+    assert reported_waits(queue, run) == []
     assert "arctic/wait" not in queue.run(run).tags
 
 
@@ -138,7 +143,7 @@ def test_runs_that_a_pool_holds_leave_their_slots_to_others(
     assert queue.launched == [run.run_id for run in free[:2]]
     for run in iced:
         start = "no rule holds it, but Dagster does not start it: a pool is full"
-        assert told(queue, run)[-1].startswith(start)
+        assert reported_waits(queue, run)[-1].startswith(start)
     storage.set_concurrency_slots("ice", 10)
     queue.report(free[0], Status.SUCCESS)
     assert queue.iterate() == [iced[0].run_id]

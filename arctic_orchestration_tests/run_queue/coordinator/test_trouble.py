@@ -20,8 +20,8 @@ from arctic_orchestration_tests.run_queue.coordinator.listening import (
     BEGIN_AND_END,
     EVENING,
     Clock,
-    said,
-    told,
+    logged,
+    reported_waits,
 )
 
 NIGHT = {"night": {"start": "22:00", "end": "06:00", "match": {"job": "bill"}}}
@@ -148,7 +148,7 @@ def test_at_the_start_nothing_starts_that_may_be_paused(
     assert queue.iterate() == []
     state.mend()
     assert queue.iterate() == everything[:2]
-    assert said(log) == BEGIN_AND_END
+    assert logged(log) == BEGIN_AND_END
 
 
 def test_at_the_start_no_queue_starts_anything(
@@ -189,14 +189,14 @@ def test_in_the_middle_closed_windows_stay_closed_though_their_time_comes(
     for _ in range(3):
         clock.pass_(minutes=10)
         assert queue.iterate() == []
-    assert told(queue, held) == [
+    assert reported_waits(queue, held) == [
         "window night opens at 2026-03-02 22:00:00Z (22:00-06:00 UTC)",
         "window night stays closed until the state database answers (22:00-06:00 UTC)",
     ]
-    assert told(queue, more[1]) == ["group few: 2 of 2 runs are in progress"]
+    assert reported_waits(queue, more[1]) == ["group few: 2 of 2 runs are in progress"]
     state.mend()
     assert queue.iterate() == [held.run_id]
-    assert said(log) == BEGIN_AND_END
+    assert logged(log) == BEGIN_AND_END
 
 
 def test_a_window_that_closes_in_the_middle_is_closed(
@@ -231,7 +231,9 @@ def test_pauses_hold_as_they_were_read_last(
     assert queue.iterate() == [more.run_id]
     clock.pass_(hours=5)
     assert queue.iterate() == []
-    assert told(queue, held) == ["queue low is paused since 2026-03-02 21:59:50Z (maintenance)"]
+    assert reported_waits(queue, held) == [
+        "queue low is paused since 2026-03-02 21:59:50Z (maintenance)"
+    ]
     state.mend()
     state.do(lambda tx: pauses.resume(tx, "default", "queue", "low", clock.now))
     assert queue.iterate() == [held.run_id]
@@ -259,7 +261,7 @@ def test_a_setting_that_cannot_be_used_is_such_trouble(
     assert queue.iterate() == []
     monkeypatch.setenv(variable, state.url if variable == "ARCTIC_DATABASE_URL" else "default")
     assert queue.iterate() == [held.run_id]
-    assert said(log) == BEGIN_AND_END
+    assert logged(log) == BEGIN_AND_END
 
 
 def test_what_runs_are_told_in_the_trouble_is_kept_after_it(
@@ -271,7 +273,7 @@ def test_what_runs_are_told_in_the_trouble_is_kept_after_it(
     state.break_()
     held = queue.submit("bill")
     queue.iterate()
-    assert len(told(queue, held)) == 1
+    assert len(reported_waits(queue, held)) == 1
     state.mend()
     queue.iterate()
     assert held.run_id in state.ask(lambda tx: waits.reported_waits(tx, "default"))
@@ -326,7 +328,7 @@ def test_a_schema_of_another_version_is_such_trouble(
     assert queue.iterate() == [free.run_id]
     for _ in range(3):
         assert queue.iterate() == []
-    assert said(log) == BEGIN_AND_END[:1]
+    assert logged(log) == BEGIN_AND_END[:1]
     assert queue.status(held) is Status.QUEUED
     if state.server is not None:
         assert "Run: arctic db upgrade" in log[0].getMessage()

@@ -40,17 +40,17 @@ def test_a_wait_ends_with_the_daemon_and_with_its_time() -> None:
 class News:
     """Says what it was given, fails where that is an error, and ends the daemon."""
 
-    def __init__(self, stop: threading.Event, *said: Any) -> None:
-        self._stop, self._said = stop, list(said)
+    def __init__(self, stop: threading.Event, *logged: Any) -> None:
+        self._stop, self._said = stop, list(logged)
         self.closed = False
 
     def wait(self, stop: Any) -> frozenset[str]:
         if len(self._said) == 1:
             self._stop.set()
-        said = self._said.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return frozenset(said)
+        logged = self._said.pop(0)
+        if isinstance(logged, Exception):
+            raise logged
+        return frozenset(logged)
 
     def close(self) -> None:
         self.closed = True

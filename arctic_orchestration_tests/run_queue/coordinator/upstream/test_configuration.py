@@ -35,10 +35,10 @@ def configured(make_queue: Callable[..., RunQueue], coordinator: str) -> Callabl
 
 def without_rules(made: Any) -> RunQueueConfig:
     """What the daemon is told, without the limits of our own tags."""
-    told: RunQueueConfig = made.get_run_queue_config()
-    limits = [dict(limit) for limit in told.tag_concurrency_limits]
+    config: RunQueueConfig = made.get_run_queue_config()
+    limits = [dict(limit) for limit in config.tag_concurrency_limits]
     stock = [limit for limit in limits if not limit["key"].startswith("arctic/")]
-    return told._replace(tag_concurrency_limits=stock)
+    return config._replace(tag_concurrency_limits=stock)
 
 
 def test_all_that_is_configured_arrives(
