@@ -9,15 +9,14 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
 
-import sqlalchemy
 from dagster import AssetKey, DagsterInstance
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-    INDEX_SHARD_NAME,
-    SqliteEventLogStorage,
-)
-from dagster._core.storage.legacy_storage import LegacyEventLogStorage, LegacyRunStorage
-from dagster._core.storage.runs import SqliteRunStorage
 
+from arctic_orchestration.dagster_internals import (
+    event_log_storage_of,
+    run_storage_of,
+    sqlite_event_log,
+    sqlite_run_database,
+)
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from arctic_orchestration.event_log import arrival_lookup, check_lookup
 from arctic_orchestration.event_log.arrival_checks import ArrivalChecks
@@ -99,9 +98,9 @@ class DagsterLog:
         Errors:
             ConfigurationError: the storage is neither SQLite nor Postgres.
         """
-        self._event_storage = event_storage_of(instance)
+        self._event_storage = event_log_storage_of(instance)
         self._log = _log_of(self._event_storage)
-        self._run_storage = _run_storage_of(instance)
+        self._run_storage = run_storage_of(instance)
         self._runs = run_sql_of(instance)
         self._location = location
         self._known_as = known_as
@@ -347,16 +346,10 @@ class DagsterLog:
         return named
 
 
-def event_storage_of(instance: DagsterInstance) -> Any:
-    storage: Any = instance.event_log_storage
-    while isinstance(storage, LegacyEventLogStorage):
-        storage = storage._storage.event_log_storage
-    return storage
-
-
 def _log_of(storage: Any) -> _Log:
-    if isinstance(storage, SqliteEventLogStorage):
-        return SqliteLog(storage.path_for_shard(INDEX_SHARD_NAME))
+    sqlite = sqlite_event_log(storage)
+    if sqlite is not None:
+        return SqliteLog(sqlite)
     if type(storage).__module__.startswith("dagster_postgres."):
         from arctic_orchestration.event_log.postgres_log import PostgresLog
 
@@ -367,23 +360,16 @@ def _log_of(storage: Any) -> _Log:
     )
 
 
-def _run_storage_of(instance: DagsterInstance) -> Any:
-    storage: Any = instance.run_storage
-    while isinstance(storage, LegacyRunStorage):
-        storage = storage._storage.run_storage
-    return storage
-
-
 def run_sql_of(instance: DagsterInstance) -> Any:
     """Runs statements on the run storage of an instance.
 
     Errors:
         ConfigurationError: the storage is neither SQLite nor Postgres.
     """
-    storage = _run_storage_of(instance)
-    if isinstance(storage, SqliteRunStorage):
-        url = sqlalchemy.make_url(storage._conn_string)
-        return SqliteSql(url.database or "")
+    storage = run_storage_of(instance)
+    sqlite = sqlite_run_database(storage)
+    if sqlite is not None:
+        return SqliteSql(sqlite)
     if type(storage).__module__.startswith("dagster_postgres."):
         from arctic_orchestration.event_log.postgres_log import PostgresSql
 

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from dagster import AssetKey, deserialize_value
-from dagster._core.events.log import EventLogEntry
-from dagster_shared.serdes import pack_value
+from dagster import AssetKey, EventLogEntry, deserialize_value
 
+from arctic_orchestration.dagster_internals import pack_value
 from arctic_orchestration.event_log.escaping import escaped, storable
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import sqlalchemy
 from dagster import DagsterInstance
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-    INDEX_SHARD_NAME,
-    SqliteEventLogStorage,
-)
 
+from arctic_orchestration.dagster_internals import (
+    connect_postgres,
+    event_log_storage_of,
+    sqlite_event_log,
+)
 from arctic_orchestration.errors import DatabaseUnavailable
-from arctic_orchestration.event_log.dagster_log import event_storage_of
 from arctic_orchestration.event_log.sqlite_log import SqliteSql
 
 #: how often SQLite is polled, at a few microseconds each
@@ -49,9 +49,10 @@ class LogNews(Protocol):
 
 def news_of(instance: DagsterInstance) -> LogNews | None:
     """Returns the news of an instance's event log; None: neither SQLite nor Postgres."""
-    storage = event_storage_of(instance)
-    if isinstance(storage, SqliteEventLogStorage):
-        return _SqliteNews(SqliteSql(storage.path_for_shard(INDEX_SHARD_NAME)))
+    storage = event_log_storage_of(instance)
+    sqlite = sqlite_event_log(storage)
+    if sqlite is not None:
+        return _SqliteNews(SqliteSql(sqlite))
     if hasattr(storage, "postgres_url"):
         return _PostgresNews(storage)
     return None
@@ -82,11 +83,8 @@ class _SqliteNews:
 
 class _PostgresNews:
     def __init__(self, storage: Any) -> None:
-        from dagster_postgres.utils import create_pg_engine
-
-        self._engine = create_pg_engine(
-            storage.postgres_url,
-            getattr(storage, "_token_provider", None),
+        self._engine = connect_postgres(
+            storage,
             isolation_level="AUTOCOMMIT",
             poolclass=sqlalchemy.pool.NullPool,
         )

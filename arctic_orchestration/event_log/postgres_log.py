@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
-from dagster_postgres.event_log import PostgresEventLogStorage
-from dagster_postgres.run_storage import PostgresRunStorage
-from dagster_postgres.utils import create_pg_engine
+from dagster_postgres import PostgresEventLogStorage, PostgresRunStorage
 from sqlalchemy.exc import DBAPIError
 
+from arctic_orchestration.dagster_internals import connect_postgres
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.event_log import watermark
 from arctic_orchestration.event_log.feed import FeedMode
@@ -85,9 +84,8 @@ class PostgresSql:
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:
         # Dagster's own engine opens a connection for each statement; this one keeps one.
-        self._engine = create_pg_engine(
-            storage.postgres_url,
-            getattr(storage, "_token_provider", None),
+        self._engine = connect_postgres(
+            storage,
             isolation_level="AUTOCOMMIT",
             pool_size=1,
             max_overflow=4,

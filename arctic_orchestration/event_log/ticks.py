@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagster import DagsterInstance
-from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
-from dagster_shared.error import SerializableErrorInfo
 
+from arctic_orchestration.dagster_internals import InstigatorTick, SerializableErrorInfo, TickStatus
 from arctic_orchestration.errors import DatabaseUnavailable
 
 #: errors whose cause is more specific than they are

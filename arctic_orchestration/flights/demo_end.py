@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.scheduler.instigation import SensorInstigatorData
 
 from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.dagster_internals import InstigatorType, SensorInstigatorData
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.views.overview import Overview, ScheduleView
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
-from dagster._time import get_timezone
 
+from arctic_orchestration.dagster_internals import get_timezone
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.key_space import KeySpace, join, window_of

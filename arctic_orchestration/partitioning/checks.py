@@ -1,9 +1,8 @@
 """Why a mapping between two partitions definitions cannot work."""
 
 import dagster as dg
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
 
+from arctic_orchestration.dagster_internals import infer_partition_mapping
 from arctic_orchestration.partitioning.key_space import FAR, Definition, KeySpace, store_of
 
 #: The maximum number of shown keys of a static definition.
@@ -59,7 +58,7 @@ def _why(upstream: Definition, target: Definition, mapping: dg.PartitionMapping)
     if kind is dg.IdentityPartitionMapping:
         return _no_common_key(upstream, target)
     if isinstance(mapping, dg.TimeWindowPartitionMapping) and kind is dg.TimeWindowPartitionMapping:
-        with partition_loading_context(FAR):
+        with dg.partition_loading_context(FAR):
             reached = mapping.get_downstream_partitions_for_partitions(
                 upstream.subset_with_all_partitions(), upstream, target
             )

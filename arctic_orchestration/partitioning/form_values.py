@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from dagster._utils.warnings import disable_dagster_warnings
-
+from arctic_orchestration.dagster_internals import disable_dagster_warnings
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
 Made = TypeVar("Made")

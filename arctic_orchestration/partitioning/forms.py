@@ -17,8 +17,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from dagster._core.definitions.timestamp import TimestampWithTimezone
 
+from arctic_orchestration.dagster_internals import TimestampWithTimezone, later_windows
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.partitioning.form_values import (
     made,
@@ -145,7 +145,7 @@ def _windows(kind: str, body: Mapping[Any, Any], field: str) -> Definition:
 
 def _excludes_everything(definition: dg.TimeWindowPartitionsDefinition) -> bool:
     """Returns whether all of the first windows are excluded; Dagster would search forever."""
-    windows = definition._iterate_time_windows(definition.start_timestamp, ignore_exclusions=True)
+    windows = later_windows(definition, definition.start_timestamp, excluded=True)
     return all(
         definition.is_window_start_excluded(window.start)
         for window in itertools.islice(windows, _FIRST_WINDOWS)

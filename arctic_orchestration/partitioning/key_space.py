@@ -7,10 +7,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.instance.types import DynamicPartitionsStore
-from dagster._core.types.pagination import PaginatedResults
-from dagster._time import dst_safe_strftime, get_timezone
+
+from arctic_orchestration.dagster_internals import (
+    DynamicPartitionsStore,
+    dst_safe_strftime,
+    get_timezone,
+)
 
 Definition = dg.PartitionsDefinition[Any]
 #: the present keys of a dynamic partitions definition, by its name
@@ -36,8 +38,8 @@ class _Store(DynamicPartitionsStore):
 
     def get_paginated_dynamic_partitions(
         self, partitions_def_name: str, limit: int, ascending: bool, cursor: str | None = None
-    ) -> PaginatedResults[str]:
-        return PaginatedResults.create_from_sequence(
+    ) -> dg.PaginatedResults[str]:
+        return dg.PaginatedResults.create_from_sequence(
             self.get_dynamic_partitions(partitions_def_name), limit, ascending, cursor
         )
 
@@ -74,7 +76,7 @@ class KeySpace:
     @contextmanager
     def existing_at(self, at: datetime | None) -> Iterator[datetime]:
         """Makes Dagster's partitions those of ``at`` in the block; None: now, by its clock."""
-        with partition_loading_context(at, self._store) as context:
+        with dg.partition_loading_context(at, self._store) as context:
             yield context.effective_dt
 
     @cached_property
@@ -190,7 +192,7 @@ def key_at(definition: dg.TimeWindowPartitionsDefinition, start: datetime) -> st
 @lru_cache(maxsize=1024)
 def bounds(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | None:
     """Returns the start of the first window and the end of the last; None: there is no window."""
-    with partition_loading_context(FAR):
+    with dg.partition_loading_context(FAR):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
     return None if first is None or last is None else utc(dg.TimeWindow(first.start, last.end))

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from dagster._utils.warnings import disable_dagster_warnings
 
+from arctic_orchestration.dagster_internals import disable_dagster_warnings
 from arctic_orchestration.partitioning.form_values import (
     made,
     mapping_at,

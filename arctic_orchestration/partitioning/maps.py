@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Protocol
 
 import dagster as dg
-from dagster._core.instance.types import DynamicPartitionsStore
 
+from arctic_orchestration.dagster_internals import DynamicPartitionsStore
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning.checks import check
 from arctic_orchestration.partitioning.key_space import (

@@ -4,8 +4,8 @@ from datetime import datetime
 from difflib import get_close_matches
 
 import dagster as dg
-from dagster._time import get_timezone
 
+from arctic_orchestration.dagster_internals import get_timezone
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.key_space import KeySpace, bounds, join, key_at
 

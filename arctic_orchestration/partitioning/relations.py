@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import dagster as dg
-from dagster._core.definitions.partitions.mapping.multi.base import BaseMultiPartitionMapping
-from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
 
+from arctic_orchestration.dagster_internals import (
+    BaseMultiPartitionMapping,
+    infer_partition_mapping,
+)
 from arctic_orchestration.partitioning.key_space import KeySpace, join, window_of
 from arctic_orchestration.partitioning.time_windows import TimeWindowRelation
 

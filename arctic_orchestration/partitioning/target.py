@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import dagster as dg
-from dagster._core.definitions.partitions.context import partition_loading_context
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning import windows
@@ -211,7 +210,7 @@ def existing_keys(
     definition: Definition, at: datetime | None, dynamic_keys: DynamicKeys
 ) -> Sequence[str]:
     """Returns the partitions that Dagster has at a moment; None: now."""
-    with partition_loading_context(
+    with dg.partition_loading_context(
         effective_dt=at, dynamic_partitions_store=store_of(dynamic_keys)
     ):
         return definition.get_partition_keys()

@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import dagster as dg
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
-from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
-from dagster._core.definitions.partitions.utils.time_window import PersistedTimeWindow
-from dagster._utils.cronstring import get_fixed_minute_interval
 
+from arctic_orchestration.dagster_internals import (
+    PartitionsSubset,
+    PersistedTimeWindow,
+    TimeWindowPartitionsSubset,
+    get_fixed_minute_interval,
+)
 from arctic_orchestration.partitioning.key_space import FAR, bounds, key_at, utc, window_of
 
 #: The number of targets with cached upstream keys.
@@ -75,14 +76,14 @@ class TimeWindowRelation:
 
     def _forward(self, window: dg.TimeWindow) -> list[dg.TimeWindow]:
         """Returns the target windows of an upstream window."""
-        with partition_loading_context(FAR):
+        with dg.partition_loading_context(FAR):
             keys = list(self._reached(window).get_partition_keys())
         windows = (window_of(self._target, key) for key in keys)
         return [found for found in windows if found is not None]
 
     def _reaches(self, start: datetime, end: datetime) -> bool:
         """Returns whether targets depend on upstream windows of the span; lists none of them."""
-        with partition_loading_context(FAR):
+        with dg.partition_loading_context(FAR):
             return not self._reached(dg.TimeWindow(start, end)).is_empty
 
     def _reached(self, window: dg.TimeWindow) -> PartitionsSubset:
@@ -92,7 +93,7 @@ class TimeWindowRelation:
 
     def _listed_sources(self, window: dg.TimeWindow) -> tuple[str, ...]:
         """Returns the upstream keys of a target window."""
-        with partition_loading_context(FAR):
+        with dg.partition_loading_context(FAR):
             result = self._mapping.get_upstream_mapped_partitions_result_for_partitions(
                 TimeWindowPartitionsSubset(self._target, None, [window]),
                 self._target,

@@ -11,8 +11,12 @@ from datetime import datetime, timedelta
 from typing import TypeGuard
 
 import dagster as dg
-from dagster._core.instance.types import DynamicPartitionsStore
 
+from arctic_orchestration.dagster_internals import (
+    DynamicPartitionsStore,
+    earlier_windows,
+    later_windows,
+)
 from arctic_orchestration.partitioning.key_space import (
     Definition,
     DynamicKeys,
@@ -193,12 +197,12 @@ def _earlier(one: datetime, other: datetime) -> datetime:
 
 def _backwards(definition: Windows, at: datetime) -> Iterator[dg.TimeWindow]:
     """Yields the windows that have ended at ``at``, the last one first, without a beginning."""
-    return map(utc, definition._reverse_iterate_time_windows(at.timestamp()))
+    return map(utc, earlier_windows(definition, at.timestamp()))
 
 
 def _forwards(definition: Windows, at: datetime) -> Iterator[dg.TimeWindow]:
     """Yields the windows that start at ``at`` or later, without an end."""
-    return map(utc, definition._iterate_time_windows(at.timestamp()))
+    return map(utc, later_windows(definition, at.timestamp()))
 
 
 def _moved(definition: Windows, window: dg.TimeWindow, offset: int) -> dg.TimeWindow:

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import psutil
-from dagster import DagsterInstance
-from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
-from dagster._serdes import serialize_value
+from dagster import DagsterInstance, serialize_value
 
+from arctic_orchestration.dagster_internals import GrpcServerCodeLocation, in_daemon
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
@@ -248,7 +247,7 @@ def _output() -> Iterator[IO[Any] | None]:
 
     A caller may wait for a command until its output is closed, which a host would keep open.
     """
-    if "dagster._daemon.cli" in sys.modules:
+    if in_daemon():
         yield None
         return
     with open(os.devnull, "wb") as nowhere:

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from dagster import DagsterInstance
-from dagster._core.definitions.reconstruct import (
-    ReconstructableRepository,
-    initialize_repository_def_from_pointer,
-)
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.secrets.env_file import get_env_var_dict
-from dagster._grpc import impl
-from dagster._grpc.types import ExecuteExternalJobArgs
-from dagster._serdes import deserialize_value
-from dagster._utils import get_run_crash_explanation
+from dagster import DagsterInstance, RepositoryDefinition, deserialize_value
 
+from arctic_orchestration.dagster_internals import (
+    MODULES_OF_RUNS,
+    ExecuteExternalJobArgs,
+    InstanceRef,
+    IPCErrorMessage,
+    ReconstructableRepository,
+    StartRunInSubprocessSuccessful,
+    get_env_var_dict,
+    get_run_crash_explanation,
+    initialize_repository_def_from_pointer,
+    resume_from_failure,
+    start_run_in_subprocess,
+)
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.inherited_state import leave_to_host
@@ -32,7 +34,7 @@ from arctic_orchestration.run_launcher.loaded_definitions import remember, remem
 from arctic_orchestration.run_launcher.processes import Stop, began
 
 if TYPE_CHECKING:
-    from dagster._core.code_pointer import CodePointer
+    from arctic_orchestration.dagster_internals import CodePointer
 
 #: The exit code of a completed run's child; after any other code the run is checked.
 ENDED = 64
@@ -82,15 +84,7 @@ def load(start: dict[str, Any]) -> Loaded:
     return Loaded(repositories, definitions)
 
 
-_IN_EVERY_RUN = (
-    "arctic_orchestration.run_launcher.run_worker",
-    "dagster._core.execution.plan.execute_plan",
-    "dagster._core.executor.in_process",
-    "dagster._core.executor.multiprocess",
-    "dagster._core.storage.fs_io_manager",
-    "dagster._core.storage.local_compute_log_manager",
-    "dagster._core.execution.compute_logs",
-)
+_IN_EVERY_RUN = ("arctic_orchestration.run_launcher.run_worker", *MODULES_OF_RUNS)
 
 
 class _Answer:
@@ -103,9 +97,9 @@ class _Answer:
         if self._connection is None:
             return
         answer: dict[str, Any]
-        if isinstance(message, impl.StartRunInSubprocessSuccessful):
+        if isinstance(message, StartRunInSubprocessSuccessful):
             answer = {"ok": True, "pid": os.getpid(), "began": began(os.getpid())}
-        elif isinstance(message, impl.IPCErrorMessage):
+        elif isinstance(message, IPCErrorMessage):
             answer = {"ok": False, "why": message.message or "the run could not be set up"}
         else:
             return
@@ -123,11 +117,11 @@ def execute(
     origin = arguments.job_origin
     repository = loaded.repositories[origin.repository_origin.repository_name]
     if request["resume"]:
-        impl.core_execute_run = partial(impl.core_execute_run, resume_from_failure=True)
+        resume_from_failure()
     if request["spark"]:
         session_source.borrow_from(partial(_borrow, host, request["run_id"]))
     job = repository.get_reconstructable_job(origin.job_name)
-    run: Any = impl.start_run_in_subprocess
+    run: Any = start_run_in_subprocess
     run(request["arguments"], job, _Answer(connection), stop)
     session_source.end()
     _leave()

@@ -1,8 +1,8 @@
 """The runs that claim a job before they begin."""
 
 from dagster import DagsterRun
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
 
+from arctic_orchestration.dagster_internals import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
 from arctic_orchestration.run_tags import JOB_TAG
 
 

@@ -19,27 +19,36 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from dagster import Any as AnyConfig
-from dagster import DagsterInstance, DagsterRun, Field, Noneable
-from dagster._core.errors import DagsterLaunchFailedError
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.launcher.base import (
+from dagster import (
+    DagsterInstance,
+    DagsterRun,
+    DefaultRunLauncher,
+    Field,
+    Noneable,
+    serialize_value,
+)
+
+from arctic_orchestration import idle_ticks
+from arctic_orchestration.dagster_internals import (
     CheckRunHealthResult,
+    ConfigurableClass,
+    ConfigurableClassData,
+    DagsterLaunchFailedError,
+    InstanceRef,
     LaunchRunContext,
     ResumeRunContext,
     RunLauncher,
     WorkerStatus,
+    note_started_run,
+    registered_instance,
 )
-from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
-from dagster._serdes import ConfigurableClass, ConfigurableClassData, serialize_value
-
-from arctic_orchestration import idle_ticks
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 from arctic_orchestration.run_launcher.processes import began
 
 if TYPE_CHECKING:
-    from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
+    from arctic_orchestration.dagster_internals import GrpcServerCodeLocation
 
 #: Hidden in Dagster's UI by its prefix: the process that executes the run.
 HOST_TAG = ".dagster/arctic_run_host"
@@ -100,6 +109,10 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         self._wrapped.register_instance(instance)
         idle_ticks.install()
 
+    @property
+    def _registered(self) -> DagsterInstance:
+        return registered_instance(self)
+
     def launch_run(self, context: LaunchRunContext) -> None:
         """Launches the run, in a run host if possible."""
         self._launch(context, resume=False)
@@ -113,10 +126,10 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             raise _failure(f"No run host can execute this run: {why}")
         if self._rules.hosts and why != _NOT_FOR_HOSTS:
             name = type(self._wrapped).__name__
-            self._instance.report_engine_event(f"Launched by {name}, not warm: {why}.", run)
+            self._registered.report_engine_event(f"Launched by {name}, not warm: {why}.", run)
         if _host_of(run) is not None:
             # The process that was to resume the run is no longer its process.
-            self._instance.add_run_tags(run.run_id, {HOST_TAG: "{}"})
+            self._registered.add_run_tags(run.run_id, {HOST_TAG: "{}"})
         if resume:
             self._wrapped.resume_run(cast(ResumeRunContext, context))
         else:
@@ -130,9 +143,10 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         """
         if not self._rules.hosts or sys.platform != "linux" or context.workspace is None:
             return _NOT_FOR_HOSTS
-        from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
-        from dagster._grpc.types import ExecuteExternalJobArgs
-
+        from arctic_orchestration.dagster_internals import (
+            ExecuteExternalJobArgs,
+            GrpcServerCodeLocation,
+        )
         from arctic_orchestration.run_launcher import host_client
 
         run = context.dagster_run
@@ -142,7 +156,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if not isinstance(location, GrpcServerCodeLocation):
             return "its code location has no code server"
         try:
-            hosted = host_client.located(location, self._instance, self._rules)
+            hosted = host_client.located(location, self._registered, self._rules)
         except (host_client.HostUnavailable, ConfigurationError) as error:
             return str(error)
         why, until = self._unfit.get((hosted.key, hosted.server), ("", 0.0))
@@ -176,14 +190,14 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         tag = {name: answer[name] for name in ("socket", "pid", "began")}
         tag |= {"machine": os.uname().nodename, "run": run.run_id}
         try:
-            self._instance.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
+            self._registered.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
         except Exception:
             # The run executes: an error would mark it as failed. Hosts find it untagged, too.
             _log.warning("run %s could not be tagged with its process", run.run_id, exc_info=True)
         return ""
 
     def _reference(self, run: DagsterRun) -> InstanceRef:
-        reference: InstanceRef = self._instance.get_ref()
+        reference = self._registered.get_ref()
         return of_run_worker(reference) if claims_its_job(run) else reference
 
     def _launch_wrapped(self, context: LaunchRunContext) -> None:
@@ -195,14 +209,14 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         assert run.remote_job_origin is not None and context.workspace is not None
         location = context.workspace.get_code_location(run.remote_job_origin.location_name)
         client = cast("GrpcServerCodeLocation", location).client
-        instance = cast("DagsterInstance", _InstanceOfLaunch(self._instance))
+        instance = cast("DagsterInstance", _InstanceOfLaunch(self._registered))
         wrapped = cast(DefaultRunLauncher, self._wrapped)
         wrapped.launch_run_from_grpc_client(instance, run, client)
-        wrapped._run_ids.add(run.run_id)
+        note_started_run(wrapped, run.run_id)
 
     def terminate(self, run_id: str) -> bool:
         """Interrupts the run; returns whether its process existed."""
-        run = self._instance.get_run_by_id(run_id)
+        run = self._registered.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
         from arctic_orchestration.run_launcher import messages
@@ -212,13 +226,13 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if host is None:
             # A run that is being launched may already have a process.
             if any(answer["ok"] for answer in messages.ask_all(request, _CANCEL_SECONDS)):
-                self._instance.report_run_canceling(run)
+                self._registered.report_run_canceling(run)
                 return True
             return bool(self._wrapped.terminate(run_id))
-        self._instance.report_run_canceling(run)
+        self._registered.report_run_canceling(run)
         if host["machine"] != os.uname().nodename:
             message = f"The run can be terminated on its machine only, {host['machine']}."
-            self._instance.report_engine_event(message, run)
+            self._registered.report_engine_event(message, run)
             return False
         try:
             return bool(messages.ask(host["socket"], request, _CANCEL_SECONDS)["ok"])

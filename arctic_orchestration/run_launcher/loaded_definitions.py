@@ -5,12 +5,9 @@ from typing import Any
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from dagster._core.code_pointer import CodePointer
-from dagster._core.definitions import reconstruct
-from dagster._core.definitions.repository_definition import (
-    RepositoryDefinition,
-    RepositoryLoadData,
-)
+from dagster import RepositoryDefinition
+
+from arctic_orchestration.dagster_internals import CodePointer, RepositoryLoadData, reconstruct
 
 
 def remember(definitions: Mapping[CodePointer, RepositoryDefinition]) -> None:

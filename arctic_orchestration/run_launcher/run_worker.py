@@ -83,7 +83,7 @@ class RunWorkerInstance(DagsterInstance):
             end = ends[-1]
             assert end.dagster_event is not None
             ended_at = datetime.fromtimestamp(end.timestamp, UTC)
-            self._run_storage.handle_run_event(run.run_id, end.dagster_event, ended_at)
+            self.run_storage.handle_run_event(run.run_id, end.dagster_event, ended_at)
         raise SystemExit(message)
 
 

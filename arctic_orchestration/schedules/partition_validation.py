@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
-from dagster._core.definitions.partitions.context import partition_loading_context
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning.checks import check, described
@@ -88,7 +87,7 @@ def _clock(
     if not isinstance(clock.partition, str):
         if isinstance(definition, dg.DynamicPartitionsDefinition):
             return
-        with partition_loading_context(dynamic_partitions_store=None):
+        with dg.partition_loading_context(dynamic_partitions_store=None):
             unknown = [key for key in clock.partition if not definition.has_partition_key(key)]
         if unknown:
             yield InvalidInput(f"{place}.partition", unknown[0], f"one of the partitions: {has}")

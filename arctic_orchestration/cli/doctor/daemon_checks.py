@@ -16,7 +16,8 @@ from arctic_orchestration.quantities import format_duration
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
-    from dagster._daemon.types import DaemonHeartbeat
+
+    from arctic_orchestration.dagster_internals import DaemonHeartbeat
 
 #: Daemons send a heartbeat every 30 seconds, and a dispatcher ticks every few seconds.
 _SILENT = timedelta(minutes=2)
@@ -73,7 +74,7 @@ def daemon(instance: "DagsterInstance") -> list[Finding]:
 
 def sensors(instance: "DagsterInstance") -> list[Finding]:
     """Checks the dispatcher of each code location, and other failing sensors of this package."""
-    from dagster._core.scheduler.instigation import InstigatorType
+    from arctic_orchestration.dagster_internals import InstigatorType
 
     states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
     dispatchers = [state for state in states if state.name == "arctic_dispatcher"]
@@ -137,8 +138,7 @@ def _of_dispatcher(instance: "DagsterInstance", state: Any) -> Finding:
 
 def _failure(instance: "DagsterInstance", state: Any) -> str | None:
     """Returns when and how the last ended tick failed, or None."""
-    from dagster._core.scheduler.instigation import TickStatus
-
+    from arctic_orchestration.dagster_internals import TickStatus
     from arctic_orchestration.event_log.ticks import first_line
 
     ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=5)
@@ -170,7 +170,7 @@ def _interleaved(beats: "Iterable[DaemonHeartbeat]") -> set[str]:
 
 def _noticed(instance: "DagsterInstance") -> set[str]:
     """Returns daemons that a dispatcher found running at the same time, as of its last tick."""
-    from dagster._core.scheduler.instigation import InstigatorType
+    from arctic_orchestration.dagster_internals import InstigatorType
 
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
         data: Any = state.instigator_data

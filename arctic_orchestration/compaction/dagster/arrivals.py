@@ -19,7 +19,7 @@ from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.state.database import Database
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+    from arctic_orchestration.dagster_internals import AssetGraph
 
 TABLE = "arctic/table"
 _EVENTS_AT_ONCE = 2_000

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import sqlalchemy as sa
-from dagster._core.storage.dagster_run import FINISHED_STATUSES, RunRecord
 
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.work import workers
+from arctic_orchestration.dagster_internals import FINISHED_STATUSES
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.state.compaction_tables import (
     compaction_tasks,
@@ -169,7 +169,7 @@ def _unless_failing(
     return Wanted(queue=wanted.queue, runs=0, reason=reason)
 
 
-def _failures(latest: Sequence[RunRecord]) -> int:
+def _failures(latest: Sequence[dg.RunRecord]) -> int:
     """Returns how many consecutive runs failed, from the newest."""
     for number, record in enumerate(latest):
         if record.dagster_run.status not in _FAILED:
@@ -177,7 +177,7 @@ def _failures(latest: Sequence[RunRecord]) -> int:
     return len(latest)
 
 
-def _ended_at(record: RunRecord) -> datetime:
+def _ended_at(record: dg.RunRecord) -> datetime:
     if record.end_time is None:
         return record.update_timestamp
     return datetime.fromtimestamp(record.end_time, UTC)

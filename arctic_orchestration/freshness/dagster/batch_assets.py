@@ -5,7 +5,6 @@ so this module assembles their definitions without that, from parts that equal t
 process of a location of thousands of tasks loads them.
 """
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,8 +12,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.utils import check_valid_name
 
+from arctic_orchestration.dagster_internals import copy_op, replace_compute_function
 from arctic_orchestration.freshness.batch_file import Batch, BatchTask
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.dagster.fresh_parents import checked, entry_of
@@ -64,10 +63,12 @@ class BatchAssets:
         # Numbered: task names need not be valid or distinct as Python names.
         inputs = [_input(number) for number in range(len(deps))]
         # Ops that differ in nothing else are copied: constructing one takes as long as the asset.
-        op = copy.copy(self._template(len(deps), tuple({**batch.tags, **task.tags}.items())))
-        op._name = check_valid_name(key.to_python_identifier())
-        op._description = task.description or None
-        op._compute_fn = _computing(one, function)
+        op = copy_op(
+            self._template(len(deps), tuple({**batch.tags, **task.tags}.items())),
+            name=key.to_python_identifier(),
+            description=task.description or None,
+        )
+        replace_compute_function(op, _computing(one, function))
         spec = dg.AssetSpec(
             key=key,
             deps=deps,

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
-from dagster._core.definitions.unresolved_asset_job_definition import (
-    UnresolvedAssetJobDefinition,
-)
 
+from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.batch_file import Batch, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
@@ -40,7 +37,7 @@ from arctic_orchestration.settings import Settings
 
 SENSOR = "arctic_tasks"
 
-Declared = AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
+Declared = dg.AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
 
 #: Ticks renew the leases of jobs and of runs that have not begun: after each third of a lease.
 _LONGEST_INTERVAL_SECONDS = int(LEASE.total_seconds() / 3)
@@ -114,7 +111,7 @@ class Freshness:
             raise InvalidDefinition([cycle_problem("tasks", cycle)])
         functions = _functions(written)
 
-        assets: list[AssetsDefinition] = []
+        assets: list[dg.AssetsDefinition] = []
         batch_assets = BatchAssets({spec.name: spec for spec in known}, graph)
         jobs: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = []
         for one in written:
@@ -124,7 +121,7 @@ class Freshness:
             else:
                 assets.append(batch_assets.asset(one, function))
         for definition, spec in given:
-            if isinstance(definition, AssetsDefinition):
+            if isinstance(definition, dg.AssetsDefinition):
                 assets.append(_finished(definition, spec, graph))
             elif isinstance(definition, dg.JobDefinition):
                 jobs.append(with_history(showing_tokens(definition), spec))
@@ -174,7 +171,9 @@ def load_batch_file(path: str | Path) -> Batch:
         ) from error
 
 
-def _finished(definition: AssetsDefinition, spec: TaskSpec, graph: TaskGraph) -> AssetsDefinition:
+def _finished(
+    definition: dg.AssetsDefinition, spec: TaskSpec, graph: TaskGraph
+) -> dg.AssetsDefinition:
     """Returns a decorated asset as a task: with its policy, its history and the guard."""
     policy = freshness_policy(graph.strictest_need(spec.name))
     specs = [
@@ -215,7 +214,7 @@ def _declared_spec(number: int, definition: object) -> TaskSpec:
     spec = (
         spec_of(definition)
         if isinstance(
-            definition, (AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition)
+            definition, (dg.AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition)
         )
         else None
     )

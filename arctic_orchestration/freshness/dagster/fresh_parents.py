@@ -14,18 +14,15 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 import dagster as dg
-from dagster._core.definitions.assets.definition.assets_definition import AssetsDefinition
-from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.definitions.unresolved_asset_job_definition import (
-    UnresolvedAssetJobDefinition,
-)
-from dagster._core.execution.plan.compute_generator import (
-    validate_and_coerce_op_result_to_iterator,
-)
 from pydantic import ValidationError
 
+from arctic_orchestration.dagster_internals import (
+    DecoratedOpFunction,
+    UnresolvedAssetJobDefinition,
+    replace_compute_function,
+    validate_and_coerce_op_result_to_iterator,
+    with_attributes,
+)
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.settings import default_timezone
@@ -59,7 +56,7 @@ Guard = Callable[[dg.AssetExecutionContext, TaskSpec], AbstractContextManager[Sh
 _held: ContextVar[OwnedTask | None] = ContextVar("arctic_task", default=None)
 
 _Declarable = TypeVar(
-    "_Declarable", AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition
+    "_Declarable", dg.AssetsDefinition, dg.JobDefinition, UnresolvedAssetJobDefinition
 )
 
 
@@ -139,9 +136,9 @@ def entry_of(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
 def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
     """Returns the asset or job with a spec in its metadata."""
     entry = entry_of(spec)
-    if isinstance(definition, AssetsDefinition):
+    if isinstance(definition, dg.AssetsDefinition):
         _require_one_function(definition, spec.name)
-        with_entry: Any = _replaced(
+        with_entry: Any = with_attributes(
             definition, specs=[one.merge_attributes(metadata=entry) for one in definition.specs]
         )
     else:
@@ -150,16 +147,16 @@ def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
 
 
 def spec_of(
-    definition: AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition,
+    definition: dg.AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition,
 ) -> TaskSpec | None:
     """Returns the declared spec of an asset or job; none: it is not a task."""
-    if isinstance(definition, AssetsDefinition):
+    if isinstance(definition, dg.AssetsDefinition):
         specs = list(definition.specs)
         return _spec_in(specs[0].metadata) if len(specs) == 1 else None
     return _spec_in(definition.metadata or {})
 
 
-def declared_tasks(repository: RepositoryDefinition) -> tuple[TaskSpec, ...]:
+def declared_tasks(repository: dg.RepositoryDefinition) -> tuple[TaskSpec, ...]:
     """Returns the tasks of a loaded code location: assets by their keys, then jobs by their names.
 
     Errors:
@@ -212,7 +209,7 @@ def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datet
     """
     if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return None
-    with partition_loading_context(effective_dt=now):
+    with dg.partition_loading_context(effective_dt=now):
         current = definition.get_partition_key_for_timestamp(now.timestamp())
         if definition.has_partition_key(current):
             return current
@@ -220,12 +217,12 @@ def newest_partition(definition: dg.PartitionsDefinition[Any] | None, now: datet
 
 
 def guarded(
-    definition: AssetsDefinition,
+    definition: dg.AssetsDefinition,
     spec: TaskSpec,
     guard: Guard,
     *,
     specs: Sequence[dg.AssetSpec] | None = None,
-) -> AssetsDefinition:
+) -> dg.AssetsDefinition:
     """Returns the asset with a guard around its function, and with other ``specs`` if given.
 
     A direct call, as in a test of the function, bypasses the guard.
@@ -243,15 +240,8 @@ def guarded(
 
     # Constructing another op would inspect the function again, the most expensive step.
     replaced = copy.copy(op)
-    replaced._compute_fn = type(function)(outer)
-    return _replaced(definition, node_def=replaced, specs=specs or list(definition.specs))
-
-
-def _replaced(definition: AssetsDefinition, **attributes: Any) -> AssetsDefinition:
-    """Returns the asset with some attributes replaced; its keys and dependencies do not change."""
-    return AssetsDefinition.dagster_internal_init(
-        **{**definition.get_attributes_dict(), **attributes}
-    )
+    replace_compute_function(replaced, type(function)(outer))
+    return with_attributes(definition, node_def=replaced, specs=specs or list(definition.specs))
 
 
 def _events(
@@ -282,7 +272,7 @@ def _current_context() -> dg.AssetExecutionContext | None:
 
 
 def _target_of(definition: object) -> tuple[str, str]:
-    if isinstance(definition, AssetsDefinition) and len(set(definition.keys)) == 1:
+    if isinstance(definition, dg.AssetsDefinition) and len(set(definition.keys)) == 1:
         return "asset", definition.key.to_user_string()
     if isinstance(definition, (dg.JobDefinition, UnresolvedAssetJobDefinition)):
         return "job", definition.name
@@ -302,7 +292,7 @@ def _require_windows_of_time(definition: Any, target: str) -> None:
     )
 
 
-def _require_one_function(definition: AssetsDefinition, name: str) -> dg.OpDefinition:
+def _require_one_function(definition: dg.AssetsDefinition, name: str) -> dg.OpDefinition:
     """Returns the op of an asset; requires one function that can be wrapped."""
     op = definition.node_def if definition.is_executable else None
     function = op.compute_fn if isinstance(op, dg.OpDefinition) else None

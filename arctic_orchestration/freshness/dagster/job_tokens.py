@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
 
+from arctic_orchestration.dagster_internals import DecoratedOpFunction, replace_compute_function
 from arctic_orchestration.freshness.dagster.fresh_parents import checked
 from arctic_orchestration.freshness.dagster.task_run import owned_step
 
@@ -35,7 +35,7 @@ def showing_tokens(job: dg.JobDefinition) -> dg.JobDefinition:
         is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
         # Several jobs may share an op.
         if not is_async and not hasattr(inner, _MARK):
-            node._compute_fn = DecoratedOpFunction(_showing(inner))
+            replace_compute_function(node, DecoratedOpFunction(_showing(inner)))
     return job
 
 

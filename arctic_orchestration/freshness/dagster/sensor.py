@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.definitions.target import AutomationTarget
-from dagster._core.execution.api import create_execution_plan
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.dagster_internals import (
+    AutomationTarget,
+    create_execution_plan,
+    set_targets,
+)
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, newest_partition
@@ -39,7 +41,7 @@ _log = logging.getLogger("arctic.freshness.sensor")
 class InstanceAssets:
     """What a Dagster instance knows of assets that are not tasks."""
 
-    def __init__(self, log: DagsterLog, repository: RepositoryDefinition) -> None:
+    def __init__(self, log: DagsterLog, repository: dg.RepositoryDefinition) -> None:
         self._log = log
         graph = repository.asset_graph
         # The graph also contains mere dependencies, whether or not such an asset exists.
@@ -102,7 +104,7 @@ class TaskSensor(dg.SensorDefinition):
         )
         # By name only: Dagster binds the location's resources to jobs of its own definitions.
         names = [*dict.fromkeys(jobs), *([ASSET_JOB] if assets else [])]
-        self._targets = [AutomationTarget(job) for job in names]
+        set_targets(self, [AutomationTarget(job) for job in names])
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
@@ -155,7 +157,7 @@ class TaskSensor(dg.SensorDefinition):
 
 
 def _place(
-    settings: Settings, location: str, repository: RepositoryDefinition, log: DagsterLog
+    settings: Settings, location: str, repository: dg.RepositoryDefinition, log: DagsterLog
 ) -> _Place:
     database = Database.open(settings.database_url)
     notifier = None

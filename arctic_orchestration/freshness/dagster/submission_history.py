@@ -18,10 +18,8 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import (
-    UnresolvedAssetJobDefinition,
-)
 
+from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition
 from arctic_orchestration.freshness.criteria import TaskSpec, age_in_words, need_in_words
 from arctic_orchestration.freshness.ended_submissions import (
     Ending,

@@ -27,8 +27,7 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
 if TYPE_CHECKING:
-    from dagster import DagsterInstance
-    from dagster._core.storage.dagster_run import RunRecord
+    from dagster import DagsterInstance, RunRecord
 
     from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 
@@ -230,7 +229,8 @@ def daemon_trouble(
 @contextmanager
 def _instance() -> "Iterator[DagsterInstance]":
     from dagster import DagsterInstance
-    from dagster._core.errors import DagsterHomeNotSetError
+
+    from arctic_orchestration.dagster_internals import DagsterHomeNotSetError
 
     try:
         instance = DagsterInstance.get()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
-    from dagster._utils.concurrency import ConcurrencyKeyInfo
+
+    from arctic_orchestration.dagster_internals import ConcurrencyKeyInfo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,9 +54,13 @@ def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
     Only reads: Dagster's daemon would also give a new pool its default limit.
     """
     from dagster import RunsFilter
-    from dagster._core.instance.config import PoolGranularity
-    from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
-    from dagster._core.storage.dagster_run import ACTIVE_RUN_STATUSES
+
+    from arctic_orchestration.dagster_internals import (
+        ACTIVE_RUN_STATUSES,
+        GlobalOpConcurrencyLimitsCounter,
+        PoolGranularity,
+        in_progress_pool_counts,
+    )
 
     needs = run.run_op_concurrency
     config = instance.get_concurrency_config()
@@ -78,13 +83,11 @@ def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
         pool_granularity=granularity,
         concurrency_info_by_key=dict(infos),
     )
+    in_progress = in_progress_pool_counts(counter)
     looked_at = config.run_queue_config.should_block_op_concurrency_limited_runs
     hold = looked_at and counter.is_blocked(run)
     offset = config.run_queue_config.op_concurrency_slot_buffer
-    pools = [
-        _pool(name, infos.get(name), counter._in_progress_pool_counts[name], whole_run, offset)
-        for name in names
-    ]
+    pools = [_pool(name, infos.get(name), in_progress[name], whole_run, offset) for name in names]
     if not looked_at:
         text = "are not looked at before a run starts (block_op_concurrency_limited_runs)"
     elif hold:

@@ -22,7 +22,7 @@ from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.state.tables import jobs, locations, schedules
 
 if TYPE_CHECKING:
-    from dagster._core.storage.dagster_run import RunRecord
+    from dagster import RunRecord
 
 _SHUT, _OPEN = "[yellow]…[/]", "[green]✓[/]"
 

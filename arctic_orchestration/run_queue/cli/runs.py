@@ -26,7 +26,7 @@ from arctic_orchestration.run_queue.explanation import Outlook, level_of
 from arctic_orchestration.state import audit
 
 if TYPE_CHECKING:
-    from dagster._core.storage.dagster_run import RunRecord
+    from dagster import RunRecord
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(timing)

@@ -6,13 +6,9 @@ and in the daemon: earlier, they lack the starts of the last pass; later, the pa
 them. The call stack shows the caller.
 """
 
-import sys
 from enum import Enum, auto
-from types import FrameType
 
-_DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
-#: the function that begins a pass of the daemon; it reads the limits once, for the whole pass
-_BEGINNING = "run_iteration"
+from arctic_orchestration.dagster_internals import BEGINS_PASS, queue_daemon_function
 
 
 class Asker(Enum):
@@ -28,13 +24,7 @@ class Asker(Enum):
 
 def asker() -> Asker:
     """Returns the caller, by the innermost frame of the queue daemon on the stack."""
-    module = sys.modules.get(_DAEMON)
-    if module is None:
+    function = queue_daemon_function()
+    if function is None:
         return Asker.ANYBODY
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals is module.__dict__:
-            begins = frame.f_code.co_name == _BEGINNING
-            return Asker.NEW_PASS if begins else Asker.SAME_PASS
-        frame = frame.f_back
-    return Asker.ANYBODY
+    return Asker.NEW_PASS if function == BEGINS_PASS else Asker.SAME_PASS

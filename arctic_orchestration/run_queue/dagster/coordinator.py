@@ -5,16 +5,24 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from dagster import Any as AnyConfig
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, Field, IntSource, Noneable
-from dagster._core.run_coordinator.base import SubmitRunContext
-from dagster._core.run_coordinator.queued_run_coordinator import (
+from dagster import (
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    Field,
+    IntSource,
+    Noneable,
     QueuedRunCoordinator,
-    RunQueueConfig,
+    SubmitRunContext,
 )
-from dagster._serdes import ConfigurableClassData
 
 from arctic_orchestration import idle_ticks
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.dagster_internals import (
+    ConfigurableClassData,
+    RunQueueConfig,
+    registered_instance,
+)
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_queue.dagster import wakeups
 from arctic_orchestration.run_queue.dagster.caller import Asker, asker
@@ -68,12 +76,12 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
     @property
     def stock_limits(self) -> list[dict[str, Any]]:
         """Dagster's own ``tag_concurrency_limits``, as configured."""
-        return [dict(limit) for limit in self._tag_concurrency_limits]
+        return [dict(limit) for limit in super().get_run_queue_config().tag_concurrency_limits]
 
     @property
     def max_concurrent_runs(self) -> int:
         """Dagster's own limit on all runs; -1 is none."""
-        return self._max_concurrent_runs
+        return super().get_run_queue_config().max_concurrent_runs
 
     @classmethod
     def config_type(cls) -> Any:
@@ -125,17 +133,17 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         if who is Asker.NEW_PASS or self._limits is None:
             if self._passes is None:
                 self._passes = DaemonPasses(
-                    self._daemon_instance(),
+                    self._registered,
                     self._rules,
                     stock=self.stock_limits,
-                    max_concurrent_runs=self._max_concurrent_runs,
+                    max_concurrent_runs=self.max_concurrent_runs,
                 )
             self._limits = self._passes.limits(now)
         return self._limits
 
-    def _daemon_instance(self) -> DagsterInstance:
-        instance: DagsterInstance = self._instance
-        return instance
+    @property
+    def _registered(self) -> DagsterInstance:
+        return registered_instance(self)
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
         """Adds the tags of the rules to the run and queues it.
@@ -151,11 +159,11 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
             standing = standing_of(facts, self._rules)
             tags = tags_for(facts, standing, self._rules, utc_now())
             if tags:
-                self._instance.add_run_tags(run.run_id, tags)
+                self._registered.add_run_tags(run.run_id, tags)
             for problem in standing.problems:
                 _log.warning("run %s: %s", run.run_id, problem)
-                self._instance.report_engine_event(f"A tag is not followed: {problem}", run)
-            submitted = self._instance.get_run_by_id(run.run_id)
+                self._registered.report_engine_event(f"A tag is not followed: {problem}", run)
+            submitted = self._registered.get_run_by_id(run.run_id)
             context = SubmitRunContext(submitted or run, context.workspace)
         queued = super().submit_run(context)
         wakeups.queue.wake()

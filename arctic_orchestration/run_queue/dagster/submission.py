@@ -2,8 +2,7 @@
 
 import logging
 
-from dagster import AssetKey, DagsterRun
-from dagster._core.run_coordinator.base import SubmitRunContext
+from dagster import AssetKey, DagsterRun, SubmitRunContext
 
 from arctic_orchestration.run_queue.rules import RunFacts
 

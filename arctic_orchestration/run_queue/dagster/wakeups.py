@@ -14,13 +14,18 @@ sensor tick, and the queue's daemon gets a loop of its own.
 
 import logging
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.dagster_internals import (
+    daemon_functions,
+    in_daemon,
+    run_iteration,
+    seconds_since_tick,
+)
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.event_log.log_rows import ARRIVALS, CHECK, FRESHNESS
 from arctic_orchestration.event_log.news import LogNews, news_of
@@ -108,17 +113,15 @@ def watch(news: LogNews, stop: threading.Event) -> None:
 
 def install() -> None:
     """Replaces the loops, if this process is Dagster's daemon; a second call does nothing."""
-    if "dagster._daemon.cli" not in sys.modules:
+    if not in_daemon():
         return
-    from dagster._daemon import daemon, sensor
-    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
-        QueuedRunCoordinatorDaemon,
+    functions = daemon_functions()
+    sensor_loop, is_under_min_interval, process_tick = (
+        getattr(*functions[name])
+        for name in ("sensor_loop", "is_under_min_interval", "process_tick")
     )
-
-    if getattr(daemon.SensorDaemon.core_loop, "is_arctic", False):
+    if getattr(sensor_loop, "is_arctic", False):
         return
-    sensor_loop, is_under_min_interval = daemon.SensorDaemon.core_loop, sensor.is_under_min_interval
-    process_tick = sensor._process_tick
 
     def woken_sensor_loop(self: Any, workspace: Any, stop: threading.Event) -> Any:
         news = news_of(workspace.instance)
@@ -126,12 +129,12 @@ def install() -> None:
             threading.Thread(
                 target=watch, args=(news, stop), name="arctic_news", daemon=True
             ).start()
-        return sensor_loop(self, workspace, _WakeableStop(stop))  # type: ignore[arg-type]
+        return sensor_loop(self, workspace, _WakeableStop(stop))
 
     def waits(state: Any, remote_sensor: Any, *rest: Any) -> bool:
         # Called twice for a tick: when it is chosen, and when it begins.
         if remote_sensor.name in _SENSORS:
-            since_tick = sensor.get_elapsed(state)
+            since_tick = seconds_since_tick(state)
             since_news = (utc_now() - sensors.woken_at).total_seconds()
             if since_tick is not None and since_tick > since_news:
                 return False
@@ -147,30 +150,20 @@ def install() -> None:
                 sensors.wake()
 
     woken_sensor_loop.is_arctic = True  # type: ignore[attr-defined]
-    replaced: tuple[tuple[Any, str, Any], ...] = (
-        (daemon.SensorDaemon, "core_loop", woken_sensor_loop),
-        (sensor, "is_under_min_interval", waits),
-        (sensor, "_process_tick", tick_of_thread),
-        (QueuedRunCoordinatorDaemon, "core_loop", _queue_loop),
-    )
-    for owner, name, function in replaced:
-        setattr(owner, name, function)
+    replacements = {
+        "sensor_loop": woken_sensor_loop,
+        "is_under_min_interval": waits,
+        "process_tick": tick_of_thread,
+        "queue_loop": _queue_loop,
+    }
+    for name, function in replacements.items():
+        setattr(*functions[name], function)
 
 
 def _queue_loop(self: Any, workspace: Any, stop: threading.Event) -> Iterator[Any]:
     """``IntervalDaemon.core_loop``, with a wait that ends when the queue is woken."""
-    from dagster._daemon.daemon import SpanMarker
-    from dagster._utils.error import serializable_error_info_from_exc_info
-
     while True:
-        yield SpanMarker.START_SPAN
-        try:
-            yield from self.run_iteration(workspace)
-        except Exception:
-            error = serializable_error_info_from_exc_info(sys.exc_info())
-            self._logger.error("Caught error:\n%s", error)
-            yield error
-        yield SpanMarker.END_SPAN
+        yield from run_iteration(self, workspace)
         jitter = random.uniform(0, self.interval_jitter_seconds)
         queue.wait(stop, self.interval_seconds + jitter)
         yield None

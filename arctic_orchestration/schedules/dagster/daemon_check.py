@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import dagster as dg
-from dagster._daemon.types import DaemonHeartbeat
+
+from arctic_orchestration.dagster_internals import DaemonHeartbeat
 
 #: Reading them opens Dagster's run storage, which costs about 50 ms.
 _LOOK_EVERY = timedelta(seconds=20)

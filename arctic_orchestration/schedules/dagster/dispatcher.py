@@ -13,13 +13,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.definitions.target import AutomationTarget
-from dagster._core.definitions.unresolved_asset_job_definition import (
-    UnresolvedAssetJobDefinition,
-)
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.dagster_internals import (
+    AutomationTarget,
+    UnresolvedAssetJobDefinition,
+    set_targets,
+)
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.event_log.ticks import DagsterTicks
@@ -55,7 +55,7 @@ from arctic_orchestration.state.database import Database
 _SAID_BY_HELD = ("checked", "held")
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+    from arctic_orchestration.dagster_internals import AssetGraph
 
 
 def _asset_names_check(
@@ -131,7 +131,7 @@ class DispatcherSensor(EveryJobSensor):
             default_status=dg.DefaultSensorStatus.RUNNING,
             description="Turns events and time into jobs, and admitted jobs into runs.",
         )
-        self._targets = self._all_targets()
+        set_targets(self, self._all_targets())
 
     @property
     def job_name(self) -> str | None:
@@ -150,7 +150,7 @@ class DispatcherSensor(EveryJobSensor):
             raise InvalidDefinition(problems)
         return self.looked_for
 
-    def check(self, repository: RepositoryDefinition) -> None:
+    def check(self, repository: dg.RepositoryDefinition) -> None:
         problems = endless_cycles(self._schedules, repository)
         for schedule in self._schedules:
             problems += problems_of_job(schedule, repository)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.remote_representation.external_data import (
+
+from arctic_orchestration.dagster_internals import (
     DEFAULT_MODE_NAME,
     SensorSnap,
     TargetSnap,
+    copy_record,
 )
-from dagster._record import copy
 
 
 class EveryJobSensor(dg.SensorDefinition):
@@ -32,7 +32,7 @@ class EveryJobSensor(dg.SensorDefinition):
         """Returns the requests unchanged: Dagster would refuse jobs that no target names."""
         return run_requests
 
-    def check(self, repository: RepositoryDefinition) -> None:
+    def check(self, repository: dg.RepositoryDefinition) -> None:
         """Checks the repository when Dagster makes its snapshot; an error here fails the load."""
 
 
@@ -40,7 +40,7 @@ _from_def = SensorSnap.from_def
 
 
 def _with_every_job(
-    sensor_def: dg.SensorDefinition, repository_def: RepositoryDefinition
+    sensor_def: dg.SensorDefinition, repository_def: dg.RepositoryDefinition
 ) -> SensorSnap:
     snap = _from_def(sensor_def, repository_def)
     if not isinstance(sensor_def, EveryJobSensor):
@@ -50,7 +50,7 @@ def _with_every_job(
         name: TargetSnap(job_name=name, mode=DEFAULT_MODE_NAME, op_selection=None)
         for name in sorted(repository_def.job_names)
     }
-    return copy(snap, target_dict=targets)
+    return copy_record(snap, target_dict=targets)
 
 
 SensorSnap.from_def = staticmethod(_with_every_job)  # type: ignore[method-assign]

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.definitions.repository_definition import RepositoryDefinition
 
+from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.partitioning.forms import form_of
 from arctic_orchestration.partitioning.mapping_forms import form_of_mapping
 from arctic_orchestration.schedules.dagster.targets import assets_made
@@ -18,7 +17,7 @@ _MOST_KEYS = 10_000
 _LONGEST_FORM = 200_000
 
 
-def inventory_of(repository: RepositoryDefinition) -> Inventory:
+def inventory_of(repository: dg.RepositoryDefinition) -> Inventory:
     """Returns the jobs and assets of a repository; costs no query."""
     graph = repository.asset_graph
     known: dict[Any, Partitioning | None] = {None: None}

@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 
 import psutil
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
-from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+
+from arctic_orchestration.dagster_internals import IN_PROGRESS_RUN_STATUSES
 
 _ANSWER_SECONDS = 2
 #: A page of a thousand workers and their applications is far smaller.

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.definitions.repository_definition import RepositoryDefinition
 
+from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning.key_space import DynamicKeys
 from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys
@@ -16,7 +15,7 @@ from arctic_orchestration.schedules.schedule import Schedule, Target
 
 
 def partitioned_target(
-    repository: RepositoryDefinition,
+    repository: dg.RepositoryDefinition,
     target: Target,
     dynamic_keys: DynamicKeys,
     materialized: Callable[[str], Collection[str]],
@@ -44,7 +43,7 @@ def partitioned_target(
 
 
 def definitions_of(
-    repository: RepositoryDefinition, target: Target
+    repository: dg.RepositoryDefinition, target: Target
 ) -> list[dg.PartitionsDefinition[Any]]:
     """Returns the different partitions definitions of a target's parts."""
     if target.job is not None:
@@ -71,7 +70,7 @@ def definition_of_asset(graph: AssetGraph, asset: str) -> dg.PartitionsDefinitio
     return graph.get(key).partitions_def if graph.has(key) else None
 
 
-def assets_of(repository: RepositoryDefinition, target: Target) -> list[str]:
+def assets_of(repository: dg.RepositoryDefinition, target: Target) -> list[str]:
     """Returns the assets that a run of the target makes."""
     if target.job is None:
         return list(target.assets)
@@ -92,7 +91,7 @@ def mappings_of(
     ]
 
 
-def problems_of_job(schedule: Schedule, repository: RepositoryDefinition) -> list[InvalidInput]:
+def problems_of_job(schedule: Schedule, repository: dg.RepositoryDefinition) -> list[InvalidInput]:
     """As :func:`partition_problems`, for a target that is a job of a loaded location."""
     if schedule.target.job is None or not repository.has_job(schedule.target.job):
         return []

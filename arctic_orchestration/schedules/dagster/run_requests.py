@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import dagster as dg
-from dagster._core.execution.api import create_execution_plan
 
+from arctic_orchestration.dagster_internals import create_execution_plan
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 

@@ -5,11 +5,8 @@ from functools import cached_property
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.repository_definition import RepositoryDefinition
-from dagster._core.errors import DagsterInvalidSubsetError
 
+from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
@@ -45,7 +42,7 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
     field, given = f"Schedule({schedule.name}).target", schedule.target.given
     try:
         keys = dg.AssetSelection.from_coercible(given).resolve(graph)
-    except DagsterInvalidSubsetError as error:
+    except dg.DagsterInvalidSubsetError as error:
         expected = f"a selection of assets of this code location ({error})"
         raise InvalidDefinition([InvalidInput(field, str(given), expected)]) from error
     if not keys:
@@ -120,7 +117,7 @@ def _unknown_check(
 
 
 def unknown_parents(
-    schedules: Iterable[Schedule], repository: RepositoryDefinition
+    schedules: Iterable[Schedule], repository: dg.RepositoryDefinition
 ) -> list[InvalidInput]:
     """Returns parents in ``fresh`` constraints that are neither an asset nor a job."""
     known = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
@@ -183,7 +180,7 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
 
 
 def endless_cycles(
-    schedules: Iterable[Schedule], repository: RepositoryDefinition
+    schedules: Iterable[Schedule], repository: dg.RepositoryDefinition
 ) -> list[InvalidInput]:
     """Returns the endless cycles of schedules, including the assets of their jobs."""
     named = [resolved(schedule, repository.asset_graph) for schedule in schedules]
@@ -201,7 +198,7 @@ class RepositoryTargets:
     """The targets of a loaded code location, for the engine."""
 
     def __init__(
-        self, repository: RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
+        self, repository: dg.RepositoryDefinition, instance: Callable[[], dg.DagsterInstance]
     ) -> None:
         """``instance`` is called only to look up dynamic or missing partitions."""
         self._repository = repository
@@ -239,7 +236,7 @@ class RepositoryTargets:
             return f"{name} has {found}, and a run of {min(partitions)} was asked for"
         if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
             return None
-        with partition_loading_context(dynamic_partitions_store=self._instance):
+        with dg.partition_loading_context(dynamic_partitions_store=self._instance):
             for partition in sorted(partitions):
                 if not definitions[0].has_partition_key(partition):
                     return f"partition {partition!r} is none of the partitions of {name}"

@@ -1,0 +1,391 @@
+"""Everything of Dagster that is not its public API, for the whole package.
+
+A new version of Dagster may change or remove any of it without notice: read this file then, and run
+its test, which fails for each name that has changed. No other file imports private modules of
+Dagster, or uses private attributes of its objects.
+
+Its import loads nothing that ``import dagster`` does not load anyway. Other parts of Dagster are
+loaded when a name of ``_LAZY``, or a function that needs them, is used.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.code_pointer import CodePointer
+from dagster._core.definitions import reconstruct
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+from dagster._core.definitions.partitions.mapping.multi.base import BaseMultiPartitionMapping
+from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
+from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
+from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
+from dagster._core.definitions.partitions.utils.time_window import PersistedTimeWindow
+from dagster._core.definitions.reconstruct import (
+    ReconstructableRepository,
+    initialize_repository_def_from_pointer,
+)
+from dagster._core.definitions.repository_definition import RepositoryLoadData
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.definitions.target import AutomationTarget
+from dagster._core.definitions.timestamp import TimestampWithTimezone
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.definitions.utils import check_valid_name
+from dagster._core.errors import DagsterHomeNotSetError, DagsterLaunchFailedError
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.execution.plan.compute_generator import (
+    validate_and_coerce_op_result_to_iterator,
+)
+from dagster._core.instance.config import PoolGranularity
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.instance.types import DynamicPartitionsStore, MayHaveInstanceWeakref
+from dagster._core.launcher.base import (
+    CheckRunHealthResult,
+    LaunchRunContext,
+    ResumeRunContext,
+    RunLauncher,
+    WorkerStatus,
+)
+from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
+from dagster._core.storage.dagster_run import (
+    ACTIVE_RUN_STATUSES,
+    FINISHED_STATUSES,
+    IN_PROGRESS_RUN_STATUSES,
+)
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
+from dagster._record import copy as copy_record
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from dagster._time import dst_safe_strftime, get_timezone
+from dagster._utils import get_run_crash_explanation
+from dagster._utils.concurrency import ConcurrencyKeyInfo
+from dagster._utils.cronstring import get_fixed_minute_interval
+from dagster._utils.error import serializable_error_info_from_exc_info
+from dagster._utils.warnings import disable_dagster_warnings
+from dagster_shared.error import SerializableErrorInfo
+from dagster_shared.serdes import pack_value
+
+if TYPE_CHECKING:
+    import sqlalchemy
+    from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
+    from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
+    from dagster._core.remote_representation.external_data import (
+        DEFAULT_MODE_NAME,
+        SensorSnap,
+        TargetSnap,
+    )
+    from dagster._core.scheduler.instigation import InstigatorTick, SensorInstigatorData, TickStatus
+    from dagster._core.secrets.env_file import get_env_var_dict
+    from dagster._daemon.types import DaemonHeartbeat
+    from dagster._grpc.impl import (
+        IPCErrorMessage,
+        StartRunInSubprocessSuccessful,
+        start_run_in_subprocess,
+    )
+    from dagster._grpc.types import ExecuteExternalJobArgs
+
+#: The modules of the names above, which ``import dagster`` does not import.
+_LAZY = {
+    "DEFAULT_MODE_NAME": "dagster._core.remote_representation.external_data",
+    "DaemonHeartbeat": "dagster._daemon.types",
+    "ExecuteExternalJobArgs": "dagster._grpc.types",
+    "GlobalOpConcurrencyLimitsCounter": "dagster._core.op_concurrency_limits_counter",
+    "GrpcServerCodeLocation": "dagster._core.remote_representation.code_location",
+    "IPCErrorMessage": "dagster._grpc.impl",
+    "InstigatorTick": "dagster._core.scheduler.instigation",
+    "SensorInstigatorData": "dagster._core.scheduler.instigation",
+    "SensorSnap": "dagster._core.remote_representation.external_data",
+    "StartRunInSubprocessSuccessful": "dagster._grpc.impl",
+    "TargetSnap": "dagster._core.remote_representation.external_data",
+    "TickStatus": "dagster._core.scheduler.instigation",
+    "get_env_var_dict": "dagster._core.secrets.env_file",
+    "start_run_in_subprocess": "dagster._grpc.impl",
+}
+
+if not TYPE_CHECKING:  # for mypy, a module with this function would have every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
+
+
+__all__ = [
+    "ACTIVE_RUN_STATUSES",  # runs that take pools
+    "BEGINS_PASS",
+    "DEFAULT_MODE_NAME",  # a required field of TargetSnap
+    "FINISHED_STATUSES",
+    "IN_PROGRESS_RUN_STATUSES",  # runs that count as load
+    "MODULES_OF_RUNS",
+    "PARENT_RUN_ID_TAG",
+    "RETRY_NUMBER_TAG",  # tells Dagster's retries from runs that a person re-executes
+    "RUN_KEY_TAG",  # the key of a request, of which Dagster makes one run
+    "AssetGraph",  # keys, checks, partitions and parents of the assets of a repository
+    "AutomationTarget",  # a job that a sensor may request, by its name
+    "BaseMultiPartitionMapping",  # how the dimensions of a multi-partition mapping correspond
+    "CheckRunHealthResult",
+    "CodePointer",  # says from where a run host loads its code
+    "ConcurrencyKeyInfo",  # the slots of a pool
+    "ConfigurableClass",  # base of what dagster.yaml names
+    "ConfigurableClassData",
+    "DaemonHeartbeat",
+    "DagsterHomeNotSetError",
+    "DagsterLaunchFailedError",  # what a launcher raises when it cannot start a run
+    "DecoratedOpFunction",  # the function of an op, which guards are put around
+    "DynamicPartitionsStore",  # lets partitions definitions read keys from memory
+    "ExecuteExternalJobArgs",  # what a code server is sent to start a run
+    "GlobalOpConcurrencyLimitsCounter",  # the queue's own rule for pools, for explanations
+    "GrpcServerCodeLocation",  # the code server beside which a run host is started
+    "IPCErrorMessage",
+    "InstanceRef",  # the instance, for other processes
+    "InstigatorTick",  # a tick of a sensor and its requests
+    "InstigatorType",
+    "LaunchRunContext",
+    "PartitionsSubset",
+    "PersistedTimeWindow",  # a window of TimeWindowPartitionsSubset
+    "PoolGranularity",
+    "ReconstructableRepository",  # a repository that runs load by its pointer
+    "RepositoryLoadData",
+    "ResumeRunContext",
+    "RunLauncher",
+    "RunQueueConfig",
+    "SensorInstigatorData",
+    "SensorSnap",  # a sensor as the daemon sees it, which is given all jobs as targets
+    "SerializableErrorInfo",
+    "StartRunInSubprocessSuccessful",
+    "TargetSnap",
+    "TickStatus",
+    "TimeWindowPartitionsSubset",
+    "TimestampWithTimezone",
+    "UnresolvedAssetJobDefinition",  # what define_asset_job returns
+    "WorkerStatus",
+    "connect_postgres",
+    "copy_op",
+    "copy_record",  # changes fields of SensorSnap, which is immutable
+    "create_execution_plan",  # finds out whether a job can run with a configuration
+    "daemon_functions",
+    "disable_dagster_warnings",  # when what users have declared is made again from its form
+    "dst_safe_strftime",  # names a partition as Dagster does
+    "earlier_windows",
+    "event_log_storage_of",
+    "get_env_var_dict",  # the file .env, as a code server reads it
+    "get_fixed_minute_interval",
+    "get_run_crash_explanation",
+    "get_timezone",
+    "in_daemon",
+    "in_progress_pool_counts",
+    "infer_partition_mapping",  # the mapping of a dependency that names none
+    "initialize_repository_def_from_pointer",
+    "later_windows",
+    "note_started_run",
+    "pack_value",
+    "queue_daemon_function",
+    "reconstruct",  # its function that loads definitions is replaced in a run host
+    "registered_instance",
+    "replace_compute_function",
+    "resume_from_failure",
+    "run_iteration",
+    "run_storage_of",
+    "seconds_since_tick",
+    "set_targets",
+    "sqlite_event_log",
+    "sqlite_run_database",
+    "start_run_in_subprocess",  # executes a run as the process of a code server does
+    "validate_and_coerce_op_result_to_iterator",  # the results of any kind of function, as events
+    "with_attributes",
+]
+
+#: The modules that a run of one process, or of several, imports at its first step.
+MODULES_OF_RUNS = (
+    "dagster._core.execution.plan.execute_plan",
+    "dagster._core.executor.in_process",
+    "dagster._core.executor.multiprocess",
+    "dagster._core.storage.fs_io_manager",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.execution.compute_logs",
+)
+#: The function of the queue's daemon that makes a pass; it reads the limits once, at its beginning.
+BEGINS_PASS = "run_iteration"
+_QUEUE_DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
+
+
+def registered_instance(owner: MayHaveInstanceWeakref[dg.DagsterInstance]) -> dg.DagsterInstance:
+    """Returns the instance that a run coordinator or launcher was registered with."""
+    return owner._instance
+
+
+def event_log_storage_of(instance: dg.DagsterInstance) -> Any:
+    """Returns the storage of events, out of a storage of everything."""
+    from dagster._core.storage.legacy_storage import LegacyEventLogStorage
+
+    storage: Any = instance.event_log_storage
+    while isinstance(storage, LegacyEventLogStorage):
+        storage = storage._storage.event_log_storage
+    return storage
+
+
+def run_storage_of(instance: dg.DagsterInstance) -> Any:
+    """Returns the storage of runs, out of a storage of everything."""
+    from dagster._core.storage.legacy_storage import LegacyRunStorage
+
+    storage: Any = instance.run_storage
+    while isinstance(storage, LegacyRunStorage):
+        storage = storage._storage.run_storage
+    return storage
+
+
+def sqlite_event_log(storage: object) -> str | None:
+    """Returns the file with all events, or None if the storage of events is not SQLite."""
+    from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+        INDEX_SHARD_NAME,
+        SqliteEventLogStorage,
+    )
+
+    if not isinstance(storage, SqliteEventLogStorage):
+        return None
+    return storage.path_for_shard(INDEX_SHARD_NAME)
+
+
+def sqlite_run_database(storage: object) -> str | None:
+    """Returns the file with all runs, or None if the storage of runs is not SQLite."""
+    from dagster._core.storage.runs import SqliteRunStorage
+    from sqlalchemy import make_url
+
+    if not isinstance(storage, SqliteRunStorage):
+        return None
+    return make_url(storage._conn_string).database or ""
+
+
+def connect_postgres(storage: Any, **engine: Any) -> "sqlalchemy.Engine":
+    """Returns an engine for the server of a storage, with its way to get passwords."""
+    from dagster_postgres.utils import create_pg_engine
+
+    token_provider = getattr(storage, "_token_provider", None)
+    return create_pg_engine(storage.postgres_url, token_provider, **engine)
+
+
+def with_attributes(definition: dg.AssetsDefinition, **attributes: Any) -> dg.AssetsDefinition:
+    """Returns the asset with some attributes replaced."""
+    return dg.AssetsDefinition.dagster_internal_init(
+        **{**definition.get_attributes_dict(), **attributes}
+    )
+
+
+def copy_op(op: dg.OpDefinition, *, name: str, description: str | None) -> dg.OpDefinition:
+    """Returns the op with another name; a new one would inspect its function again, which is slow.
+
+    Errors:
+        DagsterInvalidDefinitionError: the name is not valid.
+    """
+    copied = copy(op)
+    copied._name = check_valid_name(name)
+    copied._description = description
+    return copied
+
+
+def replace_compute_function(op: dg.OpDefinition, function: Any) -> None:
+    """Replaces what the op executes, in place."""
+    op._compute_fn = function
+
+
+def set_targets(sensor: dg.SensorDefinition, targets: Sequence[AutomationTarget]) -> None:
+    """Gives a sensor targets by name, where its constructor takes the jobs themselves."""
+    sensor._targets = targets
+
+
+def later_windows(
+    definition: dg.TimeWindowPartitionsDefinition, timestamp: float, *, excluded: bool = False
+) -> Iterator[dg.TimeWindow]:
+    """Yields the windows that start then or later, without an end; also excluded ones if asked."""
+    return iter(definition._iterate_time_windows(timestamp, ignore_exclusions=excluded))
+
+
+def earlier_windows(
+    definition: dg.TimeWindowPartitionsDefinition, timestamp: float
+) -> Iterator[dg.TimeWindow]:
+    """Yields the windows that have ended then, the last one first, without a beginning."""
+    return iter(definition._reverse_iterate_time_windows(timestamp))
+
+
+def resume_from_failure() -> None:
+    """Makes ``start_run_in_subprocess`` resume runs in this process, which it has no option for."""
+    from dagster._grpc import impl
+
+    impl.core_execute_run = partial(impl.core_execute_run, resume_from_failure=True)
+
+
+def note_started_run(launcher: dg.DefaultRunLauncher, run_id: str) -> None:
+    """Makes the launcher wait for the run where it waits for those that it launched itself."""
+    launcher._run_ids.add(run_id)
+
+
+def in_progress_pool_counts(counter: "GlobalOpConcurrencyLimitsCounter") -> Mapping[str, int]:
+    """Returns how many runs in progress take each pool; 0 for other names."""
+    return counter._in_progress_pool_counts
+
+
+def queue_daemon_function() -> str | None:
+    """Returns the innermost function of the queue's daemon on the call stack.
+
+    Dagster reads the limits of the run queue without saying for whom; only the stack shows it.
+    """
+    module = sys.modules.get(_QUEUE_DAEMON)
+    if module is None:
+        return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals is module.__dict__:
+            return frame.f_code.co_name
+        frame = frame.f_back
+    return None
+
+
+def in_daemon() -> bool:
+    """Returns whether this process is ``dagster-daemon``."""
+    return "dagster._daemon.cli" in sys.modules
+
+
+def daemon_functions() -> Mapping[str, tuple[Any, str]]:
+    """Returns where the functions are that decide when the daemon works: owners and attributes.
+
+    ``sensor_loop`` and ``queue_loop`` are called with the daemon, its workspace and the event that
+    ends it, ``is_under_min_interval`` with a sensor's state and the sensor, first of all;
+    ``process_tick`` makes a tick, in a thread of its own.
+    """
+    from dagster._daemon import daemon, sensor
+    from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
+        QueuedRunCoordinatorDaemon,
+    )
+
+    return {
+        "sensor_loop": (daemon.SensorDaemon, "core_loop"),
+        "is_under_min_interval": (sensor, "is_under_min_interval"),
+        "process_tick": (sensor, "_process_tick"),
+        "queue_loop": (QueuedRunCoordinatorDaemon, "core_loop"),
+    }
+
+
+def seconds_since_tick(state: Any) -> float | None:
+    """Returns the age of a sensor's last tick, or None if it has none."""
+    from dagster._daemon import sensor
+
+    return sensor.get_elapsed(state)
+
+
+def run_iteration(daemon: Any, workspace: Any) -> Iterator[Any]:
+    """Yields what ``IntervalDaemon.core_loop`` yields for one iteration, without its wait."""
+    from dagster._daemon.daemon import SpanMarker
+
+    yield SpanMarker.START_SPAN
+    try:
+        yield from daemon.run_iteration(workspace)
+    except Exception:
+        error = serializable_error_info_from_exc_info(sys.exc_info())
+        daemon._logger.error("Caught error:\n%s", error)
+        yield error
+    yield SpanMarker.END_SPAN
