@@ -1,4 +1,4 @@
-"""The demo, killed at different points and started again, ends with the tables it should.
+"""The demo ends with the tables it should, also when it was killed and started again.
 
 ``ARCTIC_PROOF=full`` kills the demo of seven days ten times; by default that of one day, twice.
 """
@@ -72,7 +72,7 @@ def _rolls_up(home: Path) -> bool:
 POINTS: list[Callable[[Path], bool]] = [_spark_writes, _rolls_up, _some_landed, _run_active]
 
 
-def _start(home: Path, launcher: str = "warm") -> "subprocess.Popen[bytes]":
+def _start(home: Path, launcher: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "arctic_orchestration.flights.demo"]
     # A pipe that nobody reads would be full some time, and stop it.
     with _output(home).open("wb") as output:
@@ -88,29 +88,22 @@ def _output(home: Path) -> Path:
     return home.with_suffix(".log")
 
 
-def test_a_demo_that_was_killed_ends_with_the_same_tables(tmp_path: Path) -> None:
+def _kill_and_start_again(home: Path, launcher: str) -> "subprocess.Popen[bytes]":
     """SIGKILL while files land, while Spark writes, while the rollup runs; then it goes on."""
-    home = tmp_path / "demo"
     kills = 0
-    try:
-        for number in range(KILLS):
-            point = POINTS[number % len(POINTS)]
-            demo = _start(home)
-            deadline = time.monotonic() + 300
-            while demo.poll() is None and not point(home) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if demo.poll() is None:
-                assert point(home), f"{point.__name__} never came"
-                demo.send_signal(signal.SIGKILL)
-                kills += 1
-            demo.wait()
-        assert kills, "no demo was killed"
-        last = _start(home)
-        assert last.wait(900 if FULL else 400) == 0, _output(home).read_text()[-4000:]
-    finally:
-        DemoInstance(home.resolve()).end_leftovers()
-    totals = totals_of(first_days(DAYS))
-    assert compare(open_catalog(_settings(home)), totals) == []
+    for number in range(KILLS):
+        point = POINTS[number % len(POINTS)]
+        demo = _start(home, launcher)
+        deadline = time.monotonic() + 300
+        while demo.poll() is None and not point(home) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if demo.poll() is None:
+            assert point(home), f"{point.__name__} never came"
+            demo.send_signal(signal.SIGKILL)
+            kills += 1
+        demo.wait()
+    assert kills, "no demo was killed"
+    return _start(home, launcher)
 
 
 def _rows(home: Path) -> dict[str, list[dict[str, Any]]]:
@@ -124,16 +117,19 @@ def _rows(home: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_tables_are_the_same_however_runs_begin(tmp_path: Path) -> None:
-    """With Dagster's launcher, in run hosts, and in run hosts on warm JVMs: row by row."""
-    found = {}
+    """On warm JVMs and killed again and again, in run hosts alone, with Dagster's launcher."""
+    totals = totals_of(first_days(DAYS))
+    rows = {}
     for launcher in LAUNCHERS:
         home = tmp_path / launcher
+        start = _kill_and_start_again if launcher == "warm" else _start
         try:
-            demo = _start(home, launcher)
+            demo = start(home, launcher)
             assert demo.wait(900 if FULL else 400) == 0, _output(home).read_text()[-4000:]
         finally:
             DemoInstance(home.resolve()).end_leftovers()
-        found[launcher] = _rows(home)
-    first = found.pop("dagster")
+        assert compare(open_catalog(_settings(home)), totals) == []
+        rows[launcher] = _rows(home)
+    first = rows.pop("dagster")
     assert all(first.values())
-    assert all(rows == first for rows in found.values())
+    assert all(other == first for other in rows.values())

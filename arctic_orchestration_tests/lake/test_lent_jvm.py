@@ -25,6 +25,17 @@ def time_zone(spark: SparkSession) -> Callable[[], Any]:
     return lambda: zones.setDefault(before)
 
 
+def database(spark: SparkSession) -> Callable[[], Any]:
+    spark.sql("create database left_over")
+    return lambda: spark.sql("drop database left_over")
+
+
+def system_property(spark: SparkSession) -> Callable[[], Any]:
+    jvm: Any = spark.sparkContext._jvm
+    jvm.System.setProperty("left.over", "x")
+    return lambda: jvm.System.clearProperty("left.over")
+
+
 def function(spark: SparkSession) -> Callable[[], Any]:
     spark.sql("create function left_over() returns int return 1")
     return lambda: spark.sql("drop function left_over")
@@ -35,7 +46,10 @@ def stream_of_another_session(spark: SparkSession) -> Callable[[], Any]:
     return rates.writeStream.format("memory").queryName("left_over").start().stop
 
 
-@pytest.mark.parametrize("leave", [hadoop_value, time_zone, function, stream_of_another_session])
+@pytest.mark.parametrize(
+    "leave",
+    [hadoop_value, time_zone, database, system_property, function, stream_of_another_session],
+)
 def test_what_is_left_in_a_jvm_is_noticed(
     classic_spark: SparkSession, leave: Callable[[SparkSession], Callable[[], Any]]
 ) -> None:

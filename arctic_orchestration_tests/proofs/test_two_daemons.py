@@ -31,8 +31,8 @@ OF_A_ROUND = 50 if FULL else 8
 KILLED_AT = ("RUN_CREATED", "RUN_IDS_RESERVED", "RUN_LAUNCHED", "REPLIED")
 ROUNDS = PARTITIONS // OF_A_ROUND
 _SECONDS = 1800 if FULL else 300
-#: Of the daemons that are killed: their successors wait for its end, and for nothing else. It is
-#: longer than a daemon that is alive needs from one run to the next.
+#: Of daemons that are killed or ended: their successors wait for its end, and for nothing else. It
+#: is longer than a daemon that is alive needs from one run to the next.
 _LEASE_SECONDS = "" if FULL else "20"
 
 
@@ -205,7 +205,7 @@ def test_a_daemon_that_ends_beside_its_successor_makes_no_second_run(
     lake: MakeLake, backend: str
 ) -> None:
     """A rolling restart that ends the old daemon by SIGTERM, while both have work."""
-    here = lake()
+    here = lake(**{crash_points.LEASE_SECONDS: _LEASE_SECONDS})
     began = time.monotonic()
     for _ in range(ROUNDS):
         old = here.daemon

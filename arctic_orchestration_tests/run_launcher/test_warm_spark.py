@@ -35,9 +35,7 @@ CODE = dedent("""
             "shuffle": spark.conf.get("spark.sql.shuffle.partitions"),
             "files": sorted(context.listFiles),
             "databases": sorted(d.name for d in spark.catalog.listDatabases()),
-            "hadoop": context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
-            "property": context._jvm.System.getProperty("left.over"),
-            "rdds": len(context._jsc.getPersistentRDDs()),
+                    "rdds": len(context._jsc.getPersistentRDDs()),
             "cached": context._jsc.sc().getRDDStorageInfo().__len__(),
             "sum": spark.range(101).selectExpr("sum(id)").first()[0],
         }
@@ -69,9 +67,6 @@ CODE = dedent("""
         "cache": "spark.range(1000).cache().count()",
         "persist": "sc.parallelize(range(9)).persist().count()",
         "file": "sc.addFile(__file__)",
-        "database": "spark.sql('create database left_over')",
-        "hadoop": "sc._jsc.hadoopConfiguration().set('fs.s3a.secret.key', 'x')",
-        "property": "sc._jvm.System.setProperty('left.over', 'x')",
         "worker": "(FOLDER / 'worker').write_text(from_workers(spark))",
         "stop": "spark.stop()",
         "kill the JVM": "os.kill(jvm, signal.SIGKILL); spark.range(1).count()",
@@ -107,8 +102,9 @@ def test_what_can_be_cleared_is_and_the_jvm_is_lent_again(place: HostedPlace, mi
     assert after == before
 
 
-@pytest.mark.parametrize("misdeed", ["file", "database", "hadoop", "property", "stop", "exit"])
+@pytest.mark.parametrize("misdeed", ["file", "stop", "exit"])
 def test_what_cannot_be_cleared_ends_the_jvm(place: HostedPlace, misdeed: str) -> None:
+    """What else counts as a change that cannot be cleared: ``lake/test_lent_jvm.py``."""
     before = place.said(place.run(do=misdeed).run_id)
     after = note(place)
     assert after["jvm"] != before["jvm"]
@@ -177,11 +173,7 @@ def test_a_jvm_that_was_stopped_is_given_up(tmp_path: Path) -> None:
         (keeper,) = keepers(place)
         os.kill(stopped, signal.SIGSTOP)
         try:
-            # The second one finds it on its way back.
-            jvms = {note(place)["jvm"] for _ in range(2)}
-            assert stopped not in jvms
+            assert note(place)["jvm"] != stopped
             until(lambda: keeper not in keepers(place), "the stopped JVM is given up")
-            jvms = {note(place)["jvm"] for _ in range(2)}
-            assert len(jvms) == 1
         finally:
             os.kill(stopped, signal.SIGKILL)
