@@ -100,7 +100,7 @@ def offer_now(
             version=row.version,
             max_attempts=policy.attempts,
             retry_after=policy.retry_interval,
-            reason=f"replaced by a plan that {by.name} asked for",
+            reason=f"replaced by a plan that {by.name} requested",
             forced=force,
         )
         if offered.stale:

@@ -97,7 +97,7 @@ def table_by_name(tx: sa.Connection, name: str) -> CompactionTable:
 
 def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
     """Like :func:`table_by_name`; locks it for offers and task ends until the transaction ends."""
-    # Not a lock of the key: a task that is moved twice in a transaction refers to it anew, and a
+    # Not a lock of the key: a task that is moved twice in a transaction refers to it again, and a
     # claim must not wait for an offer that waits for the claim.
     return _one(tx, name, sa.select(compaction_tables).with_for_update(key_share=True))
 
@@ -247,7 +247,7 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
 
 
 def wake(tx: sa.Connection, name: str) -> None:
-    """Ends a table's rest, not its files' rests, and resets failures; on commit or request."""
+    """Ends the rest of a table, after a commit or on request; its files may still rest."""
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == name)

@@ -49,10 +49,10 @@ def test_old_snapshots_expire(lake: SmallLake, arctic: Command) -> None:
     dry = document(arctic, *command, "--dry-run")
     assert (sorted(dry["snapshots"]), dry["dry_run"]) == (sorted(before[:2]), True)
     assert snapshots(table) == before
-    said = arctic("compaction", *command)
-    assert said.code == 0
-    assert said.out.splitlines()[0] == "lake.flights: 2 snapshots forgotten"
-    assert "2 manifest list" in said.out
+    result = arctic("compaction", *command)
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "lake.flights: 2 snapshots forgotten"
+    assert "2 manifest list" in result.out
     assert snapshots(table) == before[2:]
     assert table.scan().to_arrow().num_rows == 4
 
@@ -83,8 +83,8 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
     dry = document(arctic, *command, "--dry-run")
     assert [Path(file["path"]) for file in dry["files"]] == [lost]
     assert (dry["of_live_tasks"], lost.exists()) == (1, True)
-    said = arctic("compaction", *command)
-    assert (said.code, said.out) == (
+    result = arctic("compaction", *command)
+    assert (result.code, result.out) == (
         0,
         "lake.flights: 1 file of live tasks left alone\n1 file of 4 B removed: 1 orphan\n",
     )
@@ -94,7 +94,7 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
 
 @ON_SQLITE
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ("expire-snapshots", "lake.flights", "--older-than", "7"),
@@ -115,12 +115,12 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
     ],
 )
 def test_ages_that_cannot_be_are_refused(
-    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], said: str
+    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """By name, and nothing is changed."""
     table = lake.table("lake.flights", 2)
     before = snapshots(table)
     refused = arctic("compaction", *arguments)
     assert (refused.code, refused.out) == (2, "")
-    assert said in " ".join(refused.err.split())
+    assert message in " ".join(refused.err.split())
     assert snapshots(table) == before

@@ -48,11 +48,11 @@ def test_a_dry_run_shows_files_bins_and_reasons_and_changes_nothing(
     assert all("day=2013-01-01" in file["path"] for file in task["data_files"])
     left = {one["partition"]: one["left"] for one in found["partitions"]}
     assert left == {"day=2013-01-01": None, "day=2013-01-02": "too_few"}
-    said = arctic("compaction", "plan", "lake.flights", "--dry-run")
-    assert said.code == 0
-    assert said.out.startswith("lake.flights: 3 of 5 files in 1 task\n")
-    assert "1. minor merge of day=2013-01-01: 3 files → 1" in said.out
-    assert "(day=2013-01-02: 2 fragments of 3)" in said.out
+    result = arctic("compaction", "plan", "lake.flights", "--dry-run")
+    assert result.code == 0
+    assert result.out.startswith("lake.flights: 3 of 5 files in 1 task\n")
+    assert "1. minor merge of day=2013-01-01: 3 files → 1" in result.out
+    assert "(day=2013-01-02: 2 fragments of 3)" in result.out
     assert lake.tasks() == []
     assert document(arctic, "status", "lake.flights")["tables"][0]["known"] is False
 
@@ -71,7 +71,7 @@ def test_a_plan_is_offered_and_a_better_one_takes_its_place(
     assert document(arctic, "plan", "lake.few")["tasks"] == []
     forced = document(arctic, "plan", "lake.few", "--force")
     assert [(task["kind"], task["because"]) for task in forced["tasks"]] == [
-        ("major", "it was asked for")
+        ("major", "it was requested")
     ]
     assert [task.table for task in lake.tasks(TaskState.PLANNED)] == ["lake.flights", "lake.few"]
 
@@ -80,10 +80,10 @@ def test_a_full_queue_leaves_the_table_due(lake: SmallLake, arctic: Command) -> 
     """What found room is offered, the rest is said."""
     arctic("compaction", "queues", "update", "default", "--capacity", "1")
     lake.table("lake.flights", 3, 2)
-    said = arctic("compaction", "plan", "lake.flights")
-    assert said.code == 0
-    assert said.out.splitlines()[-1].startswith("1 task offered, 1 of ")
-    assert said.out.endswith("found no room: the table stays due\n")
+    result = arctic("compaction", "plan", "lake.flights")
+    assert result.code == 0
+    assert result.out.splitlines()[-1].startswith("1 task offered, 1 of ")
+    assert result.out.endswith("found no room: the table stays due\n")
     assert document(arctic, "explain", "lake.flights")["due_since"] is not None
 
 
@@ -100,7 +100,7 @@ def test_properties_that_cannot_be_used_are_refused_by_name(
             "arctic.compaction.target-size": "512KiB",
         },
     )
-    said = "arctic.compaction.target-size of lake.flights: got '512KiB', expected at least 1MiB"
+    message = "arctic.compaction.target-size of lake.flights: got '512KiB', expected at least 1MiB"
     for arguments in (
         ("plan", "lake.flights"),
         ("plan", "lake.flights", "--dry-run"),
@@ -109,11 +109,11 @@ def test_properties_that_cannot_be_used_are_refused_by_name(
     ):
         refused = arctic("compaction", *arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert said in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())
     assert lake.tasks() == []
     explained = document(arctic, "explain", "lake.flights")
-    assert (explained["problem"].startswith(said), explained["plan"]) == (True, None)
-    assert said in arctic("compaction", "explain", "lake.flights").out
+    assert (explained["problem"].startswith(message), explained["plan"]) == (True, None)
+    assert message in arctic("compaction", "explain", "lake.flights").out
 
 
 def test_a_table_is_explained_from_policy_to_commit(lake: SmallLake, arctic: Command) -> None:
@@ -132,7 +132,7 @@ def test_a_table_is_explained_from_policy_to_commit(lake: SmallLake, arctic: Com
     begun = moment_of(first["waiting_since"])
     assert moment_of(first["overtaken_until"]) == begun + timedelta(hours=3)
     assert (first["claimed_by"], found["queue"]["slots"]) == (None, 0)
-    assert "no worker serves default" in first["says"]
+    assert "no worker serves default" in first["text"]
     text = arctic("compaction", "explain", "lake.flights").out
     assert "2 properties of the table, the rest by default" in text
     assert "6 files of" in text
@@ -154,12 +154,12 @@ def test_the_bound_on_waiting_is_said_where_workers_are(lake: SmallLake, arctic:
     found = document(arctic, "explain", "lake.flights")
     failed, *planned = sorted(found["tasks"], key=lambda task: task["state"])
     assert (failed["state"], failed["ahead"]) == ("failed", None)
-    assert "the disk is full; again at" in failed["says"]
+    assert "the disk is full; again at" in failed["text"]
     assert found["queue"]["slots"] == 2
     begun, by = (moment_of(planned[0][key]) for key in ("waiting_since", "claimed_by"))
     # One level is an hour; three others, each claimed three times, by two slots: 5 merges.
     assert timedelta(hours=1) < by - begun < timedelta(hours=1, minutes=2)
-    assert "while 2 slots of 1 worker go on and no merge takes above" in planned[0]["says"]
+    assert "while 2 slots of 1 worker go on and no merge takes above" in planned[0]["text"]
 
 
 def test_tasks_of_a_worker_of_the_committer_and_in_quarantine_are_explained(
@@ -172,8 +172,8 @@ def test_tasks_of_a_worker_of_the_committer_and_in_quarantine_are_explained(
     bad = lake.fail("a [broken] file", final=True).task
     found = document(arctic, "explain", "lake.flights")
     (claimed,) = found["tasks"]
-    assert claimed["says"].startswith("worker host-7:12 has it since ")
-    assert "attempt 1 of 3; its lease holds until" in claimed["says"]
+    assert claimed["text"].startswith("worker host-7:12 has it since ")
+    assert "attempt 1 of 3; its lease holds until" in claimed["text"]
     (quarantined,) = found["quarantined"]
     assert quarantined["task"] == bad.id
     assert quarantined["reason"].endswith("a [broken] file")

@@ -22,18 +22,18 @@ def listed(arctic: Command) -> dict[str, dict[str, Any]]:
 
 def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) -> None:
     """The queue default is there from the beginning, and stays."""
-    said = arctic(
+    result = arctic(
         *("compaction", "queues", "add", "fast", "--capacity", "5", "--level", "-2"),
         *("--share", "3", "--max-workers", "0"),
     )
-    assert (said.code, said.err) == (0, "")
-    assert said.out == (
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
         "compaction queue fast is added: capacity 5, level -2, share 3, "
         "at most 0 workers requested, execution timeout 2h\n"
     )
     assert list(listed(arctic)) == ["default", "fast"]
-    said = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
-    assert json.loads(said.out)["queue"] == {
+    result = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
+    assert json.loads(result.out)["queue"] == {
         "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0,
         "execution_timeout_seconds": 7200, "state": "open",
     }  # fmt: skip
@@ -45,7 +45,7 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
 
 @ON_SQLITE
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("add", "fast", "--capacity", "0"), "capacity: got 0, expected a whole number, 1 to"),
         (("add", "a b"), "name: got 'a b', expected a name of 1 to 40"),
@@ -60,13 +60,13 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
     ],
 )
 def test_what_cannot_be_is_refused_by_name(
-    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], said: str
+    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """One message, exit code 2, and nothing is changed."""
     before = listed(arctic)
     refused = arctic("compaction", "queues", *arguments)
     assert (refused.code, refused.out) == (2, "")
-    assert said in " ".join(refused.err.split())
+    assert message in " ".join(refused.err.split())
     assert listed(arctic) == before
 
 
@@ -78,10 +78,10 @@ def test_a_table_that_is_mapped_takes_its_waiting_tasks_along(
     lake.tick()
     claimed = lake.claim().task
     arctic("compaction", "queues", "add", "fast", "--capacity", "1")
-    said = arctic("compaction", "map", "lake.flights", "fast")
-    assert (said.code, said.out) == (
+    result = arctic("compaction", "map", "lake.flights", "fast")
+    assert (result.code, result.out) == (
         0,
-        "lake.flights is in queue fast (mapped by hand); 1 waiting task moved\n",
+        "lake.flights is in queue fast (mapped manually); 1 waiting task moved\n",
     )
     assert {task.id: task.queue for task in lake.tasks()} == {
         task.id: "default" if task.id == claimed.id else "fast" for task in lake.tasks()
@@ -116,8 +116,8 @@ def test_a_table_that_the_planner_has_not_found_can_be_mapped(
     """The catalog has it, and its tasks will go there."""
     lake.table("lake.flights", 3)
     arctic("compaction", "queues", "add", "fast")
-    said = arctic("compaction", "map", "lake.flights", "fast")
-    assert said.out == "lake.flights is in queue fast (mapped by hand); no task had to move\n"
+    result = arctic("compaction", "map", "lake.flights", "fast")
+    assert result.out == "lake.flights is in queue fast (mapped manually); no task had to move\n"
     lake.tick()
     assert [task.queue for task in lake.tasks()] == ["fast"]
 
@@ -126,7 +126,7 @@ def test_a_table_that_the_planner_has_not_found_can_be_mapped(
 def test_names_that_nothing_has_are_refused(lake: SmallLake, arctic: Command) -> None:
     """With those that there are; a table that was not there is not made known."""
     lake.table("lake.flights", 0)
-    for arguments, said in (
+    for arguments, message in (
         (("map", "lake.flights", "lost"), "no compaction queue lost; there is: default"),
         (("map", "lake.lost", "default"), "table 'lake.lost' is not in catalog lake; there are "
                                           "lake.flights"),
@@ -134,7 +134,7 @@ def test_names_that_nothing_has_are_refused(lake: SmallLake, arctic: Command) ->
     ):  # fmt: skip
         refused = arctic("compaction", *arguments)
         assert refused.code == 2
-        assert said in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())
     assert listed(arctic)["default"]["tables"] == 0
 
 
@@ -142,8 +142,8 @@ def test_queues_are_paused_drained_and_resumed(lake: SmallLake, arctic: Command)
     """The list says so, and so does what waits."""
     lake.table("lake.flights", 3)
     lake.tick()
-    said = arctic("compaction", "queues", "pause", "default")
-    assert said.out == "compaction queue default is paused: no worker claims its tasks\n"
+    result = arctic("compaction", "queues", "pause", "default")
+    assert result.out == "compaction queue default is paused: no worker claims its tasks\n"
     assert listed(arctic)["default"]["state"] == "paused"
     assert "paused: no worker claims its tasks" in arctic("compaction", "queues", "list").out
     explained = " ".join(arctic("compaction", "explain", "lake.flights").out.split())

@@ -31,8 +31,8 @@ def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
     """For people what happened, for programs all counts."""
     lake.table("lake.flights", 3, 2)
     lake.table("lake.bad", 0, **{"arctic.compaction.attempts": "none"})
-    said = arctic("compaction", "tick", *RUN)
-    assert (said.code, said.out) == (0, "2 tasks offered, 1 table refused\n")
+    result = arctic("compaction", "tick", *RUN)
+    assert (result.code, result.out) == (0, "2 tasks offered, 1 table refused\n")
     assert len(lake.tasks(TaskState.PLANNED)) == 2
     assert arctic("compaction", "tick", *RUN).out == "nothing was to be done\n"
     counts = json.loads(arctic("compaction", "tick", *RUN, "--json").out)
@@ -115,8 +115,8 @@ def test_trouble_is_said_once_and_so_is_its_end(
     state = Opened(Settings.from_environment(), lake.database)
     engine.service = Service(state, engine, as_json=True)
     engine.service.run(timedelta(milliseconds=1))
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["event"], line.get("says")) for line in said] == [
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line.get("text")) for line in events] == [
         ("began", None),
         ("trouble", "no answer"),
         ("trouble", "the disk is full"),
@@ -124,7 +124,7 @@ def test_trouble_is_said_once_and_so_is_its_end(
         ("round", None),
         ("ended", None),
     ]
-    assert said[4]["lost"] == 2
+    assert events[4]["lost"] == 2
 
 
 @pytest.mark.parametrize("command", ["tick", "serve"])
@@ -149,8 +149,8 @@ def test_without_a_mode_tables_are_only_observed(lake: SmallLake, arctic: Comman
     """The plan is shown; no task is offered, and a table that no pattern matches is left alone."""
     lake.table("lake.flights", 3, 2)
     lake.table("lake.other", 3)
-    said = arctic("compaction", "tick", "--tables", "lake.f*")
-    assert (said.code, said.out) == (0, "2 tasks would be offered (--mode run)\n")
+    result = arctic("compaction", "tick", "--tables", "lake.f*")
+    assert (result.code, result.out) == (0, "2 tasks would be offered (--mode run)\n")
     assert lake.tasks() == []
     status = json.loads(arctic("compaction", "status", "--json").out)
     told = {one["table"]: one["observed"] for one in status["tables"]}

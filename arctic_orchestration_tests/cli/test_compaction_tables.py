@@ -39,7 +39,7 @@ def test_tables_are_shown_as_they_lie_on_the_disk(lake: SmallLake, arctic: Comma
     assert flights["numbers"]["files"] == flights["numbers"]["small_files"] == 6
     assert (flights["numbers"]["partitions"], flights["numbers"]["rows"]) == (2, 6)
     assert flights["numbers"]["read_amplification"] == 3.0
-    assert (flights["known"], flights["says"]) == (False, ["the planner has not looked at it yet"])
+    assert (flights["known"], flights["reasons"]) == (False, ["not planned yet"])
     lake.tick()
     lake.claim()
     known = status(arctic, "lake.flights")["lake.flights"]
@@ -63,8 +63,8 @@ def test_tables_that_are_not_compacted_say_why(lake: SmallLake, arctic: Command)
         "arctic.compaction.target-size of lake.bad: got '12', expected a size"
     )
     assert found["lake.bad"]["numbers"]["files"] == 1
-    assert found["lake.off"]["says"] == ["not compacted: arctic.compaction.enabled is false"]
-    assert found["lake.gone"]["says"][0].startswith("the catalog has it no more since 20")
+    assert found["lake.off"]["reasons"] == ["not compacted: arctic.compaction.enabled is false"]
+    assert found["lake.gone"]["reasons"][0].startswith("the catalog has it no more since 20")
     assert found["lake.gone"]["numbers"] is None
 
 
@@ -90,12 +90,12 @@ def test_a_table_can_be_made_due(lake: SmallLake, arctic: Command) -> None:
     """Also one that the planner has not found; it stays due since the first time."""
     lake.table("lake.flights", 3)
     first = json.loads(arctic("compaction", "due", "lake.flights", "--json").out)
-    assert (first["due_because"], first["rests_until"]) == ("a person asked", None)
-    said = arctic("compaction", "due", "lake.flights", "--reason", "a big load")
-    assert said.out == "lake.flights is due: the planner looks at it with its next round\n"
+    assert (first["due_because"], first["rests_until"]) == ("requested manually", None)
+    result = arctic("compaction", "due", "lake.flights", "--reason", "a big load")
+    assert result.out == "lake.flights is due: the planner looks at it with its next round\n"
     found = status(arctic)["lake.flights"]
     assert (found["due_since"], found["due_because"]) == (first["due_since"], "a big load")
-    assert found["says"][0].endswith(": a big load")
+    assert found["reasons"][0].endswith(": a big load")
     lake.tick()
     assert status(arctic)["lake.flights"]["due_since"] is None
     assert len(lake.tasks(TaskState.PLANNED)) == 1
@@ -110,11 +110,11 @@ def test_a_rest_can_be_ended(lake: SmallLake, arctic: Command) -> None:
     lake.fail("a broken file", final=True)
     resting = status(arctic)["lake.flights"]
     assert resting["rests_because"].endswith("a broken file")
-    assert resting["says"][0].startswith("rests until 20")
+    assert resting["reasons"][0].startswith("rests until 20")
     due = arctic("compaction", "due", "lake.flights").out
     assert "end that with: arctic compaction wake lake.flights" in due
-    said = arctic("compaction", "wake", "lake.flights")
-    assert said.out == "lake.flights rests no more: the planner looks at it with its next round\n"
+    result = arctic("compaction", "wake", "lake.flights")
+    assert result.out == "lake.flights rests no more: the planner looks at it with its next round\n"
     with lake.database.read() as tx:
         row = tables.table_by_name(tx, "lake.flights")
     assert (row.rests_until, row.failures, row.due_reason) == (
@@ -131,7 +131,7 @@ def test_the_rest_of_files_can_be_ended(lake: SmallLake, arctic: Command) -> Non
     lake.fail("a broken file")
     resting = status(arctic)["lake.flights"]
     assert (resting["resting_files"], resting["rests_until"]) == (3, None)
-    assert resting["says"][0].startswith("3 files at rest until 20")
+    assert resting["reasons"][0].startswith("3 files at rest until 20")
     explained = json.loads(arctic("compaction", "explain", "lake.flights", "--json").out)
     assert [one["rests"] for one in explained["resting_files"]] == [1, 1, 1]
     assert explained["plan"]["partitions"][0]["left"] == "resting"
@@ -146,7 +146,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
     """By every command that names one."""
     lake.table("lake.flights", 1)
     catalog = "table 'lake.lost' is not in catalog lake; there are lake.flights"
-    for arguments, said in (
+    for arguments, message in (
         (("status", "lake.lost"), catalog),
         (("explain", "lake.lost"), catalog),
         (("plan", "lake.lost"), catalog),
@@ -158,7 +158,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
     ):
         refused = arctic("compaction", *arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert said in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())
     with lake.database.read() as tx:
         assert tables.all_tables(tx) == []
 
@@ -202,7 +202,7 @@ def test_a_table_that_hangs_holds_back_no_other(
         answers.set()
     numbers = {name: one["numbers"] and one["numbers"]["files"] for name, one in found.items()}
     assert numbers == {"lake.a": 1, "lake.hangs": None, "lake.z": 2}
-    assert found["lake.hangs"]["says"] == ["did not answer within 2s"]
+    assert found["lake.hangs"]["reasons"] == ["did not answer within 2s"]
     assert (alone.code, "did not answer within 1s" in " ".join(alone.out.split())) == (0, True)
 
 

@@ -40,9 +40,9 @@ def test_tasks_are_listed_in_the_order_in_which_they_are_claimed(
         ("lake.low", "planned", 3),
     ]
     (first,) = listed(arctic, "--limit", "1")
-    said = arctic("compaction", "tasks", "-n", "1")
-    assert said.out.splitlines()[0] == "2 planned"
-    assert "and 1 more: --limit 2" in said.out
+    result = arctic("compaction", "tasks", "-n", "1")
+    assert result.out.splitlines()[0] == "2 planned"
+    assert "and 1 more: --limit 2" in result.out
     lake.fail("the disk is full", final=True)
     assert [task["table"] for task in listed(arctic)] == ["lake.low"]
     assert "1 task in quarantine: --state quarantined" in arctic("compaction", "tasks").out
@@ -56,14 +56,14 @@ def test_tasks_are_listed_in_the_order_in_which_they_are_claimed(
 @ON_SQLITE
 def test_filters_that_nothing_answers_to_are_refused(lake: SmallLake, arctic: Command) -> None:
     """Rather than an empty list, which would be read as good news."""
-    for options, said in (
+    for options, message in (
         (("--state", "lost"), "--state: got 'lost', expected one of planned, claimed, merged"),
         (("--queue", "lost"), "no compaction queue lost; there is: default"),
         (("--table", "lake.lost"), "compaction knows no table lake.lost, nor any"),
     ):
         refused = arctic("compaction", "tasks", *options)
         assert (refused.code, refused.out) == (2, "")
-        assert said in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())
     assert arctic("compaction", "tasks").out == "no such tasks\n"
     assert "no such records" in arctic("compaction", "records").out
 
@@ -97,7 +97,7 @@ def test_parts_of_ids_that_do_not_name_one_task_are_refused(
     lake.table("lake.flights", 3, 2)
     lake.tick()
     common = lake.tasks()[0].id[:4]
-    for part, said in (
+    for part, message in (
         ("abc", "ID: got 'abc', expected a task's id, or 4 or more characters of it"),
         ("zzzzzz", "no compaction task zzzzzz"),
         (common, "a part that one task has; several have it"),
@@ -105,7 +105,7 @@ def test_parts_of_ids_that_do_not_name_one_task_are_refused(
         for command in ("task", "retry", "cancel"):
             refused = arctic("compaction", command, part)
             assert (refused.code, refused.out) == (2, "")
-            assert said in " ".join(refused.err.split())
+            assert message in " ".join(refused.err.split())
 
 
 def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) -> None:
@@ -115,11 +115,11 @@ def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) ->
     task = lake.fail("the disk is full").task
     again = json.loads(arctic("compaction", "retry", task.id, "--json").out)
     assert (again["state"], again["not_before"], again["attempts"]) == ("planned", None, 1)
-    assert again["reason"] == f"attempt 2 of 3 at once: asked for by {person()}"
+    assert again["reason"] == f"attempt 2 of 3 at once: requested by {person()}"
     assert lake.claim().task.id == task.id
     refused = arctic("compaction", "retry", task.id)
     assert refused.code == 2
-    assert "is claimed; what can be tried again is failed or quarantined" in refused.err
+    assert "is claimed; only failed or quarantined tasks can be retried" in refused.err
 
 
 def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
@@ -131,9 +131,9 @@ def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
     task = lake.fail("a broken file", final=True).task
     lake.tick()
     assert lake.tasks(TaskState.PLANNED) == []
-    said = arctic("compaction", "retry", task.id)
-    assert said.out == (
-        f"lake.flights: the files of task {task.id} rest no more, and are planned anew\n"
+    result = arctic("compaction", "retry", task.id)
+    assert result.out == (
+        f"lake.flights: the files of task {task.id} no longer rest, and are planned again\n"
     )
     lake.tick()
     (anew,) = lake.tasks(TaskState.PLANNED)
@@ -146,9 +146,9 @@ def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> N
     lake.tick()
     claimed = lake.claim().task
     (waiting,) = lake.tasks(TaskState.PLANNED)
-    said = arctic("compaction", "cancel", waiting.id)
-    assert f"task {waiting.id} of lake.flights is canceled; its 3 files rest until" in said.out
-    assert "arctic compaction wake lake.flights" in " ".join(said.out.split())
+    result = arctic("compaction", "cancel", waiting.id)
+    assert f"task {waiting.id} of lake.flights is canceled; its 3 files rest until" in result.out
+    assert "arctic compaction wake lake.flights" in " ".join(result.out.split())
     assert [task.id for task in lake.tasks(TaskState.CANCELED)] == [waiting.id]
     refused = arctic("compaction", "cancel", claimed.id)
     assert refused.code == 2
@@ -171,7 +171,7 @@ def test_what_was_canceled_is_not_planned_again(lake: SmallLake, arctic: Command
     assert "nothing could be merged" in run.out
     status = json.loads(arctic("compaction", "status", "--json").out)["tables"][0]
     assert status["resting_files"] == 3
-    assert f"canceled by {person()}" in status["says"][0]
+    assert f"canceled by {person()}" in status["reasons"][0]
     arctic("compaction", "wake", "lake.flights")
     lake.tick()
     assert [task.digest for task in lake.tasks(TaskState.PLANNED)] == [waiting.digest]
@@ -237,7 +237,7 @@ def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
     with lake.database.begin() as tx:
         commit_leases.end_commit_lease(tx, lease, trouble="access denied")
     assert "not committed to: access denied" in arctic("compaction", "status").out
-    assert "the last try came to nothing: access denied" in (
+    assert "the last attempt failed: access denied" in (
         arctic("compaction", "explain", "lake.flights").out
     )
     canceled = json.loads(arctic("compaction", "cancel", id, "--json").out)
@@ -272,7 +272,7 @@ def test_a_merged_task_that_is_committed_already_is_not_taken_back(
 def test_a_catalog_that_has_moved_is_forgotten(lake: SmallLake, arctic: Command) -> None:
     """The next that works on the state database is right."""
     lake.tick()
-    said = arctic("compaction", "forget-catalog").out
-    assert said.startswith("the state database is about lake in /")
-    assert "no more" in said
+    output = arctic("compaction", "forget-catalog").out
+    assert output.startswith("the state database is about lake in /")
+    assert "no more" in output
     assert "about no catalog yet" in arctic("compaction", "forget-catalog").out

@@ -99,13 +99,13 @@ def test_looking_makes_no_catalog(
 ) -> None:
     """One that is not there is made on first use; one that is down is bad."""
     monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "elsewhere"))
-    status, said, _ = found()["lake catalog"]
-    assert (status, said.endswith("not there yet, made on first use")) == (GOOD, True)
+    status, finding, _ = found()["lake catalog"]
+    assert (status, finding.endswith("not there yet, made on first use")) == (GOOD, True)
     assert not (tmp_path / "elsewhere").exists()
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
-    status, said, advice = found()["lake catalog"]
-    assert (status, "did not answer, asked 5 times" in said) == (BAD, True)
+    status, finding, advice = found()["lake catalog"]
+    assert (status, "did not answer, asked 5 times" in finding) == (BAD, True)
     assert "ARCTIC_CATALOG" in advice
 
 
@@ -116,8 +116,8 @@ def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
     with lake.database.begin() as tx:
         lease = present(commit_leases.take_commit_lease(tx, "lake.flights", "committer"))
         commit_leases.end_commit_lease(tx, lease, trouble="access denied")
-    status, said, advice = found()["tables not committed to"]
-    assert (status, said) == (WARNING, "lake.flights: access denied")
+    status, finding, advice = found()["tables not committed to"]
+    assert (status, finding) == (WARNING, "lake.flights: access denied")
     assert "arctic compaction cancel ID" in advice
 
 
@@ -131,8 +131,8 @@ def test_tables_that_could_not_be_planned_are_counted_and_named(lake: SmallLake)
             tables.record_check(
                 tx, name, due_number=0, snapshot_id=None, reason=reason, now=utc_now()
             )
-    status, said, advice = found()["tables not planned"]
-    assert (status, said) == (WARNING, "1 table: lake.flights: it hangs")
+    status, finding, advice = found()["tables not planned"]
+    assert (status, finding) == (WARNING, "1 table: lake.flights: it hangs")
     assert "restart" in advice
 
 
@@ -143,14 +143,17 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     lake.tick()
     lake.fail("a broken file", final=True)
     findings = found()
-    status, said, _ = findings["table refused"]
-    assert (status, said.startswith("lake.bad: arctic.compaction.attempts of lake.bad: got")) == (
+    status, finding, _ = findings["table refused"]
+    assert (
+        status,
+        finding.startswith("lake.bad: arctic.compaction.attempts of lake.bad: got"),
+    ) == (
         WARNING,
         True,
     )
-    status, said, advice = findings["tables resting"]
-    assert (status, said.startswith("lake.flights until 20")) == (WARNING, True)
-    assert said.endswith("a broken file")
+    status, finding, advice = findings["tables resting"]
+    assert (status, finding.startswith("lake.flights until 20")) == (WARNING, True)
+    assert finding.endswith("a broken file")
     assert "arctic compaction wake TABLE" in advice
     assert findings["tasks in quarantine"][:2] == (WARNING, "1 of lake.flights")
     assert findings["queue default"] == (
@@ -180,8 +183,11 @@ def test_a_lake_that_nobody_plans_is_found(
         tables.make_due(tx, "lake.flights", "it has a new snapshot", utc_now())
     assert "compaction rounds" not in found()
     later(monkeypatch, timedelta(minutes=6))
-    status, said, advice = found()["compaction rounds"]
-    assert (status, said.startswith("nobody plans or commits: lake.flights is due since 20")) == (
+    status, finding, advice = found()["compaction rounds"]
+    assert (
+        status,
+        finding.startswith("nobody plans or commits: lake.flights is due since 20"),
+    ) == (
         BAD,
         True,
     )
@@ -218,11 +224,11 @@ def test_what_attempts_left_is_found_until_it_is_removed(
     assert "left outputs" not in found()
     with lake.database.begin() as tx:
         tx.execute(sa.update(compaction_attempts).values(over_at=utc_now() - timedelta(hours=1)))
-    status, said, _ = found()["left outputs"]
+    status, finding, _ = found()["left outputs"]
     told = (
         f"outputs of 1 attempt that is over are not removed yet: {claim.directory} of lake.flights"
     )
-    assert (status, said) == (WARNING, told)
+    assert (status, finding) == (WARNING, told)
     with lake.database.begin() as tx:
         orphaned_outputs.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(hours=1))
     assert found()["left outputs"][1] == f"{told}: access denied"
@@ -240,5 +246,5 @@ def test_a_catalog_without_its_files_is_found(lake: SmallLake, tmp_path: Path) -
     shutil.rmtree(tmp_path / "lake")
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "catalog.db").mkdir()
-    status, said, _ = found()["lake catalog"]
-    assert (status, "catalog.db" in said) == (BAD, True)
+    status, finding, _ = found()["lake catalog"]
+    assert (status, "catalog.db" in finding) == (BAD, True)

@@ -76,11 +76,11 @@ def test_a_worker_that_is_told_to_end_finishes_what_it_has(lake: SmallLake) -> N
         assert "worker one serves all queues, 1 task at once, with Spark at local[2]" in began
         process.until(lambda line: "claimed" in line)
         process.told(signal.SIGTERM)
-        said = process.rest()
+        lines = process.rest()
         assert process.ended() == 0
-    assert sum("finishes what it has" in line for line in said) == 1
+    assert sum("finishes its tasks" in line for line in lines) == 1
     merged = lake.tasks(TaskState.MERGED)
-    assert f"the worker ends: {len(merged)} claimed, {len(merged)} merged" in said[-1]
+    assert f"the worker ends: {len(merged)} claimed, {len(merged)} merged" in lines[-1]
     assert merged
     assert len(merged) + len(lake.tasks(TaskState.PLANNED)) == 3
     assert all(task.attempts == 0 for task in lake.tasks(TaskState.PLANNED))
@@ -114,7 +114,7 @@ def test_a_worker_that_is_told_twice_gives_back_what_it_has(lake: SmallLake) -> 
 
 @ON_SQLITE
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--queue", "lost"), "no compaction queue lost; there is: default"),
         (("--until-idle", "0s"), "--until-idle: got '0s', expected a duration longer than 0s"),
@@ -127,12 +127,12 @@ def test_a_worker_that_is_told_twice_gives_back_what_it_has(lake: SmallLake) -> 
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused_before_spark_starts(
-    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], said: str
+    lake: SmallLake, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """One message that names the option; no worker was seen."""
     refused = arctic("worker", *arguments)
     assert (refused.code, refused.out) == (2, "")
-    assert said in " ".join(refused.err.split())
+    assert message in " ".join(refused.err.split())
     with lake.database.read() as tx:
         assert live_workers(tx) == []
 
@@ -161,14 +161,14 @@ def test_where_nothing_is_to_be_merged_spark_is_not_started(
     """Why the files are left alone is said; a table that is refused is, with exit code 1."""
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     lake.table("lake.flights", 2)
-    said = arctic("compaction", "run", "lake.flights")
-    assert said.code == 0
-    assert said.out.startswith("lake.flights: nothing to merge in 2 files\n")
-    assert "left alone: 1 partition: fewer small files or deletes than it takes" in said.out
+    result = arctic("compaction", "run", "lake.flights")
+    assert result.code == 0
+    assert result.out.startswith("lake.flights: nothing to merge in 2 files\n")
+    assert "left alone: 1 partition: fewer small files or deletes than it takes" in result.out
     lake.table("lake.off", 3, **{"arctic.compaction.enabled": "false"})
-    said = arctic("compaction", "run", "lake.off")
-    assert said.code == 1
-    assert said.out == "lake.off: not compacted: arctic.compaction.enabled is false\n"
+    result = arctic("compaction", "run", "lake.off")
+    assert result.code == 1
+    assert result.out == "lake.off: not compacted: arctic.compaction.enabled is false\n"
     refused = arctic("compaction", "run", "lake.flights", "--way", "guess")
     assert refused.code == 2
     assert "--way: got 'guess', expected decode or append" in refused.err

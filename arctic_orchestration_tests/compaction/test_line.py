@@ -85,12 +85,12 @@ def as_it_is(full: FullQueue) -> None:
     """The planner goes on."""
 
 
-def begun_anew(full: FullQueue) -> None:
+def begun_again(full: FullQueue) -> None:
     """Each tick is another process's."""
     full.begin()
 
 
-def told(full: FullQueue) -> None:
+def reported(full: FullQueue) -> None:
     """The flood says before each tick that it has changed."""
     with full.database.begin() as tx:
         for name in ("lake.aaa", "lake.zzz"):
@@ -118,7 +118,7 @@ def starved(full: FullQueue, flood: str, trickle: str, before: Callable[[FullQue
     return 5
 
 
-@pytest.mark.parametrize("before", [as_it_is, begun_anew, told])
+@pytest.mark.parametrize("before", [as_it_is, begun_again, reported])
 @pytest.mark.parametrize("names", [("lake.aaa", "lake.zzz"), ("lake.zzz", "lake.aaa")])
 def test_a_flood_does_not_keep_a_table_out_of_a_full_queue(
     full: FullQueue, names: tuple[str, str], before: Callable[[FullQueue], None]

@@ -349,7 +349,7 @@ def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database:
         assert (again.taken, again.kept, again.superseded) == ((), (id,), ())
         stored = task_store.task_by_id(tx, id)
         assert (stored.state, stored.not_before, stored.forced) == (TaskState.PLANNED, None, True)
-        assert stored.reason == "asked for by a person, before its retry interval was over"
+        assert stored.reason == "requested manually, before its retry interval was over"
         assert offer(tx, "lake.a", [], NOON + MINUTE).superseded == ()
 
 

@@ -112,7 +112,7 @@ def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
         assert row.queue == "default"
         assert row.queue_reason == "the table's property names queue missing, which does not exist"
         queues.map_table(tx, "lake.a", "hand", NOON)
-        assert queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped by hand")
+        assert queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped manually")
         seen(tx, "lake.a", queue="own")
         assert table_by_name(tx, "lake.a").queue == "hand"
         queues.unmap_table(tx, "lake.a", NOON)
@@ -151,7 +151,7 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
         assert [task.queue for task in task_store.tasks(tx, table="lake.b")] == ["default"]
         move = task_store.history(tx, waiting)[-1]
         assert (move.before, move.state) == (TaskState.PLANNED, TaskState.PLANNED)
-        assert move.reason == "moved from queue default to queue own: mapped by hand"
+        assert move.reason == "moved from queue default to queue own: mapped manually"
         assert queues.map_table(tx, "lake.a", "own", NOON) == 0
         counts = {found.queue.name: found for found in queues.counted(tx)}
         assert counts["own"].states == {TaskState.FAILED: 1, TaskState.PLANNED: 1}

@@ -79,7 +79,7 @@ def test_a_table_that_is_not_enabled_is_refused_unless_forced(lake: Lake) -> Non
     found = plan_table(None, lake.catalog, "lake.flights", utc_now())
     assert found.refused == "arctic.compaction.enabled is false"
     forced = plan_table(None, lake.catalog, "lake.flights", utc_now(), forced=True)
-    assert forced.tasks[0].reason == "it was asked for"
+    assert forced.tasks[0].reason == "it was requested"
 
 
 def test_bad_input_is_named(lake: Lake) -> None:

@@ -84,7 +84,7 @@ class ExplainedTable:
         if row.due_since is not None:
             return _OPEN, f"due since {format_moment(row.due_since)}: {row.due_reason}"
         if row.looked_at is None:
-            return _WAITS, "nobody has looked at it yet"
+            return _WAITS, "not planned yet"
         text = f"not due: planned last at {format_moment(row.looked_at)}: {row.looked_reason}"
         return _WAITS, f"{text}; {self._again()}"
 
@@ -93,7 +93,7 @@ class ExplainedTable:
         text = f"its metadata is read every {often}" if self.policy else f"it is read {often}"
         if self.plan is not None and self.plan.recheck_at is not None:
             text += (
-                ", and it is planned anew with a new snapshot, or at "
+                ", and it is planned again with a new snapshot, or at "
                 f"{format_moment(self.plan.recheck_at)}"
             )
         return text
@@ -154,7 +154,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
 def print_explanation(explained: ExplainedTable, now: datetime) -> None:
     """Prints the state of a table as a tree."""
     seen = explained.seen
-    tree = Tree(f"[bold]{escape(seen.name)}[/]  {escape(seen.says(now)[0])}")
+    tree = Tree(f"[bold]{escape(seen.name)}[/]  {escape(seen.reasons(now)[0])}")
     _add_policy(tree, explained)
     if seen.numbers is not None:
         tree.add(f"[bold]files[/] {escape(numbers_text(seen.numbers))}")
@@ -175,10 +175,10 @@ def _add_policy(tree: Tree, explained: ExplainedTable) -> None:
         tree.add(f"[bold]policy[/] {_SHUT} {escape(explained.problem or '')}")
         return
     named = [line for line in explained.lines if line.property is not None]
-    said = {0: "all by default", 1: "1 property of the table, the rest by default"}.get(
+    source = {0: "all by default", 1: "1 property of the table, the rest by default"}.get(
         len(named), f"{len(named)} properties of the table, the rest by default"
     )
-    branch = tree.add(f"[bold]policy[/] {said}")
+    branch = tree.add(f"[bold]policy[/] {source}")
     for line in named:
         branch.add(f"{escape(line.value)} [dim]{escape(line.property or '')}[/]")
     rest = [f"{line.name} {line.value}" for line in explained.lines if line.property is None]
@@ -255,19 +255,19 @@ def _add_quarantined(tree: Tree, quarantined: Sequence[Task]) -> None:
 
 def _add_commits(tree: Tree, explained: ExplainedTable, now: datetime) -> None:
     last, row = explained.last, explained.seen.row
-    said = ["none yet"]
+    parts = ["none yet"]
     if last is not None:
-        said = [
+        parts = [
             f"the last at {format_moment(last.at)}: {last.files_in} files → {last.files_out}, "
             f"{format_bytes(last.bytes_in)} → {format_bytes(last.bytes_out)}"
         ]
     if row is not None:
-        said.append(commit_text(row, now))
+        parts.append(commit_text(row, now))
         if row.commit_trouble is not None:
-            said.append(f"the last try came to nothing: {row.commit_trouble}")
+            parts.append(f"the last attempt failed: {row.commit_trouble}")
     if explained.policy is not None and explained.policy.commit_interval > timedelta(0):
-        said.append(f"{format_duration(explained.policy.commit_interval)} apart at least")
-    tree.add(escape_bold("commits", "; ".join(said)))
+        parts.append(f"{format_duration(explained.policy.commit_interval)} apart at least")
+    tree.add(escape_bold("commits", "; ".join(parts)))
 
 
 def escape_bold(name: str, text: str) -> str:
@@ -287,7 +287,7 @@ def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]
     seen, row, queue = explained.seen, explained.seen.row, explained.queue
     return {
         "table": seen.name,
-        "says": seen.says(now),
+        "reasons": seen.reasons(now),
         "problem": explained.problem,
         "policy": [
             {"name": line.name, "value": line.value, "property": line.property}

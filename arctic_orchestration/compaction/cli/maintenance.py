@@ -83,10 +83,10 @@ def expire_snapshots(
         )
     else:
         would = "would be forgotten" if dry_run else "forgotten"
-        said = counted(len(expired.snapshot_ids), "snapshot")
+        expired_text = counted(len(expired.snapshot_ids), "snapshot")
         if expired.refs:
-            said += f" and the refs {', '.join(expired.refs)}"
-        console().print(escape(f"{table}: {said} {would}"))
+            expired_text += f" and the refs {', '.join(expired.refs)}"
+        console().print(escape(f"{table}: {expired_text} {would}"))
         _print_files(expired.files, expired.failed, dry_run)
     if expired.failed:
         raise typer.Exit(1)
@@ -97,7 +97,7 @@ def remove_orphans(
     older_than: Annotated[str, typer.Option(help="Files of that age go: 3d; at least 1d.")],
     any_age: Annotated[
         bool,
-        typer.Option("--any-age", help="Also less than 1d; only where nobody writes to the table."),
+        typer.Option("--any-age", help="Also less than 1d; only without writers of the table."),
     ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -110,7 +110,7 @@ def remove_orphans(
         from arctic_orchestration.lake.upkeep.orphans import SAFE_AGE
 
         if age < SAFE_AGE and not any_age:
-            expected = "1d or more, or --any-age where nobody writes to the table"
+            expected = "1d or more, or --any-age without writers of the table"
             raise InvalidInput("--older-than", older_than, expected)
         loaded = state.table(table)
         if not dry_run:
@@ -177,10 +177,10 @@ def _planned_from(tx: sa.Connection, table: str) -> set[int]:
 def _orphans_text(young: int, protected: int) -> str:
     left = []
     if young:
-        left.append(f"{counted(young, 'file')} that nobody knows left alone, too young")
+        left.append(f"{counted(young, 'file')} unknown but too young, left alone")
     if protected:
         left.append(f"{counted(protected, 'file')} of live tasks left alone")
-    return "; ".join(left) or "nothing that nobody knows was left alone"
+    return "; ".join(left) or "no unknown file was left alone"
 
 
 def _print_files(

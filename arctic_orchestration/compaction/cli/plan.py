@@ -45,7 +45,7 @@ def plan(
     """Plan a table and offer the plan to its queue.
 
     The planner's next plan of the table replaces what no worker has claimed by then, unless it was
-    asked for with --force.
+    forced.
     """
     now = utc_now()
     with opened_compaction(makes=True) as state:
@@ -154,17 +154,17 @@ def offer_text(offered: Offered) -> str:
     """Returns the result of an offer, on one line."""
     if offered.stale:
         return "nothing is offered: another plan or a commit was first; plan again"
-    said = [f"{counted(len(offered.taken), 'task')} offered"]
+    parts = [f"{counted(len(offered.taken), 'task')} offered"]
     if offered.kept:
-        said.append(f"{len(offered.kept)} waited already")
+        parts.append(f"{len(offered.kept)} waited already")
     if offered.superseded:
-        said.append(f"{len(offered.superseded)} replaced")
+        parts.append(f"{len(offered.superseded)} replaced")
     if offered.blocked:
         size = format_bytes(sum(task.bytes for task in offered.blocked))
-        said.append(f"{len(offered.blocked)} of {size} found no room: the table stays due")
+        parts.append(f"{len(offered.blocked)} of {size} found no room: the table stays due")
     if offered.busy:
-        said.append(f"{len(offered.busy)} have files of tasks under way")
-    return ", ".join(said)
+        parts.append(f"{len(offered.busy)} have files of tasks under way")
+    return ", ".join(parts)
 
 
 def _task_json(task: PlannedTask) -> dict[str, Any]:

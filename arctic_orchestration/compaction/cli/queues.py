@@ -91,7 +91,7 @@ def add(
         queues.add_queue(tx, queue, utc_now())
         details = _queue_json(queue)
         audit.record(tx, state.actor, "compaction", "queues add", name, **details)
-    _say(queue, "is added", as_json)
+    _print_done(queue, "is added", as_json)
 
 
 @app.command()
@@ -124,7 +124,7 @@ def update(
         )
         details = _queue_json(queue)
         audit.record(tx, state.actor, "compaction", "queues update", name, **details)
-    _say(queue, "is changed", as_json)
+    _print_done(queue, "is changed", as_json)
 
 
 @app.command()
@@ -184,7 +184,7 @@ def delete(name: NameArgument, as_json: JsonOption = False) -> None:
         console().print(f"compaction queue {escape(name)} is deleted")
 
 
-def _say(queue: CompactionQueue, done: str, as_json: bool) -> None:
+def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
     if as_json:
         print_json({"queue": _queue_json(queue)})
         return
@@ -201,16 +201,16 @@ def _waiting(one: QueueCounts) -> int:
 
 
 def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
-    said = []
+    parts = []
     if one.queue.state is QueueState.PAUSED:
-        said.append("paused: no worker claims its tasks")
+        parts.append("paused: no worker claims its tasks")
     if one.queue.state is QueueState.DRAINING:
-        said.append("draining: it takes no new tasks")
+        parts.append("draining: it takes no new tasks")
     elif not one.room:
-        said.append("full: tables that find no room stay due")
+        parts.append("full: tables that find no room stay due")
     if _waiting(one) and not workers:
-        said.append("no worker serves it")
-    return f"[yellow]{'; '.join(said)}[/]" if said else ""
+        parts.append("no worker serves it")
+    return f"[yellow]{'; '.join(parts)}[/]" if parts else ""
 
 
 def _queue_json(queue: CompactionQueue) -> dict[str, Any]:

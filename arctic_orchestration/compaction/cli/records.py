@@ -79,12 +79,12 @@ def record_json(record: CompactionRecord) -> dict[str, Any]:
 
 
 def _how(record: CompactionRecord) -> str:
-    said = [ways_text(record.ways)]
+    parts = [ways_text(record.ways)]
     if record.rows_deleted:
-        said.append(f"{counted(record.rows_deleted, 'deleted row')} left out")
+        parts.append(f"{counted(record.rows_deleted, 'deleted row')} left out")
     if record.delete_files_removed:
-        said.append(f"{counted(record.delete_files_removed, 'delete file')} removed")
-    return ", ".join(filter(None, said))
+        parts.append(f"{counted(record.delete_files_removed, 'delete file')} removed")
+    return ", ".join(filter(None, parts))
 
 
 def ways_text(ways: Mapping[str, int]) -> str:

@@ -36,7 +36,7 @@ def run(
     way: Annotated[
         str | None,
         typer.Option(
-            help="decode: all rows are read and written anew. append: row groups are copied "
+            help="decode: all rows are read and written again. append: row groups are copied "
             "where nothing is lost by that, the default."
         ),
     ] = None,
@@ -64,9 +64,9 @@ def run(
                 shown.planned(plan)
                 if plan.tasks:
                     # Outside of the tasks: a Spark that does not start is no failure of a task.
-                    shown.says("starting Spark")
+                    shown.show("starting Spark")
                     spark()
-                    shown.says("merging")
+                    shown.show("merging")
 
             try:
                 with on_stop_signal(_interrupt):
@@ -160,7 +160,7 @@ class _Shown:
         """Shows that the plan is made and offered."""
         self._progress.update(self._bar, total=len(plan.tasks))
 
-    def says(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """Shows the present action."""
         self._progress.update(self._bar, description=what)
 
@@ -197,8 +197,8 @@ def _print(table: str, result: "RunResult") -> None:
         out.print(f"[yellow]{escape(offer_text(offered))}[/]")
     counts = result.counts
     if counts.conflicts:
-        said = f"{counted(counts.conflicts, 'task')} came too late: the table has changed under it"
-        out.print(f"[yellow]{said}; it is planned anew[/]")
+        conflicts = counted(counts.conflicts, "task")
+        out.print(f"[yellow]{conflicts} came too late: the table has changed; planned again[/]")
     if counts.wrong:
         out.print(f"[red]{counted(counts.wrong, 'task')} with wrong outputs, in quarantine[/]")
     if result.trouble is not None:

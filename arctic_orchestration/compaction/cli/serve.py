@@ -1,4 +1,4 @@
-"""``arctic compaction tick`` and ``serve``: planning, committing and housekeeping, by hand."""
+"""``arctic compaction tick`` and ``serve``: planning, committing and housekeeping, manually."""
 
 import logging
 import time
@@ -115,7 +115,7 @@ class Service:
         self._state = state
         self._engine = engine
         self._as_json = as_json
-        self._told_to_end = False
+        self._ends_after_round = False
         #: the errors of the last round
         self._trouble: str | None = None
 
@@ -126,7 +126,7 @@ class Service:
         does = "tables " + ", ".join(self._scope.tables)
         if self._scope.mode is Mode.OBSERVE:
             does += " (only observed; --mode run compacts them)"
-        self._say(
+        self._report(
             "began",
             f"a round every {format_duration(pause)} for {does} of catalog {catalog}; "
             f"state in {database}",
@@ -138,17 +138,17 @@ class Service:
             },
         )
         with on_stop_signal(self.end):
-            while not self._told_to_end:
+            while not self._ends_after_round:
                 self._round(utc_now())
                 until = time.monotonic() + pause.total_seconds()
                 # In short intervals, because a signal does not end a sleep.
-                while not self._told_to_end and (left := until - time.monotonic()) > 0:
+                while not self._ends_after_round and (left := until - time.monotonic()) > 0:
                     time.sleep(min(left, _SLICE_SECONDS))
-        self._say("ended", "ends", {})
+        self._report("ended", "ends", {})
 
     def end(self) -> None:
-        """Makes it end after the round in progress. Returns at once."""
-        self._told_to_end = True
+        """Ends it after the round in progress; returns at once."""
+        self._ends_after_round = True
 
     def _round(self, now: datetime) -> None:
         try:
@@ -157,16 +157,16 @@ class Service:
             # A later round completes what was begun. Reported once, not every few seconds.
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                self._say("trouble", f"this round failed: {error}", {"says": str(error)})
+                self._report("trouble", f"this round failed: {error}", {"text": str(error)})
             return
         if self._trouble is not None:
             self._trouble = None
-            self._say("well", "rounds go well again", {})
+            self._report("well", "rounds succeed again", {})
         text = counts_text(counts)
         if text:
-            self._say("round", text, asdict(counts))
+            self._report("round", text, asdict(counts))
 
-    def _say(self, event: str, text: str, document: dict[str, Any]) -> None:
+    def _report(self, event: str, text: str, document: dict[str, Any]) -> None:
         now = utc_now()
         if self._as_json:
             line = {"at": iso(now), "event": event, **document}
@@ -178,7 +178,7 @@ class Service:
 def counts_text(counts: "CompactionCounts") -> str:
     """Returns the result of a round, on one line; empty: nothing of interest."""
     committed, planned, cleaned = counts.committed, counts.planned, counts.cleaned
-    said = [
+    parts = [
         (counts.lost, f"{counted(counts.lost, 'attempt')} lost"),
         (
             committed.snapshots,
@@ -193,8 +193,8 @@ def counts_text(counts: "CompactionCounts") -> str:
         (planned.superseded, f"{planned.superseded} replaced"),
         (planned.blocked, f"{planned.blocked} without room in a queue"),
         (planned.refused, f"{counted(planned.refused, 'table')} refused"),
-        (planned.troubled, f"{counted(planned.troubled, 'table')} could not be looked at"),
+        (planned.troubled, f"{counted(planned.troubled, 'table')} could not be planned"),
         (cleaned.removed, f"outputs of {counted(cleaned.removed, 'attempt')} removed"),
         (cleaned.failed, f"outputs of {counted(cleaned.failed, 'attempt')} could not be removed"),
     ]
-    return ", ".join(text for number, text in said if number)
+    return ", ".join(text for number, text in parts if number)

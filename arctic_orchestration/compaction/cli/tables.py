@@ -61,39 +61,39 @@ class TableView:
         """The number of tasks that can be claimed, now or after their retry interval."""
         return sum(self.tasks.get(state, 0) for state in WAITING)
 
-    def says(self, now: datetime) -> list[str]:
+    def reasons(self, now: datetime) -> list[str]:
         """Returns the messages about it, most urgent first."""
         row = self.row
         refused = row is not None and row.refused is not None and self.enabled
         # The reason for a refusal is often why its files cannot be counted, too.
-        said = [self.trouble] if self.trouble and not refused else []
+        found = [self.trouble] if self.trouble and not refused else []
         if not self.enabled:
-            said.append(f"not compacted: {DISABLED}")
+            found.append(f"not compacted: {DISABLED}")
         if row is None:
-            return said or ["the planner has not looked at it yet"]
+            return found or ["not planned yet"]
         if row.gone_at is not None:
-            said.append(f"the catalog has it no more since {format_moment(row.gone_at)}")
+            found.append(f"the catalog has it no more since {format_moment(row.gone_at)}")
         if row.refused is not None and self.enabled:
-            said.append(f"refused: {row.refused}")
+            found.append(f"refused: {row.refused}")
         if row.rests(now) and row.rests_until is not None:
-            said.append(f"rests until {format_moment(row.rests_until)}: {row.rest_reason}")
+            found.append(f"rests until {format_moment(row.rests_until)}: {row.rest_reason}")
         if row.commit_trouble is not None:
-            said.append(f"not committed to: {row.commit_trouble}")
+            found.append(f"not committed to: {row.commit_trouble}")
         if row.mapped_to is None and row.property_queue not in (None, row.queue):
-            said.append(f"in queue {row.queue}: {row.queue_reason}")
+            found.append(f"in queue {row.queue}: {row.queue_reason}")
         if self.resting:
             first, files = self.resting[0], counted(len(self.resting), "file")
-            said.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
+            found.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
         if row.due_since is not None:
-            said.append(f"due since {format_moment(row.due_since)}: {row.due_reason}")
+            found.append(f"due since {format_moment(row.due_since)}: {row.due_reason}")
         if row.observed_at is not None:
-            said.append(
+            found.append(
                 f"only observed, at {format_moment(row.observed_at)}: {row.observed_reason}"
             )
-        if said:
-            return said
+        if found:
+            return found
         if row.looked_at is None:
-            return ["nobody has looked at it yet"]
+            return ["not planned yet"]
         return [f"planned last at {format_moment(row.looked_at)}: {row.looked_reason}"]
 
 
@@ -161,7 +161,7 @@ def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False
             moved = queues.map_table(tx, table, queue, now)
             audit.record(tx, state.actor, "compaction", "map", table, queue=queue, moved=moved)
             row = tables.table_by_name(tx, table)
-    _say_mapped(row, moved, as_json)
+    _print_mapped(row, moved, as_json)
 
 
 def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
@@ -173,12 +173,12 @@ def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
         moved = queues.unmap_table(tx, table, utc_now())
         row = tables.table_by_name(tx, table)
         audit.record(tx, state.actor, "compaction", "unmap", table, queue=row.queue, moved=moved)
-    _say_mapped(row, moved, as_json)
+    _print_mapped(row, moved, as_json)
 
 
 def due(
     table: TableArgument,
-    reason: Annotated[str, typer.Option(help="Why; people read it.")] = "a person asked",
+    reason: Annotated[str, typer.Option(help="Why; people read it.")] = "requested manually",
     as_json: JsonOption = False,
 ) -> None:
     """Make a table due for the next round of the planner."""
@@ -239,14 +239,14 @@ def numbers_text(numbers: "TableNumbers") -> str:
     """Formats the storage metrics of a table on one line."""
     if not numbers.files:
         return "none: the table is empty"
-    said = [
+    parts = [
         f"{counted(numbers.files, 'file')} of {format_bytes(numbers.bytes)}",
         counted(numbers.partitions, "partition"),
         f"{numbers.small_files} small",
         counted(numbers.delete_files, "delete file"),
         f"a full scan opens {numbers.read_amplification:.1f} × the files it needs",
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
@@ -275,7 +275,7 @@ def _print(seen: Sequence[TableView], now: datetime) -> None:
         urgent = one.trouble is not None or (
             one.row is not None and (one.row.refused not in (None, DISABLED) or one.row.rests(now))
         )
-        says = escape("; ".join(one.says(now)))
+        reasons = escape("; ".join(one.reasons(now)))
         shown.add(
             escape(one.name),
             escape(one.row.queue) if one.row else "",
@@ -286,7 +286,7 @@ def _print(seen: Sequence[TableView], now: datetime) -> None:
             f"{numbers.read_amplification:.1f} ×" if numbers else "",
             tasks_text(one),
             moment(one.committed_at),
-            f"[yellow]{says}[/]" if urgent else says,
+            f"[yellow]{reasons}[/]" if urgent else reasons,
         )
     shown.print()
 
@@ -301,7 +301,7 @@ def tasks_text(one: TableView) -> str:
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-def _say_mapped(row: CompactionTable, moved: int, as_json: bool) -> None:
+def _print_mapped(row: CompactionTable, moved: int, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -343,5 +343,5 @@ def _json(one: TableView, now: datetime) -> dict[str, Any]:
         "merged": one.tasks.get(TaskState.MERGED, 0),
         "last_commit_at": iso(one.committed_at),
         "next_commit_at": iso(row.next_commit_at) if row else None,
-        "says": one.says(now),
+        "reasons": one.reasons(now),
     }

@@ -147,11 +147,11 @@ def _print_attempts(attempts: Sequence[Attempt]) -> None:
     for attempt in attempts:
         until = attempt.ended_at
         outputs = attempt.outputs
-        said = attempt.reason
+        reason = attempt.reason
         if until is None:
-            said = f"its lease holds until {moment(attempt.expires_at)}"
+            reason = f"its lease holds until {moment(attempt.expires_at)}"
         elif attempt.way:
-            said = f"{attempt.way}: {attempt.because}"
+            reason = f"{attempt.way}: {attempt.because}"
         shown.add(
             str(attempt.token),
             moment(attempt.claimed_at),
@@ -159,7 +159,7 @@ def _print_attempts(attempts: Sequence[Attempt]) -> None:
             colored(attempt.state),
             escape(attempt.worker),
             "" if outputs is None else f"{len(outputs)} of {_bytes(attempt)}",
-            escape(said),
+            escape(reason),
         )
     shown.print()
 

@@ -85,7 +85,7 @@ class Waiting:
             "ahead": self.ahead,
             "overtaken_until": iso(self.overtaken_until),
             "claimed_by": iso(self.claimed_by),
-            "says": self.text,
+            "text": self.text,
         }
 
 
@@ -163,24 +163,24 @@ def _planned_text(
     now: datetime,
 ) -> str:
     name = queue.queue.name
-    said = [
+    parts = [
         f"waits for a worker since {span(task.waiting_since, now)}, {ahead} ahead of it in {name}"
     ]
     if queue.queue.state is queues.QueueState.PAUSED:
-        said.append(f"{name} is paused: arctic compaction queues resume {name}")
+        parts.append(f"{name} is paused: arctic compaction queues resume {name}")
     if until > now:
-        said.append(f"after {format_moment(until)} nothing new goes before it")
+        parts.append(f"after {format_moment(until)} nothing new goes before it")
     else:
-        said.append("nothing new goes before it any more")
+        parts.append("nothing new goes before it any more")
     if not queue.slots:
-        said.append(f"no worker serves {name}")
+        parts.append(f"no worker serves {name}")
     elif by is not None and queue.longest is not None:
         most = seconds(queue.longest.total_seconds())
-        said.append(
+        parts.append(
             f"claimed by {format_moment(by)} at the latest, while {counted(queue.slots, 'slot')} "
             f"of {counted(len(queue.workers), 'worker')} go on and no merge takes above {most}"
         )
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
 def _claimed_text(attempt: Attempt, task: Task, now: datetime) -> str:

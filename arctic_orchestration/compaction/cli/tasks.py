@@ -113,28 +113,30 @@ def task(id: IdArgument, as_json: JsonOption = False) -> None:
 def retry(id: IdArgument, as_json: JsonOption = False) -> None:
     """Retry a failed merge task at once.
 
-    The files of a task in quarantine are planned anew.
+    The files of a task in quarantine are planned again.
     """
     now = utc_now()
     with opened_compaction() as opened, opened.database.begin() as tx:
         found = _locked(tx, id)
         if found.state is TaskState.FAILED:
-            reason = f"attempt {found.attempts + 1} of {found.max_attempts} at once: asked for by "
+            reason = f"attempt {found.attempts + 1} of {found.max_attempts} at once: requested by "
             reason += opened.actor.name
             moved = [(found.id, found.state)]
             task_store.move(tx, moved, TaskState.PLANNED, reason, now, values={"not_before": None})
-            said = f"task {found.id} of {found.table} can be claimed again"
+            message = f"task {found.id} of {found.table} can be claimed again"
         elif found.state is TaskState.QUARANTINED:
             tables.wake(tx, found.table)
-            again = f"task {found.id} is to be tried again, asked for by {opened.actor.name}"
+            due = f"task {found.id} is retried, requested by {opened.actor.name}"
             files = task_store.group_of(tx, found.id).files
             backoff.end_rests(tx, found.table, [file.path for file in files])
-            tables.make_due(tx, found.table, again, now)
-            said = f"{found.table}: the files of task {found.id} rest no more, and are planned anew"
+            tables.make_due(tx, found.table, due, now)
+            message = (
+                f"{found.table}: the files of task {found.id} no longer rest, and are planned again"
+            )
         else:
             raise TransitionRefused(
-                f"Compaction task {found.id} is {found.state}; what can be tried again is failed "
-                "or quarantined; nothing was changed"
+                f"Compaction task {found.id} is {found.state}; only failed or "
+                "quarantined tasks can be retried; nothing was changed"
             )
         details = {"table": found.table, "state": found.state.value}
         audit.record(tx, opened.actor, "compaction", "retry", found.id, **details)
@@ -142,7 +144,7 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(task_json(after))
     else:
-        console().print(escape(said))
+        console().print(escape(message))
 
 
 def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
@@ -333,9 +335,9 @@ def _print(
     states: Collection[TaskState],
     now: datetime,
 ) -> None:
-    said = ", ".join(f"{counts[state]} {state}" for state in states if counts.get(state))
+    summary = ", ".join(f"{counts[state]} {state}" for state in states if counts.get(state))
     shown = Rows(
-        said,
+        summary,
         *("task", "table", "partition", "queue", "kind", "state", "files", "size", "age", "reason"),
         text="reason",
     )

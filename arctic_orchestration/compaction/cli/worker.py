@@ -60,7 +60,7 @@ def worker(
     ] = "60s",
     conf: ConfOption = None,
     name: Annotated[
-        str | None, typer.Option(help="How people tell it from others; else host and process.")
+        str | None, typer.Option(help="Its name for people; default: host and process.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,7 +131,7 @@ class _Events:
                         "task": claim.task.id,
                         "table": claim.task.table,
                         "attempt": claim.attempt_id,
-                        "says": event.text,
+                        "text": event.text,
                     }
                 )
                 return
@@ -183,7 +183,7 @@ class _Events:
             )
         )
 
-    def says(self, text: str, event: str) -> None:
+    def report(self, text: str, event: str) -> None:
         """Prints an event of the worker itself."""
         if self._as_json:
             self._line({"at": iso(utc_now()), "event": event})
@@ -196,14 +196,14 @@ class _Events:
         if self._as_json:
             self._line({"at": iso(utc_now()), "event": "ended", "counts": counts})
             return
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        self._out.print(f"the worker ends: {said or 'there was nothing to do'}")
+        counts_text = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        self._out.print(f"the worker ends: {counts_text or 'there was nothing to do'}")
 
     def _now(self) -> str:
-        said = [f"{counted(self._under_way, 'task')} under way"]
-        said += [f"{count} {what}" for what, count in self._counts.items()
+        parts = [f"{counted(self._under_way, 'task')} under way"]
+        parts += [f"{count} {what}" for what, count in self._counts.items()
                  if count and what != "claimed"]  # fmt: skip
-        return ", ".join(said)
+        return ", ".join(parts)
 
     def _line(self, document: Mapping[str, object]) -> None:
         # Whole lines, at once: they may be read as they come.
@@ -213,10 +213,10 @@ class _Events:
 def _answers(worker: "Worker", events: _Events) -> tuple[Callable[[], None], Callable[[], None]]:
     def drain() -> None:
         worker.drain()
-        events.says("finishes what it has; told once more, it gives that back", "draining")
+        events.report("finishes its tasks; a second signal makes it give them back", "draining")
 
     def give_back() -> None:
-        events.says("gives back what it has; told once more, it is killed", "giving back")
+        events.report("gives back its tasks; another signal kills it", "giving back")
         worker.give_back()
 
     return drain, give_back

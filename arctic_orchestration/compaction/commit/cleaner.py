@@ -27,7 +27,7 @@ _log = logging.getLogger("arctic.compaction.cleaning")
 #: the time limit for starting tables and waiting for them
 LONGEST_TICK = timedelta(seconds=30)
 #: how long a directory is skipped after a failed removal
-_AGAIN_AFTER = timedelta(hours=1)
+_RETRY_AFTER = timedelta(hours=1)
 #: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
 
@@ -148,5 +148,5 @@ def _postponed(
     _log.warning("%d directories of attempts stay for now: %s", len(directories), reason)
     with database.begin() as tx:
         for leftover in directories:
-            orphaned_outputs.not_cleaned(tx, leftover.attempt_id, reason, again_after=_AGAIN_AFTER)
+            orphaned_outputs.not_cleaned(tx, leftover.attempt_id, reason, retry_after=_RETRY_AFTER)
     return CleaningCounts(failed=len(directories))

@@ -304,7 +304,7 @@ class Committer:
         unknown = None if isinstance(error, LakeError | OSError) else error
         _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)
         if isinstance(error, CommitUnknown):
-            reason = f"the catalog did not say whether it took the commit: {reason}"
+            reason = f"the catalog did not answer whether it committed: {reason}"
         self._leave(lease, pause=_PAUSE, trouble=reason)
         return Round(
             table=lease.table,

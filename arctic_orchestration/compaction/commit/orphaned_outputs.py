@@ -109,7 +109,7 @@ def not_cleaned(
     tx: sa.Connection,
     attempt_id: str,
     reason: str,
-    again_after: timedelta,
+    retry_after: timedelta,
     *,
     time: Time = database_time,
 ) -> None:
@@ -126,7 +126,7 @@ def not_cleaned(
     tx.execute(
         sa.update(compaction_attempts)
         .where(here.id == attempt_id, is_uncleaned)
-        .values(clean_after=time(tx) + again_after, clean_trouble=reason)
+        .values(clean_after=time(tx) + retry_after, clean_trouble=reason)
     )
 
 

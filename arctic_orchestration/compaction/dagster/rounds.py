@@ -92,7 +92,7 @@ def counts_text(counts: "CompactionCounts") -> Mapping[str, int]:
         "tasks superseded": planned.superseded,
         "tasks without room": planned.blocked,
         "tables refused": planned.refused,
-        "tables not looked at": planned.troubled,
+        "tables not planned": planned.troubled,
         "tables postponed": planned.postponed,
     }
     return {name: value for name, value in named.items() if value}

@@ -47,12 +47,12 @@ class _Tick:
     cursor: str | None
     requests: list[dg.RunRequest] = field(default_factory=list)
     observed: list[dg.AssetObservation] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def trouble(self, what: str, error: Exception) -> None:
         """Reports an error: briefly for people, and in full for the log."""
         text = f"{what}: {str(error) or type(error).__name__}"
-        self.said.append(text)
+        self.texts.append(text)
         self.context.log.warning(text, exc_info=error)
 
 
@@ -136,7 +136,7 @@ class CompactionSensor(dg.SensorDefinition):
             minimum_interval_seconds=interval_seconds,
             default_status=dg.DefaultSensorStatus.RUNNING,
             description="Plans merges of small files of the lake's tables, commits what workers "
-            "have merged, and asks for workers.",
+            "have merged, and requests workers.",
         )
 
     def _evaluate(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -149,15 +149,15 @@ class CompactionSensor(dg.SensorDefinition):
             self._mark(tick, place)
             self._go_round(tick, place)
             if self._scope.mode is Mode.RUN:
-                self._ask_for_workers(tick, place)
+                self._request_workers(tick, place)
         if tick.requests:
-            if tick.said:
-                context.log.info("; ".join(tick.said))
+            if tick.texts:
+                context.log.info("; ".join(tick.texts))
             return dg.SensorResult(
                 run_requests=tick.requests, cursor=tick.cursor, asset_events=tick.observed
             )
         return dg.SensorResult(
-            skip_reason="; ".join(tick.said) or "nothing to do",
+            skip_reason="; ".join(tick.texts) or "nothing to do",
             cursor=tick.cursor,
             asset_events=tick.observed,
         )
@@ -173,9 +173,9 @@ class CompactionSensor(dg.SensorDefinition):
             return
         tick.cursor = marked.cursor
         if marked.tables:
-            tick.said.append(f"due: {', '.join(sorted(marked.tables))}")
+            tick.texts.append(f"due: {', '.join(sorted(marked.tables))}")
         if marked.unknown:
-            tick.said.append(f"new: {', '.join(sorted(marked.unknown))}")
+            tick.texts.append(f"new: {', '.join(sorted(marked.unknown))}")
             place.has_new_tables = True
 
     def _go_round(self, tick: _Tick, place: _Place) -> None:
@@ -191,14 +191,14 @@ class CompactionSensor(dg.SensorDefinition):
                         )
                     )
                     for name, state in reports.items():
-                        place.clock.asked(name, state, tick.now)
+                        place.clock.note_reading(name, state, tick.now)
                 rounds.begin(tick.now, list(reports))
                 self._take(tick, place, _WAIT_SECONDS)
         except Exception as error:
             tick.trouble("no round was made", error)
             return
         if rounds.underway and rounds.began_at is not None:
-            tick.said.append(f"a round goes on since {format_moment(rounds.began_at)}")
+            tick.texts.append(f"a round goes on since {format_moment(rounds.began_at)}")
 
     def _take(self, tick: _Tick, place: _Place, seconds: float) -> None:
         outcome = place.rounds.take(seconds)
@@ -207,15 +207,15 @@ class CompactionSensor(dg.SensorDefinition):
         for name, observation in outcome.observations.items():
             tick.observed.append(observation)
             if place.clock is not None:
-                place.clock.told(name, observation, tick.now)
+                place.clock.note_report(name, observation, tick.now)
         for trouble in outcome.troubles:
             tick.context.log.warning(trouble)
         if outcome.error is not None:
             tick.trouble("the round ended early", outcome.error)
         if outcome.counts is not None:
-            tick.said += [f"{name} {value}" for name, value in counts_text(outcome.counts).items()]
+            tick.texts += [f"{name} {value}" for name, value in counts_text(outcome.counts).items()]
 
-    def _ask_for_workers(self, tick: _Tick, place: _Place) -> None:
+    def _request_workers(self, tick: _Tick, place: _Place) -> None:
         try:
             found = wanted_runs(
                 place.database,
@@ -225,11 +225,11 @@ class CompactionSensor(dg.SensorDefinition):
                 tick.now,
             )
         except Exception as error:
-            tick.trouble("no workers were asked for", error)
+            tick.trouble("no workers were requested", error)
             return
         for wanted in found:
             if wanted.reason:
-                tick.said.append(wanted.reason)
+                tick.texts.append(wanted.reason)
             tick.requests += [self._request(wanted, tick.now) for _ in range(wanted.runs)]
 
     def _request(self, wanted: Wanted, now: datetime) -> dg.RunRequest:

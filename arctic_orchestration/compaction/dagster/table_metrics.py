@@ -148,7 +148,7 @@ class _State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _Reported:
     at: datetime
     state: _State | None
 
@@ -165,7 +165,7 @@ class ReportClock:
 
     def __init__(self, every: timedelta) -> None:
         self._every = every
-        self._told: dict[str, _Told] = {}
+        self._reported: dict[str, _Reported] = {}
 
     def due(
         self,
@@ -195,34 +195,34 @@ class ReportClock:
         found: list[tuple[datetime, str, _State]] = []
         for table in known:
             state = _state(table, last.get(table.name), live.get(table.name, 0))
-            told = self._told.get(table.name) or self._look_up(table.name, instance)
-            if told is None:
+            reported = self._reported.get(table.name) or self._look_up(table.name, instance)
+            if reported is None:
                 found.append((datetime.min.replace(tzinfo=UTC), table.name, state))
-            elif _is_due(told, state, self._every, now):
-                found.append((told.at, table.name, state))
+            elif _is_due(reported, state, self._every, now):
+                found.append((reported.at, table.name, state))
         found.sort(key=lambda one: (one[0], one[1]))
         return {name: state for _, name, state in found[: self.MOST]}
 
-    def asked(self, table: str, state: "_State", now: datetime) -> None:
+    def note_reading(self, table: str, state: "_State", now: datetime) -> None:
         """Records that a table's metrics are being read: a failure counts as its turn, too."""
-        self._told[table] = _Told(at=now, state=state)
+        self._reported[table] = _Reported(at=now, state=state)
 
-    def told(self, table: str, observation: dg.AssetObservation, now: datetime) -> None:
+    def note_report(self, table: str, observation: dg.AssetObservation, now: datetime) -> None:
         """Records what was reported, which may be a later state than the requested one."""
-        self._told[table] = _Told(at=now, state=_state_told(observation))
+        self._reported[table] = _Reported(at=now, state=_reported_state(observation))
 
-    def _look_up(self, table: str, instance: dg.DagsterInstance) -> _Told | None:
+    def _look_up(self, table: str, instance: dg.DagsterInstance) -> _Reported | None:
         stored = instance.fetch_observations(key_of(table), limit=1).records
         if not stored:
             return None
         found = stored[0].asset_observation
-        state = _state_told(found) if found is not None else None
-        told = _Told(at=datetime.fromtimestamp(stored[0].timestamp, UTC), state=state)
-        self._told[table] = told
-        return told
+        state = _reported_state(found) if found is not None else None
+        reported = _Reported(at=datetime.fromtimestamp(stored[0].timestamp, UTC), state=state)
+        self._reported[table] = reported
+        return reported
 
 
-def _state_told(observation: dg.AssetObservation) -> _State:
+def _reported_state(observation: dg.AssetObservation) -> _State:
     values: dict[str, Any] = {name: value.value for name, value in observation.metadata.items()}
     return _State(
         snapshot=str(values.get(SNAPSHOT)),
@@ -232,12 +232,12 @@ def _state_told(observation: dg.AssetObservation) -> _State:
     )
 
 
-def _is_due(told: _Told, state: _State, every: timedelta, now: datetime) -> bool:
-    before = told.state
+def _is_due(reported: _Reported, state: _State, every: timedelta, now: datetime) -> bool:
+    before = reported.state
     if before is None or before.record != state.record:
         return True
     # A clock that was set back does not delay the next report.
-    lately = timedelta(0) <= now - told.at < every
+    lately = timedelta(0) <= now - reported.at < every
     return not lately and before != state
 
 

@@ -116,7 +116,7 @@ class Planner:
             try:
                 found = list_tables(self._catalog)
             except Exception as error:
-                return PlanningCounts(troubled=self._say_to_all(_told(error), now))
+                return PlanningCounts(troubled=self._report_to_all(_error_text(error), now))
             self._take(found, now)
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.all_tables(tx)}
@@ -129,7 +129,7 @@ class Planner:
                 counts, silent = counts.plus(ended.result or PlanningCounts()), 0
             else:
                 silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
-                self._say(ended.table, _told(ended.error), now)
+                self._report(ended.table, _error_text(ended.error), now)
                 counts = counts.plus(PlanningCounts(troubled=1))
             return silent < _SILENT_TABLES
 
@@ -142,7 +142,7 @@ class Planner:
         for name in self._jobs.newly_overdue():
             if self._row(name) is None:
                 self._see(name, Policy(), now)
-            self._say(name, self._jobs.overdue_text(), now)
+            self._report(name, self._jobs.overdue_text(), now)
             counts = counts.plus(PlanningCounts(troubled=1))
         return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
 
@@ -343,7 +343,7 @@ class Planner:
         )
         return PlanningCounts(refused=int(news))
 
-    def _say(self, name: str, problem: str, now: datetime) -> None:
+    def _report(self, name: str, problem: str, now: datetime) -> None:
         """Records a failed check; the table stays due, and is retried later."""
         row = self._row(name)
         failures = (self._memories[name].failures if name in self._memories else 0) + 1
@@ -368,17 +368,17 @@ class Planner:
             looked_at=now, next_look_at=now + pause, due_number=due_number, failures=failures
         )
 
-    def _say_to_all(self, problem: str, now: datetime) -> int:
+    def _report_to_all(self, problem: str, now: datetime) -> int:
         """Records the same for every table: the catalog cannot list its tables."""
         with self._database.read() as tx:
             rows = [row for row in tables.all_tables(tx) if row.gone_at is None]
         for row in rows:
             if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
-                self._say(row.name, problem, now)
+                self._report(row.name, problem, now)
         return len(rows) or 1
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Formats an error; for those of other packages the type may say more than the text."""
     return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
 

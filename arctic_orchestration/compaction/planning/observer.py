@@ -38,7 +38,7 @@ class _Observed:
 
     snapshot_id: int | None
     fingerprint: str
-    again_at: datetime | None
+    recheck_at: datetime | None
     next_look_at: datetime
 
 
@@ -123,12 +123,12 @@ class Observer:
         seen = _Observed(
             snapshot_id=snapshot.snapshot_id if snapshot else None,
             fingerprint=problem or policy.fingerprint,
-            again_at=None,
+            recheck_at=None,
             next_look_at=now + policy.check_interval,
         )
         last = self._observed.get(name)
         if last is not None and not _may_differ(last, seen, now):
-            self._observed[name] = replace(seen, again_at=last.again_at)
+            self._observed[name] = replace(seen, recheck_at=last.recheck_at)
             return PlanningCounts(looked=1)
         with self._database.begin() as tx:
             queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
@@ -137,7 +137,7 @@ class Observer:
         if problem is None:
             plan = plan_loaded(table, policy, state, now)
             reason, wanted = plan.gain, len(plan.tasks)
-            seen = replace(seen, again_at=plan.recheck_at)
+            seen = replace(seen, recheck_at=plan.recheck_at)
         with self._database.begin() as tx:
             tables.observed(tx, name, snapshot_id=seen.snapshot_id, reason=reason, now=now)
         self._observed[name] = seen
@@ -146,4 +146,4 @@ class Observer:
 
 def _may_differ(last: _Observed, seen: _Observed, now: datetime) -> bool:
     same = (last.snapshot_id, last.fingerprint) == (seen.snapshot_id, seen.fingerprint)
-    return not same or (last.again_at is not None and last.again_at <= now)
+    return not same or (last.recheck_at is not None and last.recheck_at <= now)

@@ -33,8 +33,10 @@ class Memory:
 
     def waits(self, row: CompactionTable | None, now: datetime) -> bool:
         """Returns whether it is too early, and the table has not become due since."""
-        told = row is not None and row.due_since is not None and row.due_number != self.due_number
-        return now < self.next_look_at and not told
+        became_due = (
+            row is not None and row.due_since is not None and row.due_number != self.due_number
+        )
+        return now < self.next_look_at and not became_due
 
 
 def why_planned(

@@ -161,7 +161,7 @@ class _Planner:
     def retried(
         self, files: Sequence[LiveFile], name_of: NameOf
     ) -> tuple[list[PlannedTask], frozenset[str]]:
-        """Returns retried tasks, and all files that must not be planned anew."""
+        """Returns retried tasks, and all files that must not be planned again."""
         held = set(self.state.held_files)
         tasks: list[PlannedTask] = []
         if not self.state.retried:
@@ -259,7 +259,7 @@ class _Planner:
 
     def _choice(self, here: PartitionFiles, due: Mapping[TaskKind, datetime]) -> _Choice | None:
         if self.state.forced:
-            return _Choice(kind=TaskKind.MAJOR, reason="it was asked for", applies_deletes=True)
+            return _Choice(kind=TaskKind.MAJOR, reason="it was requested", applies_deletes=True)
         deletes = self._deletes(here)
         reasons = [deletes] if deletes is not None else []
         if here.oversized:

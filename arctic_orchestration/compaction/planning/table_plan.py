@@ -114,8 +114,8 @@ class TablePlan:
     def gain(self) -> str:
         """The effect of the plan, for people."""
         if self.refused is not None:
-            said = "not compacted" if self.refused == DISABLED else "refused"
-            return f"{said}: {self.refused}"
+            prefix = "not compacted" if self.refused == DISABLED else "refused"
+            return f"{prefix}: {self.refused}"
         if not self.tasks:
             return f"nothing to merge in {counted(self.files, 'file')}"
         merged = sum(len(task.group.files) for task in self.tasks)

@@ -122,7 +122,7 @@ def offer(
     rank = _Ranks(found, seconds_per_level)
     _refresh(tx, zip(kept_rows, kept, strict=True), rank)
     if forced:
-        _ask_for(tx, kept_rows, now)
+        _request(tx, kept_rows, now)
     others = [task for task in tasks if (task.kind.value, task.digest) not in alike]
     taken_paths = task_store.live_paths(tx, table)
     free = [task for task in others if taken_paths.keys().isdisjoint(task.paths)]
@@ -228,10 +228,10 @@ def _refresh(
         dialect.update_rows(tx, compaction_tasks, columns, rows)
 
 
-def _ask_for(tx: sa.Connection, rows: Sequence[Mapping[Any, Any]], now: datetime) -> None:
+def _request(tx: sa.Connection, rows: Sequence[Mapping[Any, Any]], now: datetime) -> None:
     """Marks waiting tasks as manually requested; failed ones can be claimed at once."""
     failed = [(row["id"], TaskState.FAILED) for row in rows if row["state"] == TaskState.FAILED]
-    reason = "asked for by a person, before its retry interval was over"
+    reason = "requested manually, before its retry interval was over"
     task_store.move(tx, failed, TaskState.PLANNED, reason, now, values={"not_before": None})
     ids = [row["id"] for row in rows]
     if ids:

@@ -127,13 +127,13 @@ def delete_queue(tx: sa.Connection, name: str) -> None:
     found = tx.execute(query).all()
     mapped = [table for table, mapped_to in found if mapped_to == name]
     named = [table for table, mapped_to in found if mapped_to != name]
-    told = []
+    uses = []
     if mapped:
-        told.append(f"mapped to it: {_shown(mapped)} (unmap them, or map them elsewhere)")
+        uses.append(f"mapped to it: {_shown(mapped)} (unmap them, or map them elsewhere)")
     if named:
-        told.append(f"named by their property: {_shown(named)} (change it, or map them elsewhere)")
-    if told:
-        raise InvalidInput("name", name, f"a queue without tables; {'; '.join(told)}")
+        uses.append(f"named by their property: {_shown(named)} (change it, or map them elsewhere)")
+    if uses:
+        raise InvalidInput("name", name, f"a queue without tables; {'; '.join(uses)}")
     counts = _states(tx, name).get(name)
     if counts:
         shown = ", ".join(f"{count} {state}" for state, count in counts.items())
@@ -226,7 +226,7 @@ def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
         NotFound: no such table, or no such queue.
     """
     found = lock_table(tx, table)
-    return _settle(tx, found, queue, found.property_queue, now, {})
+    return _assign(tx, found, queue, found.property_queue, now, {})
 
 
 def unmap_table(tx: sa.Connection, table: str, now: datetime) -> int:
@@ -239,7 +239,7 @@ def unmap_table(tx: sa.Connection, table: str, now: datetime) -> int:
         NotFound: no such table.
     """
     found = lock_table(tx, table)
-    return _settle(tx, found, None, found.property_queue, now, {})
+    return _assign(tx, found, None, found.property_queue, now, {})
 
 
 def see_table(
@@ -263,31 +263,31 @@ def see_table(
     tx.execute(new.on_conflict_do_nothing())
     found = lock_table(tx, table)
     seen: dict[str, Any] = {"level": level, "seen_at": now, "gone_at": None}
-    _settle(tx, found, found.mapped_to, queue, now, seen)
+    _assign(tx, found, found.mapped_to, queue, now, seen)
     return lock_table(tx, table)
 
 
-def _settle(
+def _assign(
     tx: sa.Connection,
     table: CompactionTable,
-    by_hand: str | None,
+    mapped_to: str | None,
     property: str | None,
     now: datetime,
     seen: Mapping[str, Any],
 ) -> int:
     """Updates the queue of a locked table, and moves its waiting tasks there."""
-    queue, reason = _resolved(tx, by_hand, property)
+    queue, reason = _resolved(tx, mapped_to, property)
     if (queue, reason) != (table.queue, table.queue_reason):
         # Locks both queues against deletion and counting while tasks move.
         names = sorted({queue, table.queue, DEFAULT})
         held = sa.select(compaction_queues.c.name).where(compaction_queues.c.name.in_(names))
         held = held.order_by(compaction_queues.c.name).with_for_update(key_share=True)
         tx.execute(held).all()
-        queue, reason = _resolved(tx, by_hand, property)
+        queue, reason = _resolved(tx, mapped_to, property)
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == table.name)
-        .values(mapped_to=by_hand, property_queue=property, queue=queue, queue_reason=reason,
+        .values(mapped_to=mapped_to, property_queue=property, queue=queue, queue_reason=reason,
                 **seen)
     )  # fmt: skip
     # Also tasks that were claimed when the table moved, and wait again.
@@ -315,10 +315,10 @@ def _settle(
     return len(moved)
 
 
-def _resolved(tx: sa.Connection, by_hand: str | None, property: str | None) -> tuple[str, str]:
-    if by_hand is not None:
-        queue_by_name(tx, by_hand)
-        return by_hand, "mapped by hand"
+def _resolved(tx: sa.Connection, mapped_to: str | None, property: str | None) -> tuple[str, str]:
+    if mapped_to is not None:
+        queue_by_name(tx, mapped_to)
+        return mapped_to, "mapped manually"
     if property is None:
         return DEFAULT, "no queue is named"
     query = sa.select(compaction_queues.c.name).where(compaction_queues.c.name == property)

@@ -41,7 +41,7 @@ from arctic_orchestration.state.database import Database
 _log = logging.getLogger("arctic.compaction.worker")
 
 #: the interval between two tries of a report
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 #: why a faultless task is released
 _ENDS = "its worker ends"
@@ -243,7 +243,7 @@ class _Attempt:
             return self._lost(_text_of(error))
         text = _text_of(error)
         if not isinstance(error, ArcticError):
-            # A JVM's stack says little to people; Python's is for developers.
+            # A JVM's stack helps few people; Python's is for developers.
             stack = None if is_of_java(error) else error
             _log.warning("task %s failed: %s", claim.task.id, text, exc_info=stack)
         try:
@@ -293,9 +293,9 @@ class _Attempt:
                 return
             except DatabaseUnavailable as error:
                 if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
-                    raise Refused(f"it could not be said in time: {error}") from error
+                    raise Refused(f"it could not be reported in time: {error}") from error
                 _log.warning("the report is retried: %s", error)
-                self._held.lost.wait(_AGAIN_SECONDS)
+                self._held.lost.wait(_RETRY_SECONDS)
 
     def _remove(self) -> None:
         if self._table is None or not self._directory:

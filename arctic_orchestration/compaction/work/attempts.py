@@ -313,7 +313,7 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
         task = task_store.task_by_id(tx, taken)
         text = (
             f"attempt {task.attempts} of {task.max_attempts} was lost: "
-            f"worker {one.worker} {one.said}"
+            f"worker {one.worker} {one.worker_state}"
         )
         if task.attempts >= task.max_attempts:
             _quarantine(tx, task, text, now, one.id)

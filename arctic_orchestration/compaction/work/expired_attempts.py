@@ -25,7 +25,7 @@ class Overdue:
     condition: sa.ColumnElement[bool]
     #: the reason, for people: of the attempt, and the state of its worker
     reason: str
-    said: str
+    worker_state: str
 
 
 def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
@@ -48,10 +48,13 @@ def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
         if row.expires_at <= now:
             until = format_moment(row.expires_at)
             condition = condition & (here.expires_at <= now)
-            reason, said = f"silent: its lease was over at {until}", f"was silent until {until}"
+            reason, worker_state = (
+                f"silent: its lease was over at {until}",
+                f"was silent until {until}",
+            )
         elif row.claimed_at + timeout <= now:
             longer = f"for longer than {format_duration(timeout)}, the execution timeout of queue"
-            reason, said = f"merged {longer} {row.queue}", f"had it {longer} {row.queue}"
+            reason, worker_state = f"merged {longer} {row.queue}", f"had it {longer} {row.queue}"
         else:
             continue
         found.append(
@@ -61,7 +64,7 @@ def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
                 worker=row.worker,
                 condition=condition,
                 reason=reason,
-                said=said,
+                worker_state=worker_state,
             )
         )
     return found

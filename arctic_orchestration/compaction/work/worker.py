@@ -118,7 +118,7 @@ class Worker:
         self._life = life
         self._poll = poll.total_seconds()
         self._cancel = cancel
-        self._tell = on_event
+        self._on_event = on_event
         self._held: dict[str, ClaimedTask] = {}
         self._until_idle: timedelta | None = None
         self._threads: list[threading.Thread] = []
@@ -130,7 +130,7 @@ class Worker:
         self._giving_back = threading.Event()
         self._done = WorkDone()
         #: the number of consecutive failed attempts
-        self._in_vain = 0
+        self._failures_in_a_row = 0
         self._broken: str | None = None
 
     def drain(self) -> None:
@@ -247,7 +247,7 @@ class Worker:
             self._draining.wait(self._poll)
 
     def _claim(self) -> ClaimedTask | None:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         try:
             with self._database.begin() as tx:
                 claim = attempts.claim(
@@ -258,7 +258,7 @@ class Worker:
             return None
         if claim is None:
             return None
-        return ClaimedTask(claim=claim, trusted_until=asked + self._life.total_seconds())
+        return ClaimedTask(claim=claim, trusted_until=requested_at + self._life.total_seconds())
 
     def _attempt(self, held: ClaimedTask) -> None:
         claim = held.claim
@@ -266,7 +266,7 @@ class Worker:
             self._held[claim.attempt_id] = held
             self._merging[claim.attempt_id] = threading.current_thread()
         try:
-            self._say(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
+            self._report(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
             outcome = attempt(
                 held, self._database, self._catalog, self._merge, self._giving_back.is_set
             )
@@ -274,7 +274,7 @@ class Worker:
             with self._lock:
                 del self._held[claim.attempt_id], self._merging[claim.attempt_id]
                 self._hanging.discard(threading.current_thread())
-        self._say(outcome.what, claim, outcome.text)
+        self._report(outcome.what, claim, outcome.text)
         self._heed(outcome)
 
     def _heed(self, outcome: AttemptResult) -> None:
@@ -284,11 +284,11 @@ class Worker:
             self._draining.set()
             return
         if outcome.blame is None:
-            self._in_vain = 0
+            self._failures_in_a_row = 0
             return
-        self._in_vain += 1
+        self._failures_in_a_row += 1
         # One failure is the task's; from the second on it may be the worker's.
-        doublings = min(self._in_vain - 2, 10)
+        doublings = min(self._failures_in_a_row - 2, 10)
         if doublings >= 0:
             self._draining.wait(min(self._poll * 2**doublings, _LONGEST_PAUSE_SECONDS))
 
@@ -313,11 +313,11 @@ class Worker:
 
     def _renew(self, held: Iterable[ClaimedTask]) -> None:
         for one in held:
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             with self._database.begin() as tx:
                 renewed = attempts.renew(tx, one.claim.attempt_id, one.claim.token, life=self._life)
             if renewed:
-                one.trusted_until = asked + self._life.total_seconds()
+                one.trusted_until = requested_at + self._life.total_seconds()
             else:
                 one.lost.set()
                 if time.monotonic() < one.trusted_until and not one.replaced:
@@ -343,13 +343,13 @@ class Worker:
         except DatabaseUnavailable as error:
             _log.warning("the worker's row stays until it is too old: %s", error)
 
-    def _say(self, what: What, claim: Claim, text: str) -> None:
+    def _report(self, what: What, claim: Claim, text: str) -> None:
         with self._lock:
             self._done.counts[what] += 1
-        if self._tell is None:
+        if self._on_event is None:
             return
         try:
-            self._tell(WorkerEvent(what=what, claim=claim, text=text))
+            self._on_event(WorkerEvent(what=what, claim=claim, text=text))
         except (Exception, SystemExit):
             # The listener may be gone, such as the reader of a pipe; the work is not.
             _log.exception("an event could not be reported: %s", text)
