@@ -47,8 +47,8 @@ def arctic(
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        said = capsys.readouterr()
-        return Outcome(code, said.out, said.err)
+        result = capsys.readouterr()
+        return Outcome(code, result.out, result.err)
 
     return run
 

@@ -80,9 +80,9 @@ AFTER = {"by_hand": 1, "changed": 2, "new": 1, "same": 1}
 
 def test_a_difference_is_shown_and_is_exit_code_1(here: World, arctic: Command, file: str) -> None:
     """As with diff(1); after it was applied there is none, and the code is 0."""
-    said = arctic("schedules", "diff", file)
-    assert said.code == 1
-    assert said.out.splitlines() == [
+    result = arctic("schedules", "diff", file)
+    assert result.code == 1
+    assert result.out.splitlines() == [
         "+ new  cron expression 0 4 * * *, suspended until: schedules enable new",
         "~ changed  version 1, declared in the code",
         "    trigger.partitions.count: 3 → 5",
@@ -129,8 +129,8 @@ def test_where_nobody_can_be_asked_yes_is_required(
 
 def test_a_dry_run_changes_nothing(here: World, arctic: Command, file: str) -> None:
     """It needs no yes."""
-    said = arctic("schedules", "apply", file, "--dry-run")
-    assert (said.code, said.out.splitlines()[-1]) == (0, "nothing was changed: --dry-run")
+    result = arctic("schedules", "apply", file, "--dry-run")
+    assert (result.code, result.out.splitlines()[-1]) == (0, "nothing was changed: --dry-run")
     assert versions(here) == BEFORE
 
 
@@ -143,8 +143,8 @@ def test_prune_deletes_what_was_made_by_hand(here: World, arctic: Command, file:
 
 def test_programs_get_one_document(here: World, arctic: Command, file: str) -> None:
     """With each field that differs."""
-    said = arctic("schedules", "apply", file, "--yes", "--json")
-    document = json.loads(said.out)
+    result = arctic("schedules", "apply", file, "--yes", "--json")
+    document = json.loads(result.out)
     assert document["applied"] is True
     difference = document["difference"]
     assert [made["name"] for made in difference["created"]] == ["new"]
@@ -228,8 +228,8 @@ def test_a_change_of_enabled_says_that_the_status_is_kept(
     form = schedule("by_hand", enabled=True).to_form()
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"schedules": [form]}))
-    said = arctic("schedules", "diff", str(path))
-    assert "its status is kept; to change it: schedules enable by_hand" in said.out
+    result = arctic("schedules", "diff", str(path))
+    assert "its status is kept; to change it: schedules enable by_hand" in result.out
 
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -246,7 +246,7 @@ def test_in_a_real_terminal_the_question_is_asked_there(here: World, file: str) 
     )
     os.close(follower)
     os.write(leader, b"y\n")
-    said = b""
+    output = b""
     while True:
         try:
             part = os.read(leader, 4096)
@@ -254,10 +254,10 @@ def test_in_a_real_terminal_the_question_is_asked_there(here: World, file: str) 
             break
         if not part:
             break
-        said += part
+        output += part
     assert process.wait(60) == 0
     os.close(leader)
-    assert b"Apply? [y/N]" in said
+    assert b"Apply? [y/N]" in output
     assert versions(here) == AFTER
 
 
@@ -268,12 +268,12 @@ def test_what_is_seldom_meant_is_a_warning(here: World, arctic: Command, tmp_pat
         "schedules: [{name: slow, target: {job: x}, constraints: [{delay: {duration: 6h}}],"
         " trigger: {partitions: {asset: raw/a, count: 3}}}]"
     )
-    said = arctic("schedules", "diff", str(path))
-    assert "warning: Schedule(slow).timeout: not set, so 1d from the first event." in said.out
-    said = arctic("schedules", "apply", str(path), "--yes", "--json")
-    (warning,) = json.loads(said.out)["warnings"]
+    result = arctic("schedules", "diff", str(path))
+    assert "warning: Schedule(slow).timeout: not set, so 1d from the first event." in result.out
+    result = arctic("schedules", "apply", str(path), "--yes", "--json")
+    (warning,) = json.loads(result.out)["warnings"]
     assert warning.startswith("Schedule(slow).timeout: not set")
-    assert said.code == 0
+    assert result.code == 0
 
 
 def test_a_target_that_is_not_there_is_refused(
@@ -289,7 +289,7 @@ def test_a_target_that_is_not_there_is_refused(
         assert "did you mean rollup?" in refused.err
     assert versions(here) == BEFORE
     path.write_text(FILE.replace("asset: raw/a, count: 5", "asset: raw/aa, count: 5"))
-    said = arctic("schedules", "apply", str(path), "--yes")
-    assert said.code == 0
-    assert "warning: Schedule(changed).trigger.partitions.asset: got 'raw/aa'" in said.out
+    result = arctic("schedules", "apply", str(path), "--yes")
+    assert result.code == 0
+    assert "warning: Schedule(changed).trigger.partitions.asset: got 'raw/aa'" in result.out
     assert versions(here) == AFTER

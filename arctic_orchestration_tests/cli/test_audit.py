@@ -65,8 +65,8 @@ def details(database: Database) -> dict[str, Any]:
 
 
 def succeeds(arctic: Command, *arguments: str) -> None:
-    said = arctic(*arguments)
-    assert said.code == 0, said.err
+    result = arctic(*arguments)
+    assert result.code == 0, result.err
 
 
 def test_changes_of_consumers(state: Database, arctic: Command) -> None:

@@ -79,9 +79,9 @@ def test_consumers_are_listed_with_what_is_left(
     with engine.consume(limit=2) as partitions:
         partitions.failed("02", reason="no such file")
     consumer(name="other", asset="raw/weather")
-    said = arctic("consumers", "list")
-    assert said.code == 0
-    lines = [" ".join(line.split()) for line in said.out.splitlines()]
+    result = arctic("consumers", "list")
+    assert result.code == 0
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert lines[0] == "2 consumers"
     assert lines[1] == "consumer asset done waiting discarded lag"
     assert lines[2] == "other raw/weather 0 has not read yet"
@@ -121,8 +121,8 @@ def test_what_nobody_has_read_yet_is_counted(
     arrive(instance, "days", *(f"2026-02-{day:02}" for day in range(1, 21)))
     last_read(state, days=1)
     # What was read is done. Nobody can tell more without the event log, which is said.
-    said = " ".join(arctic("consumers", "list").out.split())
-    assert "totals days 1 as of the last reading, 1d" in said
+    message = " ".join(arctic("consumers", "list").out.split())
+    assert "totals days 1 as of the last reading, 1d" in message
     shown = " ".join(arctic("consumers", "show", "totals").out.split())
     assert "progress 1 of 1 (100.0%) what came since is not counted: DAGSTER_HOME is not" in shown
     (one,) = document(arctic("consumers", "list", "--json"))["consumers"]
@@ -178,11 +178,11 @@ def test_one_consumer_is_shown_with_its_partitions(
     with engine.consume(limit=1, owner="worker 7"):
         log.arrives("03")
         engine.read_on()
-        said = arctic("consumers", "show", "totals")
+        result = arctic("consumers", "show", "totals")
         found = partitions_of(arctic)
         leases = document(arctic("consumers", "show", "totals", "--json"))["leases"]
-    assert said.code == 0
-    text = " ".join(said.out.split())
+    assert result.code == 0
+    text = " ".join(result.out.split())
     assert "consumer totals of raw/flights start from_beginning, registered " in text
     assert "progress 1 of 4 (25.0%)" in text
     assert "worker 7" in text
@@ -213,8 +213,8 @@ def test_what_was_given_up_is_delivered_again(
     text = " ".join(arctic("consumers", "show", "totals").out.split())
     assert "progress 1 of 3 (33.3%), 2 given up" in text
     assert "given up 2 partitions: arctic consumers retry totals --all" in text
-    said = arctic("consumers", "retry", "totals", "02", "03")
-    assert said.out == "2 partitions of consumer totals wait to be delivered again\n"
+    result = arctic("consumers", "retry", "totals", "02", "03")
+    assert result.out == "2 partitions of consumer totals wait to be delivered again\n"
     assert document(arctic("consumers", "retry", "totals", "--all", "--json")) == {
         "consumer": "totals", "partitions": ["01"]
     }  # fmt: skip
@@ -239,8 +239,8 @@ def test_a_consumer_begins_anew(
     assert arctic(*reset).code == 1
     with engine.consume() as partitions:
         assert partitions.keys == []
-    said = arctic(*reset, "--yes")
-    assert said.out == "consumer totals starts again: raw/flights, from_beginning\n"
+    result = arctic(*reset, "--yes")
+    assert result.out == "consumer totals starts again: raw/flights, from_beginning\n"
     with engine.consume() as partitions:
         assert partitions.keys == ["01"]
     shown = document(
@@ -275,8 +275,8 @@ def test_a_consumer_is_deleted(
     declined = arctic(*delete)
     assert (declined.code, f"totals forgets {forgets}. Delete it?" in declined.out) == (1, True)
     assert document(arctic("consumers", "show", "totals", "--json"))["discarded"] == 1
-    said = arctic(*delete, "--yes")
-    assert said.out == (
+    result = arctic(*delete, "--yes")
+    assert result.out == (
         f"consumer totals is deleted, with {forgets}; the next use of the name creates it again, "
         "from its start\n"
     )
@@ -287,7 +287,7 @@ def test_a_consumer_is_deleted(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("show", "lost"), "cluster default has no consumer lost; it has: totals"),
         (("show", "totals", "--state", "done"), "--state: got 'done', expected one of waiting,"),
@@ -313,7 +313,7 @@ def test_a_consumer_is_deleted(
 )
 @ON_SQLITE
 def test_what_cannot_be_is_refused_by_name(
-    consumer: MakeConsumer, log: Log, arctic: Command, arguments: tuple[str, ...], said: str
+    consumer: MakeConsumer, log: Log, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """One message, exit code 2, and nothing is changed."""
     log.arrives("01")
@@ -321,5 +321,5 @@ def test_what_cannot_be_is_refused_by_name(
     before = partitions_of(arctic)
     refused = arctic("consumers", *arguments)
     assert (refused.code, refused.out) == (2, "")
-    assert said in " ".join(refused.err.split())
+    assert message in " ".join(refused.err.split())
     assert partitions_of(arctic) == before

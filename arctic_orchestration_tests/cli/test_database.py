@@ -43,11 +43,11 @@ def test_a_database_that_cannot_be_used_is_one_message(
 ) -> None:
     """Exit code 2, and no password in it."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", url)
-    said = arctic("db", "upgrade")
-    assert said.code == 2
-    assert message in said.err.replace("\n", " ")
-    assert "secret" not in said.err
-    assert "Traceback" not in said.err
+    result = arctic("db", "upgrade")
+    assert result.code == 2
+    assert message in result.err.replace("\n", " ")
+    assert "secret" not in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_a_newer_schema_is_one_message(
         if is_noted:
             values = {"revision": "9999", "package": "7.1.0"}
             tx.execute(sa.update(schema_upgrades).values(values))
-    said = arctic(*command)
-    assert said.code == 2
+    result = arctic(*command)
+    assert result.code == 2
     by = "arctic-orchestration 7.1.0" if is_noted else "a newer version of arctic-orchestration"
-    assert f"has revision 9999, written by {by}; this is arctic-orchestration" in said.err
-    assert "Install that version again, or restore a backup" in said.err
+    assert f"has revision 9999, written by {by}; this is arctic-orchestration" in result.err
+    assert "Install that version again, or restore a backup" in result.err
     (found,) = [one for one in examine() if one.check == "state database"]
     assert (found.status, "first use" in found.advice) == (BAD, False)
     assert f"written by {by}" in found.found

@@ -104,10 +104,10 @@ def test_all_is_well_where_all_is_well(
     document = json.loads(arctic("doctor", "--json").out)
     (daemon,) = [found for found in document["findings"] if found["check"] == "daemon"]
     assert (daemon["status"], daemon["advice"]) == ("ok", "")
-    said = arctic("doctor")
-    assert said.code == 0
+    result = arctic("doctor")
+    assert result.code == 0
     for check in findings:
-        assert check in said.out
+        assert check in result.out
 
 
 def test_a_connect_server_needs_no_java_here(
@@ -132,9 +132,9 @@ def test_a_daemon_that_never_ran_is_found(
         BAD,
         "for schedules: merge arctic.definitions() into a code location of workspace.yaml",
     )
-    said = arctic("doctor")
-    assert said.code == 1
-    assert "dagster-daemon run" in said.out
+    result = arctic("doctor")
+    assert result.code == 1
+    assert "dagster-daemon run" in result.out
 
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -229,11 +229,11 @@ def test_an_instance_that_cannot_be_loaded_is_a_finding_too(
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
-    said = arctic("doctor")
-    assert said.code == 1
-    assert "postgres scheme" in said.out
-    assert "postgresql+psycopg2" in said.out
-    assert "Traceback" not in said.out + said.err
+    result = arctic("doctor")
+    assert result.code == 1
+    assert "postgres scheme" in result.out
+    assert "postgresql+psycopg2" in result.out
+    assert "Traceback" not in result.out + result.err
 
 
 def test_without_dagster_home_the_rest_is_still_checked(
@@ -243,9 +243,9 @@ def test_without_dagster_home_the_rest_is_still_checked(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
-    said = arctic("doctor")
-    assert said.code == 1
-    assert "set DAGSTER_HOME to the folder that holds dagster.yaml" in said.out
+    result = arctic("doctor")
+    assert result.code == 1
+    assert "set DAGSTER_HOME to the folder that holds dagster.yaml" in result.out
     assert list(tmp_path.iterdir()) == []
 
 

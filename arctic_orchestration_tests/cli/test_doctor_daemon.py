@@ -65,11 +65,11 @@ def test_a_daemon_that_died_minutes_ago_is_found(
 ) -> None:
     """Dagster calls it healthy for half an hour; it sends a heartbeat every 30 seconds."""
     alive(instance, ago=ago)
-    said = found()["daemon"]
-    assert said[0] == status
+    output = found()["daemon"]
+    assert output[0] == status
     if status == BAD:
-        assert re.search(r", (3m\d+s|4m) ago: a daemon sends one every 30s$", said[1])
-        assert said[2] == "start it: dagster-daemon run, or dagster dev"
+        assert re.search(r", (3m\d+s|4m) ago: a daemon sends one every 30s$", output[1])
+        assert output[2] == "start it: dagster-daemon run, or dagster dev"
 
 
 def test_a_tick_that_fails_is_found(instance: dg.DagsterInstance) -> None:

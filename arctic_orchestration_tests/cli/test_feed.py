@@ -36,8 +36,8 @@ def test_a_restart_forgets_position_and_storage(
     database: Database, arctic: Callable[..., Outcome]
 ) -> None:
     """The next tick begins at the end of whatever storage there is."""
-    said = arctic("feed", "restart", "flights", "--json")
-    assert json.loads(said.out) == {"location": "flights", "restarted": True}
+    result = arctic("feed", "restart", "flights", "--json")
+    assert json.loads(result.out) == {"location": "flights", "restarted": True}
     with database.read() as tx:
         row = tx.execute(sa.select(locations.c.position, locations.c.storage_id)).one()
     assert tuple(row) == (None, None)
@@ -47,9 +47,9 @@ def test_an_unknown_location_is_refused_with_those_there_are(
     database: Database, arctic: Callable[..., Outcome]
 ) -> None:
     """Exit code 2, and nothing is changed."""
-    said = arctic("feed", "restart", "nights")
-    assert said.code == 2
-    assert "has no location nights; it has: flights" in said.err
+    result = arctic("feed", "restart", "nights")
+    assert result.code == 2
+    assert "has no location nights; it has: flights" in result.err
     with database.read() as tx:
         assert tx.execute(sa.select(locations.c.storage_id)).scalar() == "old"
 
@@ -125,8 +125,8 @@ def test_after_a_restore_a_person_decides(
     (finding,) = feed_checks.positions(instance)
     assert (finding.check, finding.status) == ("feed of lake", "failed")
     assert "Dagster's event log went back" in finding.found
-    said = arctic("feed", "restart", "lake", "--from-event", "6", "--json")
-    assert json.loads(said.out) == {"location": "lake", "restarted": True, "from_event": 6}
+    result = arctic("feed", "restart", "lake", "--from-event", "6", "--json")
+    assert json.loads(result.out) == {"location": "lake", "restarted": True, "from_event": 6}
     lake.tick()
     assert lake.taken()[10:] == [f"new {number}" for number in range(7)]
     lake.arrive("last")
@@ -145,12 +145,12 @@ def test_from_a_moment_and_from_the_end(
     for number in range(3):
         arrive(instance, partition=str(number), timestamp=NOON + 60 * number)
     lake.tick()
-    said = arctic("feed", "restart", "lake", "--from-time", "2026-01-01T12:00:30Z")
-    assert said.out == "lake begins at event 2 with its next tick\n"
+    result = arctic("feed", "restart", "lake", "--from-time", "2026-01-01T12:00:30Z")
+    assert result.out == "lake begins at event 2 with its next tick\n"
     lake.tick()
     assert lake.taken() == ["0", "1", "2", "1", "2"]
-    said = arctic("feed", "restart", "lake", "--from-time", "2026-01-02T00:00:00+00:00")
-    assert said.out == "lake begins at the end of the event log with its next tick\n"
+    result = arctic("feed", "restart", "lake", "--from-time", "2026-01-02T00:00:00+00:00")
+    assert result.out == "lake begins at the end of the event log with its next tick\n"
     lake.arrive("3")
     lake.tick()
     assert lake.taken()[5:] == ["3"]
@@ -169,8 +169,8 @@ def test_bad_options_change_nothing(
     database: Database, arctic: Callable[..., Outcome], options: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, with the field, the value and what was expected."""
-    said = arctic("feed", "restart", "flights", *options)
-    assert said.code == 2
-    assert message in said.err
+    result = arctic("feed", "restart", "flights", *options)
+    assert result.code == 2
+    assert message in result.err
     with database.read() as tx:
         assert tx.execute(sa.select(locations.c.storage_id)).scalar() == "old"

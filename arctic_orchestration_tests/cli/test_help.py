@@ -29,9 +29,9 @@ ALL = list(commands(get_command(app)))
 def shown(path: tuple[str, ...]) -> list[str]:
     """The lines of its help."""
     environment = {"COLUMNS": str(_COLUMNS), "TERM": "dumb"}
-    said = CliRunner().invoke(app, [*path, "--help"], env=environment)
-    assert said.exit_code == 0
-    return [line.rstrip() for line in said.output.splitlines()]
+    result = CliRunner().invoke(app, [*path, "--help"], env=environment)
+    assert result.exit_code == 0
+    return [line.rstrip() for line in result.output.splitlines()]
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
@@ -99,5 +99,5 @@ def test_what_may_be_left_out_stands_in_brackets_once() -> None:
         ("partitions", "add"): "partitions add [OPTIONS] {ASSET} {KEY}",
         ("feed", "restart"): "feed restart [OPTIONS] {LOCATION}",
     }
-    for path, said in usage.items():
-        assert shown(path)[1].endswith(said)
+    for path, message in usage.items():
+        assert shown(path)[1].endswith(message)

@@ -84,9 +84,9 @@ def test_in_a_narrow_terminal_reasons_stand_below_their_lines(
 
 def test_explain_prints_the_tree_of_what_a_schedule_waits_for(here: World, arctic: Command) -> None:
     """Each child of the trigger with what has arrived and what is missing."""
-    said = arctic("jobs", "explain", "counts")
-    assert said.code == 0
-    lines = [line.strip("│├└─ ") for line in said.out.splitlines()]
+    result = arctic("jobs", "explain", "counts")
+    assert result.code == 0
+    lines = [line.strip("│├└─ ") for line in result.out.splitlines()]
     assert lines[0] == "counts  enabled, version 1"
     for expected in (
         "trigger … any_of",
@@ -148,17 +148,17 @@ def test_a_job_is_shown_with_what_it_had_and_was_launched_with(
         "launched",
         "succeeded",
     ]
-    said = arctic("jobs", "show", found[0]["id"])
-    assert said.code == 0
-    assert "[red]" in said.out
-    assert "run-1" in said.out
+    result = arctic("jobs", "show", found[0]["id"])
+    assert result.code == 0
+    assert "[red]" in result.out
+    assert "run-1" in result.out
 
 
 def test_a_held_job_is_launched_by_hand(here: World, arctic: Command) -> None:
     """With the next tick, past its delay."""
     found = json.loads(arctic("jobs", "list", "--schedule", "held", "--json").out)["jobs"]
-    said = arctic("jobs", "launch", found[0]["id"])
-    assert (said.code, said.out) == (
+    result = arctic("jobs", "launch", found[0]["id"])
+    assert (result.code, result.out) == (
         0,
         f"job {found[0]['id']} of held is launched by the next tick\n",
     )
@@ -187,9 +187,9 @@ def test_a_launching_job_is_canceled(here: World, arctic: Command) -> None:
     here.tick_without_submitting(5)
     listed = arctic("jobs", "list", "--state", "launching", "--json").out
     job = json.loads(listed)["jobs"][0]
-    said = arctic("jobs", "cancel", job["id"])
-    assert said.code == 0
-    assert said.out.splitlines() == [
+    result = arctic("jobs", "cancel", job["id"])
+    assert result.code == 0
+    assert result.out.splitlines() == [
         f"job {job['id']} of {job['schedule']} is canceled",
         "a run that its request still makes is terminated",
     ]
@@ -224,9 +224,9 @@ def test_following_goes_on_with_events_to_come(
             here.tick(10 + len(pauses))
 
     monkeypatch.setattr(events, "time", Time)
-    said = arctic("events", "tail", "-n", "0", "--follow", "--json")
-    assert said.code == 0
-    assert [json.loads(line)["partition"] for line in said.out.splitlines()] == [
+    result = arctic("events", "tail", "-n", "0", "--follow", "--json")
+    assert result.code == 0
+    assert [json.loads(line)["partition"] for line in result.out.splitlines()] == [
         "later-1",
         "later-2",
     ]

@@ -31,8 +31,8 @@ def here(make: MakeLake) -> World:
 
 def test_jobs_are_listed_by_target_partition(here: World, arctic: Command) -> None:
     """Of all schedules; a range by its ends. The table has a column for it."""
-    said = json.loads(arctic("jobs", "list", "--partition", "2026-01-02", "--json").out)["jobs"]
-    assert {(job["schedule"], job["partition"], job["state"]) for job in said} == {
+    document = json.loads(arctic("jobs", "list", "--partition", "2026-01-02", "--json").out)["jobs"]
+    assert {(job["schedule"], job["partition"], job["state"]) for job in document} == {
         ("daily", "2026-01-02", "waiting_trigger"),
         ("range", None, "launching"),
         ("range", "2026-01-02", "discarded"),
@@ -49,9 +49,11 @@ def test_explain_names_the_target_partition_and_what_is_missing(
     """Without a partition of the job that is checked first, not of what is kept for all."""
     first = json.loads(arctic("jobs", "explain", "daily", "--json").out)
     assert (first["partition"], first["others_waiting"]) == ("2026-01-02", 1)
-    said = json.loads(arctic("jobs", "explain", "daily", "--partition", "2026-01-03", "--json").out)
-    assert said["partition"] == "2026-01-03"
-    orders, config = said["trigger"]["children"]
+    document = json.loads(
+        arctic("jobs", "explain", "daily", "--partition", "2026-01-03", "--json").out
+    )
+    assert document["partition"] == "2026-01-03"
+    orders, config = document["trigger"]["children"]
     missing = ["2026-01-03|amer", "2026-01-03|apac"]
     assert orders["arrived"]["missing"] == missing
     assert (orders["arrived"]["required"], orders["arrived"]["lacking"]) == (3, 2)
@@ -60,16 +62,18 @@ def test_explain_names_the_target_partition_and_what_is_missing(
     tree = arctic("jobs", "explain", "daily", "--partition", "2026-01-03").out
     assert "target partition 2026-01-03" in tree
     assert "1 of 3 partitions of raw/orders have arrived, missing 2026-01-03|amer" in tree
-    shown = arctic("jobs", "show", said["job"]["id"]).out
+    shown = arctic("jobs", "show", document["job"]["id"]).out
     assert "partitions        2026-01-03" in shown
     assert "missing 2026-01-03|amer, 2026-01-03|apac" in shown
 
 
 def test_explain_of_a_partition_without_a_job(here: World, arctic: Command) -> None:
     """Says that nothing has arrived for it; an unknown schedule is refused."""
-    said = json.loads(arctic("jobs", "explain", "daily", "--partition", "2026-01-09", "--json").out)
-    assert said["summary"] == "nothing has arrived for 2026-01-09"
-    assert (said["partition"], said["job"]) == ("2026-01-09", None)
+    document = json.loads(
+        arctic("jobs", "explain", "daily", "--partition", "2026-01-09", "--json").out
+    )
+    assert document["summary"] == "nothing has arrived for 2026-01-09"
+    assert (document["partition"], document["job"]) == ("2026-01-09", None)
     refused = arctic("jobs", "explain", "daly", "--partition", "2026-01-09")
     assert refused.code == 2
     assert "did you mean daily?" in refused.err

@@ -75,9 +75,9 @@ def test_each_is_listed_with_who_deploys_there_and_whether_it_ticks(
         ("new", "new/__repository__", True, 2, 0),
         ("old", "old/__repository__", False, 1, 0),
     ]
-    said = arctic("locations", "list").out
-    assert "2 locations of cluster default" in said
-    assert "silent" in said
+    output = arctic("locations", "list").out
+    assert "2 locations of cluster default" in output
+    assert "silent" in output
 
 
 def test_a_command_takes_the_only_location_that_ticks(world: MakeWorld, arctic: Arctic) -> None:
@@ -133,8 +133,8 @@ def test_a_rename_moves_what_listens_to_its_own_runs(world: MakeWorld, arctic: A
     here = world("old", [daily()])
     listener = on.run(job="rollup", location="old")
     world("elsewhere", [Schedule(name="after", target="x", trigger=listener, enabled=True)])
-    said = arctic("locations", "rename", "old", "new", "--yes")
-    assert "after of elsewhere still listens to runs of old" in said.out
+    result = arctic("locations", "rename", "old", "new", "--yes")
+    assert "after of elsewhere still listens to runs of old" in result.out
     with here.database.read() as tx:
         keys = tx.execute(sa.text("select event_key from arctic_schedule_keys")).scalars().all()
     assert sorted(keys) == [
@@ -177,8 +177,8 @@ def test_a_deleted_location_leaves_nothing(world: MakeWorld, arctic: Arctic) -> 
     world("stays", [daily()])
     refused = arctic("locations", "delete", "gone")
     assert refused.code == 2
-    said = arctic("locations", "delete", "gone", "--yes")
-    assert said.out == "deleted gone with 1 schedule and their jobs\n"
+    result = arctic("locations", "delete", "gone", "--yes")
+    assert result.out == "deleted gone with 1 schedule and their jobs\n"
     assert rows(here, locations, "name") == [("stays",)]
     assert rows(here, holders, "resource") == []
     assert rows(here, launches, "resource") == []

@@ -123,12 +123,12 @@ def test_no_value_is_a_traceback(
 ) -> None:
     """An exception that is none of ours would leave the call, and fail this test."""
     for value in values:
-        said = arctic(*arguments(path, command, parameter, value))
-        assert said.code in (0, 1, 2), value[:100]
-        assert "Traceback" not in said.err
+        result = arctic(*arguments(path, command, parameter, value))
+        assert result.code in (0, 1, 2), value[:100]
+        assert "Traceback" not in result.err
         if value in (HUGE, "9" * 5000) and kind_of(parameter) is int:
-            assert said.code == 2
-            assert max(parameter.opts, key=len) in said.err
+            assert result.code == 2
+            assert max(parameter.opts, key=len) in result.err
 
 
 def test_the_table_has_every_command() -> None:
@@ -144,11 +144,11 @@ def test_the_table_has_every_command() -> None:
 
 def test_a_value_that_is_no_text_is_named(arctic: Command) -> None:
     """By the name that the help has for it."""
-    said = arctic("schedules", "show", NO_TEXT)
-    assert (said.code, said.out) == (2, "")
-    assert "NAME: got 'caf\\udce9', expected text in UTF-8" in said.err
-    said = arctic("jobs", "list", "--limit", HUGE)
-    assert "--limit: got 9223372036854775808, expected a number up to 2147483647" in said.err
+    result = arctic("schedules", "show", NO_TEXT)
+    assert (result.code, result.out) == (2, "")
+    assert "NAME: got 'caf\\udce9', expected text in UTF-8" in result.err
+    result = arctic("jobs", "list", "--limit", HUGE)
+    assert "--limit: got 9223372036854775808, expected a number up to 2147483647" in result.err
 
 
 URLS = [
@@ -176,8 +176,8 @@ def test_no_database_url_is_a_traceback_or_printed(
     for url in URLS if FULL else URLS[:2]:
         monkeypatch.setattr(sys, "stdin", None)
         monkeypatch.setitem(os.environ, "ARCTIC_DATABASE_URL", url)
-        said = arctic(*arguments(path, command, None, ""))
-        assert said.code in (0, 1, 2)
-        for text in (said.out, said.err):
+        result = arctic(*arguments(path, command, None, ""))
+        assert result.code in (0, 1, 2)
+        for text in (result.out, result.err):
             assert "pw-1" not in text
             assert "Traceback" not in text

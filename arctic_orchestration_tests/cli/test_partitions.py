@@ -34,13 +34,13 @@ def test_an_announcement_is_seen_by_the_feed(
     """With its path, bytes, rows and more; everything but the first two is optional."""
     log = DagsterLog(instance)
     before = log.end()
-    said = arctic(
+    result = arctic(
         "partitions", "add", "raw/flights", "2026-01-01|EWR", "--path", "/in/a b.csv",
         "--bytes", "1048576", "--rows", "305", "--metadata", "source=ftp",
         "--metadata", "checked=true", "--metadata", "share=0.5", "--metadata", "note=a=b",
         "--metadata", "mean=NaN",
     )  # fmt: skip
-    assert (said.code, said.out) == (0, "announced raw/flights 2026-01-01|EWR\n")
+    assert (result.code, result.out) == (0, "announced raw/flights 2026-01-01|EWR\n")
     plain = arctic("partitions", "add", "plain", "1", "--json")
     assert json.loads(plain.out) == {"asset": "plain", "partition": "1"}
     first, second = log.read(before, 10).events
@@ -109,10 +109,10 @@ def test_bad_input_is_one_message_and_announces_nothing(
     message: str,
 ) -> None:
     """Exit code 2; the message names the field, the value and what was expected."""
-    said = arctic("partitions", "add", *arguments)
-    assert said.code == 2
-    assert message in said.err
-    assert "Traceback" not in said.err
+    result = arctic("partitions", "add", *arguments)
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
     log = DagsterLog(instance)
     assert list(log.read(None, 10).events) == []
     log.close()
@@ -123,10 +123,10 @@ def test_without_an_instance_the_message_says_what_to_set(
 ) -> None:
     """DAGSTER_HOME names it."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    said = arctic("partitions", "add", "a", "1")
-    assert said.code == 2
-    assert "DAGSTER_HOME" in said.err
-    assert "Traceback" not in said.err
+    result = arctic("partitions", "add", "a", "1")
+    assert result.code == 2
+    assert "DAGSTER_HOME" in result.err
+    assert "Traceback" not in result.err
 
 
 _DAILY = {"daily": {"start": "2026-01-01", "timezone": "Europe/Berlin"}}
@@ -225,8 +225,8 @@ def test_what_is_known_or_waited_for_is_announced(
     known: World, arctic: Callable[..., Outcome], asset: str, key: str
 ) -> None:
     """Also a partition of a later day."""
-    said = arctic("partitions", "add", asset, key)
-    assert (said.code, said.err) == (0, "")
+    result = arctic("partitions", "add", asset, key)
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.parametrize("asset", ["feeds", "from/outside"])
@@ -234,9 +234,9 @@ def test_a_key_that_nothing_can_check_is_announced_with_a_warning(
     known: World, arctic: Callable[..., Outcome], asset: str
 ) -> None:
     """Of dynamic partitions, and of an asset that no code defines and a schedule waits for."""
-    said = arctic("partitions", "add", asset, "any")
-    assert (said.code, said.out) == (0, f"announced {asset} any\n")
-    assert said.err == f"not checked: no code location says which partitions {asset} has\n"
+    result = arctic("partitions", "add", asset, "any")
+    assert (result.code, result.out) == (0, f"announced {asset} any\n")
+    assert result.err == f"not checked: no code location says which partitions {asset} has\n"
     assert arctic("partitions", "add", asset, "any", "--force").err == ""
 
 
@@ -246,11 +246,11 @@ def test_where_nothing_is_known_nothing_is_refused(
 ) -> None:  # fmt: skip
     """And it says so."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    said = arctic("partitions", "add", "raw/fligths", "1")
-    assert (said.code, said.out) == (0, "announced raw/fligths 1\n")
-    assert said.err == (
+    result = arctic("partitions", "add", "raw/fligths", "1")
+    assert (result.code, result.out) == (0, "announced raw/fligths 1\n")
+    assert result.err == (
         "not checked: no code location of cluster default has ticked with this version\n"
     )
     monkeypatch.setenv("ARCTIC_DATABASE_URL", "sqlite:////tmp/there/is/none.db")
-    said = arctic("partitions", "add", "raw/fligths", "1", "--json")
-    assert (said.code, said.err) == (0, "")
+    result = arctic("partitions", "add", "raw/fligths", "1", "--json")
+    assert (result.code, result.err) == (0, "")

@@ -36,9 +36,9 @@ def test_a_paused_queue_holds_its_runs_from_the_next_pass_on(
     running = queue.submit("load")
     assert queue.iterate() == [running.run_id]
     held = [queue.submit("load") for _ in range(2)]
-    said = arctic("queues", "pause", "low", "--reason", "moving house")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.splitlines() == [
+    result = arctic("queues", "pause", "low", "--reason", "moving house")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines() == [
         "queue low is paused: from the next pass on no run of it starts",
         "2 runs wait in it, 1 run is in progress and goes on",
     ]
@@ -50,8 +50,8 @@ def test_a_paused_queue_holds_its_runs_from_the_next_pass_on(
         f"queue low is paused since 2026-03-02 12:00:00Z by {person()} (moving house)"
     )
     clock.pass_(seconds=5)
-    said = arctic("queues", "resume", "low")
-    assert said.out.splitlines() == [
+    result = arctic("queues", "resume", "low")
+    assert result.out.splitlines() == [
         "queue low is not paused any more: its runs start from the next pass on",
         "2 runs wait in it, 1 run is in progress",
     ]
@@ -138,9 +138,9 @@ def test_queues_and_groups_are_listed(ruled: MakeQueue, arctic: Command) -> None
         (line["group"], line["limit"], line["limit_per_program"], line["in_progress"])
         for line in found["groups"]
     ] == [("each", 9, 1, 1), ("few", 2, None, 1)]
-    said = arctic("queues", "list")
-    assert said.code == 0
-    lines = [cells(line) for line in said.out.splitlines()]
+    result = arctic("queues", "list")
+    assert result.code == 0
+    lines = [cells(line) for line in result.out.splitlines()]
     assert ["2 queues, 1 of 4 slots in use"] in lines
     assert ["low", "-1", "0.5", "1", "2"] in lines
     assert [
@@ -236,8 +236,8 @@ def test_rates_and_intervals_are_listed_as_they_are_now(
 def test_no_rules_are_no_error(ruled: MakeQueue, arctic: Command) -> None:
     """The class of ours is there, and has nothing to show."""
     ruled()
-    said = arctic("queues", "list")
-    assert (said.code, said.out) == (
+    result = arctic("queues", "list")
+    assert (result.code, result.out) == (
         0,
         "dagster.yaml has no queues, groups or other rules for runs\n",
     )

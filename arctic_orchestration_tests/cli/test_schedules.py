@@ -43,9 +43,9 @@ def test_the_list_shows_each_schedule_with_its_jobs(world: MakeWorld, arctic: Co
     )
     here.feed.arrive("raw/a", "1")
     here.tick(1)
-    said = arctic("schedules", "list")
-    assert (said.code, said.err) == (0, "")
-    lines = [line.split() for line in said.out.splitlines()]
+    result = arctic("schedules", "list")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.split() for line in result.out.splitlines()]
     assert lines[0] == ["4", "schedules", "of", "here"]
     assert lines[2][:2] == ["asleep", "suspended"]
     assert lines[3][-2:] == ["2026-01-01", "04:00:00Z"]
@@ -64,10 +64,10 @@ def test_a_schedule_is_shown_with_its_definition_and_history(
     """The definition is YAML that could be applied."""
     world([schedule(constraints=[only.delay("5m")])])
     arctic("schedules", "suspend", "s")
-    said = arctic("schedules", "show", "s")
-    assert said.code == 0
-    assert "duration: 5m" in said.out
-    assert "declared in the code" in said.out
+    result = arctic("schedules", "show", "s")
+    assert result.code == 0
+    assert "duration: 5m" in result.out
+    assert "declared in the code" in result.out
     document = json.loads(arctic("schedules", "show", "s", "--json").out)
     assert document["status"] == "suspended"
     assert [(line["at"], line["action"], line["reason"]) for line in document["history"]] == [
@@ -85,8 +85,8 @@ def test_several_are_enabled_and_suspended_together_or_not_at_all(
     assert (refused.code, refused.out) == (2, "")
     assert "no schedule c; it has: a, b" in refused.err
     assert statuses(here) == {"a": "suspended", "b": "enabled"}
-    said = arctic("schedules", "enable", "a", "b")
-    assert (said.code, said.out) == (0, "a is enabled\nb is enabled already\n")
+    result = arctic("schedules", "enable", "a", "b")
+    assert (result.code, result.out) == (0, "a is enabled\nb is enabled already\n")
     as_json = json.loads(arctic("schedules", "suspend", "a", "--json").out)
     assert as_json == {"status": "suspended", "changed": {"a": True}}
     assert statuses(here) == {"a": "suspended", "b": "enabled"}
@@ -121,8 +121,8 @@ def test_next_lists_what_time_alone_will_do(world: MakeWorld, arctic: Command) -
             schedule("asleep", trigger=on.cron("* * * * *"), enabled=False),
         ]
     )
-    said = arctic("schedules", "next", "-n", "2")
-    rows = [line.split() for line in said.out.splitlines()[1:]]
+    result = arctic("schedules", "next", "-n", "2")
+    rows = [line.split() for line in result.out.splitlines()[1:]]
     assert [row[:5] for row in rows] == [
         ["2026-01-01", "00:20:00Z", "10m", "clock", "tick"],
         ["2026-01-01", "00:40:00Z", "30m", "clock", "tick"],
@@ -178,8 +178,8 @@ def test_a_schedule_that_cannot_be_read_is_listed_with_its_problem(
     here = world([schedule("a"), schedule("b")])
     with here.database.begin() as tx:
         tx.execute(sa.update(schedules).where(schedules.c.name == "a").values(spec="{}"))
-    said = arctic("schedules", "list")
-    assert "cannot be read" in said.out
+    result = arctic("schedules", "list")
+    assert "cannot be read" in result.out
     assert "another version of the package" in arctic("schedules", "show", "a").out
     assert arctic("schedules", "enable", "a").code == 2
     assert arctic("schedules", "delete", "a", "-y").code == 0
@@ -237,8 +237,8 @@ def test_a_list_comes_in_pages(many: World, arctic: Command, monkeypatch: Any) -
     assert listed(arctic, "--limit", "2", "--after", "b_both") == ["c_clock", "d_run"]
     last = json.loads(arctic("schedules", "list", "--json", "--after", "c_clock").out)
     assert (last["next_after"], len(last["schedules"])) == (None, 2)
-    said = arctic("schedules", "list", "--limit", "2").out
-    assert "more: --after b_both, or --limit" in said
+    output = arctic("schedules", "list", "--limit", "2").out
+    assert "more: --after b_both, or --limit" in output
     monkeypatch.setattr(listing, "_READ_AT_ONCE", 1)
     assert listed(arctic, "--trigger", "cron", "--limit", "1") == ["b_both"]
     assert listed(arctic, "--trigger", "cron", "--limit", "1", "--after", "b_both") == ["c_clock"]
@@ -303,8 +303,8 @@ def test_the_history_names_who_did_it_and_outlives_the_schedule(
         ("s", "enabled"),
         ("s", "deleted"),
     ]
-    said = arctic("schedules", "history").out
-    assert "anna" in said
+    output = arctic("schedules", "history").out
+    assert "anna" in output
     gone = arctic("schedules", "show", "s")
     assert gone.code == 2
     assert "arctic schedules history s" in gone.err

@@ -61,8 +61,8 @@ def arrive(here: World, *keys: str, asset: str = "raw/orders") -> None:
 
 def statuses(arctic: Command, *options: str, name: str = "daily") -> dict[str, str]:
     """The status of each partition, in the order of the list."""
-    said = json.loads(arctic("schedules", "partitions", name, *options, "--json").out)
-    return {each["partition"]: each["status"] for each in said["partitions"]}
+    document = json.loads(arctic("schedules", "partitions", name, *options, "--json").out)
+    return {each["partition"]: each["status"] for each in document["partitions"]}
 
 
 def three_of(day: str) -> list[str]:
@@ -96,9 +96,13 @@ def test_each_partition_says_how_it_stands(here: World, arctic: Command) -> None
         "2026-01-02": "failed",
         "2026-01-01": "late",
     }
-    said = json.loads(arctic("schedules", "partitions", "daily", "--json").out)
-    assert (said["schedule"], said["complete"], said["next_after"]) == ("daily", True, None)
-    of_day = {each["partition"]: each for each in said["partitions"]}
+    document = json.loads(arctic("schedules", "partitions", "daily", "--json").out)
+    assert (document["schedule"], document["complete"], document["next_after"]) == (
+        "daily",
+        True,
+        None,
+    )
+    of_day = {each["partition"]: each for each in document["partitions"]}
     assert of_day["2026-01-04"]["reason"] == "1 of 2 partitions of raw/orders have arrived"
     assert of_day["2026-01-03"]["run_id"] == "run-3"
     assert of_day["2026-01-01"]["fired_at"] == "2026-01-03T00:00:00Z"
@@ -134,13 +138,13 @@ def test_pages_meet(here: World, arctic: Command) -> None:
     """Each page says after which key the next one begins; the last says none."""
     seen, after = list[str](), list[str]()
     for _ in range(4):
-        said = json.loads(
+        document = json.loads(
             arctic("schedules", "partitions", "daily", "--limit", "2", *after, "--json").out
         )
-        seen += [each["partition"] for each in said["partitions"]]
-        if said["next_after"] is None:
+        seen += [each["partition"] for each in document["partitions"]]
+        if document["next_after"] is None:
             break
-        after = ["--after", said["next_after"]]
+        after = ["--after", document["next_after"]]
     assert seen == [f"2026-01-0{day}" for day in (5, 4, 3, 2, 1)]
     table = arctic("schedules", "partitions", "daily", "--limit", "2").out
     assert "more: --after 2026-01-04" in table

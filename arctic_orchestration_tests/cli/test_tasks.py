@@ -22,9 +22,9 @@ Command = Callable[..., Outcome]
 
 def document(arctic: Command, *arguments: str) -> dict[str, Any]:
     """What a command says to programs."""
-    said = arctic("tasks", *arguments, "--json")
-    assert said.code == 0, said.err
-    found: dict[str, Any] = json.loads(said.out)
+    result = arctic("tasks", *arguments, "--json")
+    assert result.code == 0, result.err
+    found: dict[str, Any] = json.loads(result.out)
     return found
 
 
@@ -37,8 +37,8 @@ def lines(outcome: Outcome) -> list[list[str]]:
 
 def test_tasks_are_listed_with_how_they_stand(three: Tasked, arctic: Command) -> None:
     """Fresh by their own need; what is being made says by whom."""
-    said = arctic("tasks", "list")
-    title, _, middle, raw, top = lines(said)
+    result = arctic("tasks", "list")
+    title, _, middle, raw, top = lines(result)
     assert title == ["3 tasks: 2 fresh, 1 never"]
     assert middle[:4] == ["middle", "daily", "lake", "fresh"]
     assert middle[4].startswith("made 1d6h")

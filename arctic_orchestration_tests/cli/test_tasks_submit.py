@@ -36,17 +36,17 @@ class NoRuns:
 
 
 def submitted(arctic: Command, *arguments: str) -> list[dict[str, Any]]:
-    said = arctic("tasks", "submit", *arguments, "--json")
-    assert said.code == 0, said.err
-    found: list[dict[str, Any]] = json.loads(said.out)["submissions"]
+    result = arctic("tasks", "submit", *arguments, "--json")
+    assert result.code == 0, result.err
+    found: list[dict[str, Any]] = json.loads(result.out)["submissions"]
     return found
 
 
 def test_a_submission_is_told_with_what_will_come_of_it(three: Tasked, arctic: Command) -> None:
     """Fresh already; parents that are too old; a second one, which shares the first one's run."""
-    said = arctic("tasks", "submit", "raw", "top")
-    assert said.code == 0
-    title, _, raw, top, hint = said.out.splitlines()
+    result = arctic("tasks", "submit", "raw", "top")
+    assert result.code == 0
+    title, _, raw, top, hint = result.out.splitlines()
     assert title == "2 tasks submitted"
     assert "submitted" in raw
     assert "which is fresh: nothing will run" in raw
@@ -90,7 +90,7 @@ def test_wishes_that_cannot_be_are_refused_and_nothing_is_written(
     three: Tasked, arctic: Command
 ) -> None:
     """By option, value and what was expected."""
-    for arguments, said in (
+    for arguments, message in (
         (("top", "nothing"), "no task has the name 'nothing'"),
         (("raw", "--freshness-hours", "0"), "freshness_hours: got 0.0, expected more than 0"),
         (("raw", "--freshness-hours", "-2"), "freshness_hours: got -2.0, expected more than 0"),
@@ -101,7 +101,7 @@ def test_wishes_that_cannot_be_are_refused_and_nothing_is_written(
     ):
         refused = arctic("tasks", "submit", *arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert said in " ".join(refused.err.split())
+        assert message in " ".join(refused.err.split())
     with three.database.read() as tx:
         assert tx.execute(sa.select(sa.func.count()).select_from(task_submissions)).scalar() == 0
 
@@ -133,8 +133,8 @@ def test_a_location_that_ticks_is_not_forgotten(three: Tasked, arctic: Command) 
         definitions.ticked(tx, "default", "lake", database_time(tx))
     refused = arctic("tasks", "forget", "lake", "--yes")
     assert (refused.code, refused.out) == (2, "")
-    said = " ".join(refused.err.split())
-    assert "location: got 'lake', expected one whose sensor arctic_tasks does not tick" in said
+    message = " ".join(refused.err.split())
+    assert "location: got 'lake', expected one whose sensor arctic_tasks does not tick" in message
     assert {one["location"] for one in _declared(arctic)} == {"lake", "feeds"}
 
 
@@ -145,8 +145,10 @@ def test_a_location_is_forgotten(three: Tasked, arctic: Command) -> None:
     assert (unasked.code, unasked.out) == (2, "")
     assert "--yes: got None, expected it: nobody can be asked here" in unasked.err
     assert {one["location"] for one in _declared(arctic)} == {"lake", "feeds"}
-    said = arctic("tasks", "forget", "lake", "--yes")
-    assert said.out == "lake of cluster default is forgotten: 2 tasks removed, 1 submission ended\n"
+    result = arctic("tasks", "forget", "lake", "--yes")
+    assert (
+        result.out == "lake of cluster default is forgotten: 2 tasks removed, 1 submission ended\n"
+    )
     done = json.loads(
         arctic("tasks", "forget", "feeds", "--cluster", "default", "--json", "--yes").out
     )
@@ -212,8 +214,8 @@ def test_who_waits_is_told_of_a_location_whose_sensor_is_silent(
 
 def test_a_task_is_skipped_with_a_reason_until_it_is_not(three: Tasked, arctic: Command) -> None:
     """Everybody sees the reason, in the list and in the history; what is not there is refused."""
-    said = arctic("tasks", "skip", "middle", "-r", "the [source] is wrong")
-    assert said.out == "middle is on the skip list: the [source] is wrong\n"
+    result = arctic("tasks", "skip", "middle", "-r", "the [source] is wrong")
+    assert result.out == "middle is on the skip list: the [source] is wrong\n"
     listed = arctic("tasks", "list").out
     assert "skipped" in listed
     assert "the [source] is wrong (by " in listed

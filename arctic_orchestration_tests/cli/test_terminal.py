@@ -101,9 +101,9 @@ def test_no_command_lets_it_act(
     jobs = json.loads(arctic("jobs", "list", "--json").out)["jobs"]
     monkeypatch.setenv("COLUMNS", columns)
     words = [jobs[0]["id"] if word == "JOB" else word for word in command]
-    said = arctic(*words)
-    assert not ACTS.search(said.out + said.err.replace("\t", ""))
-    own = said.out if EVIL not in command else ""
+    result = arctic(*words)
+    assert not ACTS.search(result.out + result.err.replace("\t", ""))
+    own = result.out if EVIL not in command else ""
     assert not any(line.startswith("fake line") for line in own.splitlines())
     as_json = arctic(*words, "--json")
     assert not ACTS.search(as_json.out)

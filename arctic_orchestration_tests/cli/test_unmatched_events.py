@@ -41,9 +41,9 @@ def here(make: MakeLake) -> World:
 
 def test_they_are_listed_with_asset_key_schedule_and_reason(here: World, arctic: Command) -> None:
     """Newest first, of one schedule, so many; programs have the number of all."""
-    said = json.loads(arctic("events", "unmatched", "--schedule", "daily", "--json").out)
-    assert said["count"] == 2
-    newest, oldest = said["arrivals"]
+    document = json.loads(arctic("events", "unmatched", "--schedule", "daily", "--json").out)
+    assert document["count"] == 2
+    newest, oldest = document["arrivals"]
     assert newest["partition"] == "2026-01-02|mars"
     assert oldest == {
         "number": 1,
@@ -65,8 +65,8 @@ def test_what_waits_for_checks_is_listed_with_all(here: World, arctic: Command) 
     arrive(here, "2026-01-03", asset="raw/payments")
     here.tick(3 * DAY + 60)
     assert json.loads(arctic("events", "unmatched", "--json").out)["count"] == 3
-    said = json.loads(arctic("events", "unmatched", "--all", "--json").out)
-    newest = said["arrivals"][0]
+    document = json.loads(arctic("events", "unmatched", "--all", "--json").out)
+    newest = document["arrivals"][0]
     assert (newest["schedule"], newest["waits_for"]) == ("checked", "checks")
     assert newest["reason"] == "check no_nulls has not been evaluated"
     assert newest["reason"] in arctic("events", "unmatched", "--all").out
@@ -118,8 +118,8 @@ def test_the_sensor_warns_of_them(place: Place, capfd: pytest.CaptureFixture[str
     place.announce("2026-01-02", "2025-12-31", "today", "2025-12-30", "x", asset="raw")
     capfd.readouterr()
     place.tick(code)
-    said = capfd.readouterr().err
-    assert "4 arrivals map to no target partition: raw x for schedule daily: " in said
-    assert "; and 1 more; see: arctic events unmatched" in said
+    output = capfd.readouterr().err
+    assert "4 arrivals map to no target partition: raw x for schedule daily: " in output
+    assert "; and 1 more; see: arctic events unmatched" in output
     place.tick(code)
     assert "target partition" not in capfd.readouterr().err

@@ -28,10 +28,10 @@ def test_they_are_listed_with_id_and_reason_and_doctor_counts_them(
             moment = at(0) + timedelta(seconds=number)
             unreadable_events.set_aside(tx, cluster, "consumer loader", about, moment)
     database.close()
-    said = json.loads(arctic("events", "unreadable", "--json").out)
-    assert said["count"] == 2
-    assert [event["event_id"] for event in said["events"]] == [8, 7]
-    assert said["events"][0] == {
+    document = json.loads(arctic("events", "unreadable", "--json").out)
+    assert document["count"] == 2
+    assert [event["event_id"] for event in document["events"]] == [8, 7]
+    assert document["events"][0] == {
         "reader": "consumer loader",
         "event_id": 8,
         "event": "partition raw/a\x1b[2J 8",
